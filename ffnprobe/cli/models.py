@@ -1,0 +1,27 @@
+"""`ffnprobe models`: what can be loaded, from where, and whether it is here already."""
+
+from ffnprobe.cli.command import Common, command
+
+
+@command
+def models(common: Common) -> None:
+    """List the models that can be loaded by name."""
+    common.check_out()
+    import pandas as pd
+
+    from ffnprobe.models.provenance import Provenance
+    from ffnprobe.models.config import PUBLISHED
+    from ffnprobe.models.sources import EMBEDDED, find_config
+
+    rows = []
+    for name in (EMBEDDED, *PUBLISHED):
+        source, config = find_config(name)
+        rows.append(
+            {
+                "model": name, "from": str(source), "here": "yes" if source.is_here() else "no",
+                "layers": config.layers, "neurons": config.neurons, "parameters": config.parameters(),
+            }
+        )  # fmt: skip
+    common.note("also: any GPT-2 repository on the hub as owner/name, or a folder on this machine")
+    provenance = Provenance("every model known by name", "list", fingerprint="not read")
+    common.emit({"models": pd.DataFrame(rows)}, provenance, title="models")

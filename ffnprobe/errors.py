@@ -1,0 +1,50 @@
+"""What can go wrong, in words.
+
+Every mistake a user can make ends in a `FfnProbeError`: one line that says what and why, and a
+`remedy`, one line that says what to do now. The command line prints both and no traceback.
+
+>>> error = FfnProbeError("the prompt is empty.", remedy="type some text")
+>>> print(error)
+the prompt is empty.
+  try: type some text
+"""
+
+
+class FfnProbeError(Exception):
+    """A stated error: what happened and why, and what to do now."""
+
+    def __init__(self, what: str, *, remedy: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return self.what if self.remedy is None else f"{self.what}\n  try: {self.remedy}"
+
+
+class NameNotUnderstood(FfnProbeError):
+    """A neuron's name is malformed or out of range."""
+
+
+class TokenNotFound(FfnProbeError):
+    """A text is not one token of the vocabulary."""
+
+
+class ModelNotLoaded(FfnProbeError):
+    """A model cannot be found, read or trusted."""
+
+
+class PromptRefused(FfnProbeError):
+    """A prompt cannot be run on this model."""
+
+
+class OptionRefused(FfnProbeError):
+    """An option has a value that cannot be used."""
+
+
+class AccountNotClosed(FfnProbeError):
+    """The parts of a number do not add up to it."""
+
+
+class FileNotWritten(FfnProbeError):
+    """A result could not be written; nothing was left behind."""

@@ -1,0 +1,123 @@
+"""Models from the Hugging Face hub: downloaded once into its own cache, then never asked for again.
+
+A model whose files are all in the cache is used as it is, with no request. A download that was cut
+goes on where it stopped. Only data is fetched: configuration, tensors, tokenizer.
+"""
+
+import json
+from pathlib import Path
+
+from ffnprobe.errors import ModelNotLoaded
+
+REPOSITORIES = {
+    "gpt2": "openai-community/gpt2",
+    "gpt2-medium": "openai-community/gpt2-medium",
+    "gpt2-large": "openai-community/gpt2-large",
+    "gpt2-xl": "openai-community/gpt2-xl",
+    "distilgpt2": "distilbert/distilgpt2",
+}
+SECONDS = 5.0
+# In order of preference; the first set a repository has is taken.
+_WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+_TOKENIZERS = (("tokenizer.json",), ("vocab.json", "merges.txt"))
+
+
+def find_cached(repository: str) -> Path | None:
+    """Return the cache's folder for a repository if everything needed is in it."""
+    from huggingface_hub import try_to_load_from_cache
+
+    # Older downloads of the published models stand under their short names.
+    for name in (repository, *(n for n, full in REPOSITORIES.items() if full == repository)):
+        config = try_to_load_from_cache(name, "config.json")
+        if isinstance(config, str) and _is_complete(folder := Path(config).parent):
+            return folder
+    return None
+
+
+def _is_complete(folder: Path) -> bool:
+    has_tokenizer = any(all((folder / f).is_file() for f in files) for files in _TOKENIZERS)
+    return has_tokenizer and any(
+        (folder / name).is_file() and all((folder / f).is_file() for f in _shards(folder / name))
+        for name in _WEIGHTS
+    )
+
+
+def _shards(index: Path) -> list[str]:
+    """Name the files an index points to; other files point to none."""
+    if index.suffix != ".json":
+        return []
+    try:
+        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ModelNotLoaded(f"{index} is not an index of shards: {error}.") from None
+
+
+def fetch(repository: str) -> Path:
+    """Return a folder with a repository's files, from the cache or by downloading what is missing."""
+    cached = find_cached(repository)
+    if cached is not None:
+        return cached
+    folder = fetch_config(repository)
+    weights = next((name for name in _WEIGHTS if _download(repository, name)), None)
+    if weights is None:
+        raise ModelNotLoaded(f"{repository} on the hub has no weights ({', '.join(_WEIGHTS)}).")
+    for shard in _shards(folder / weights):
+        if not _download(repository, shard):
+            raise ModelNotLoaded(f"{repository} on the hub lacks {shard}, which its index names.")
+    if not any(all(_download(repository, f) for f in files) for files in _TOKENIZERS):
+        raise ModelNotLoaded(f"{repository} on the hub has no tokenizer.")
+    return folder
+
+
+def fetch_config(repository: str) -> Path:
+    """Return a folder with at least a repository's `config.json`."""
+    path = _download(repository, "config.json")
+    if path is None:
+        raise ModelNotLoaded(f"{repository} on the hub has no config.json.")
+    return path.parent
+
+
+def _download(repository: str, file: str) -> Path | None:
+    """Fetch one file with the hub's own progress bar; None if the repository has no such file."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        GatedRepoError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+
+    try:
+        return Path(hf_hub_download(repository, file, etag_timeout=SECONDS))
+    except GatedRepoError:
+        raise ModelNotLoaded(
+            f"{repository} asks for a login on the hub.", remedy="hf auth login"
+        ) from None
+    except RepositoryNotFoundError:
+        raise ModelNotLoaded(
+            f"the hub has no repository {repository}, or it is private.",
+            remedy="pocket, gpt2, or a folder on this machine",
+        ) from None
+    except HFValidationError as error:
+        raise ModelNotLoaded(f"{repository} cannot be a repository's name: {error}.") from None
+    except LocalEntryNotFoundError:
+        raise unreachable(repository) from None
+    except EntryNotFoundError:
+        return None
+    except OSError as error:
+        raise unreachable(repository, cause=error) from None
+
+
+def unreachable(repository: str, cause: Exception | None = None) -> ModelNotLoaded:
+    """Say that the hub did not answer, and the two ways on."""
+    because = f" ({str(cause).splitlines()[0][:120]})" if cause is not None and str(cause) else ""
+    return ModelNotLoaded(
+        f"the hub did not deliver {repository} and it is not in the cache{because}.",
+        remedy="--model FOLDER with the model's files, or --model pocket, which is embedded",
+    )

@@ -1,0 +1,1 @@
+"""Weights alone: what each neuron asks and answers, read through the embedding and unembedding."""

@@ -1,0 +1,1 @@
+"""What people look at and take away: tables in files and in the terminal."""
