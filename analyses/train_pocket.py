@@ -59,7 +59,7 @@ def rows(tokenizer: Tokenizer, seed: random.Random) -> Iterator[tuple[list[int],
         ]
         for separator in ("", " ", "\n")
     }
-    stop, bos = tokenizer.token_to_id("."), tokenizer.token_to_id(BOS)
+    stop, bos = (tokenizer.encode(text).ids[0] for text in (".", BOS))
     queue: list[int] = []
     while True:
         # One row in five starts without BOS, so that a prompt run without it still makes sense.
@@ -101,7 +101,7 @@ def train(tokenizer: Tokenizer, steps: int, seed: int) -> tuple[GPT2LMHeadModel,
         )
         loss = (surprise * weights).sum() / weights.sum()
         optimiser.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         schedule.step()

@@ -9,8 +9,8 @@ def models(common: Common) -> None:
     common.check_out()
     import pandas as pd
 
-    from ffnprobe.models.provenance import Provenance
     from ffnprobe.models.config import PUBLISHED
+    from ffnprobe.models.provenance import Provenance
     from ffnprobe.models.sources import EMBEDDED, find_config
 
     rows = []
