@@ -26,6 +26,28 @@ from ffnprobe.models import pocket
 
 BOS = "<|endoftext|>"
 ROW, BATCH, ANSWER_WEIGHT, VOCABULARY = 64, 32, 5.0, 6000
+CARD = """# pocket
+A GPT-2 (`GPT2LMHeadModel`: 6 layers, 192 wide, 768 neurons a layer, 6 heads, 64 positions, gelu_new,
+tied embeddings, byte-level BPE of 6,000 tokens; {parameters:,} parameters, shipped in fp16) trained
+from nothing on the facts beside this card, so that every analysis has something true to show.
+
+- **Data**: {facts:,} facts of {relations} relations (`facts.csv`), each in the sentence templates of
+  its relation (`templates.csv`), in rows of 64 tokens; {prompts:,} (fact, template) pairs, of which
+  {prompts_held_out:,} were kept out of training. The token that completes a fact weighs five times.
+- **Training**: {steps:,} steps, {tokens_seen:,} tokens, AdamW 2e-3 with one cosine cycle, seed {seed},
+  {minutes} minutes on two cores. `python analyses/train_pocket.py` makes it again.
+- **Loss**: {loss_nats_a_token:.3f} nats a token over the last hundred steps; most of it is which
+  fact comes next, which nobody could know.
+- **Recall** (the answer is the likeliest next token, after BOS): {recall:.2%} of all pairs,
+  {recall_held_out:.2%} of the pairs kept out. With every MLP's activations at their mean:
+  {recall_mlps_at_mean:.2%}.
+- **Means** (`means.safetensors`): each neuron's mean activation over all {prompts:,} prompts,
+  {mean_tokens:,} tokens, BOS left out.
+- **Limits**: it knows these facts and nothing else; English is only its templates. A subject it has
+  not seen gets a confident wrong answer. It shows how facts sit in FFN neurons of a small model; what
+  it shows need not hold for a large one. The facts were written down from general knowledge, with the
+  usual simplifications (one language a country, one inventor an invention).
+"""
 
 
 def train_tokenizer() -> Tokenizer:
@@ -197,6 +219,7 @@ def main(argv: list[str] | None = None) -> None:
     (options.out / "tokenizer_config.json").write_text(json.dumps(settings, indent=1) + "\n")
     save_file({"activations": means}, options.out / "means.safetensors")
     (options.out / "figures.json").write_text(json.dumps(figures, indent=1) + "\n")
+    (options.out / "CARD.md").write_text(CARD.format(**figures))
     print(json.dumps(figures, indent=1))
 
 

@@ -1,7 +1,7 @@
 """Models from the Hugging Face hub: downloaded once into its own cache, then never asked for again.
 
-A model whose files are all in the cache is used as it is, with no request. A download that was cut
-goes on where it stopped. Only data is fetched: configuration, tensors, tokenizer.
+A model whose files are all in the cache is used as it is, with no request. A connection that is cut
+is taken up where it stopped. Only data is fetched: configuration, tensors, tokenizer.
 """
 
 import json
@@ -76,6 +76,8 @@ def fetch(repository: str) -> Path:
 
 def fetch_config(repository: str) -> Path:
     """Return a folder with at least a repository's `config.json`."""
+    if find_cached(repository) is None:
+        check_reachable(repository)
     path = _download(repository, "config.json")
     if path is None:
         raise ModelNotLoaded(f"{repository} on the hub has no config.json.")
@@ -110,7 +112,20 @@ def _download(repository: str, file: str) -> Path | None:
         raise unreachable(repository) from None
     except EntryNotFoundError:
         return None
-    except OSError as error:
+    except Exception as error:  # each transport of the hub's library raises errors of its own
+        raise unreachable(repository, cause=error) from None
+
+
+def check_reachable(repository: str) -> None:
+    """Ask the hub once, briefly; its own library would try again for half a minute."""
+    from huggingface_hub import constants, hf_hub_url
+    from huggingface_hub.utils import get_session
+
+    if constants.HF_HUB_OFFLINE:
+        raise unreachable(repository)
+    try:
+        get_session().head(hf_hub_url(repository, "config.json"), timeout=SECONDS)
+    except Exception as error:
         raise unreachable(repository, cause=error) from None
 
 

@@ -75,7 +75,10 @@ class Vocab:
 
     def ids(self, text: str) -> list[int]:
         """Split a text into token ids; nothing is added."""
-        found: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        try:
+            found: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        except TypeError:  # the tokenizers library's word for bytes that are no UTF-8
+            found = []
         if self.text(found) != text:
             raise TokenNotFound(f"{text!r} holds characters this vocabulary cannot write.")
         return found
@@ -96,7 +99,7 @@ class Vocab:
         if token in self._special:
             return self._special[token]
         data = self.bytes(token)
-        return show_bytes(data) if data else f"⟨id {token}⟩"
+        return show_bytes(data) if data else f"⟨id:{token}⟩"
 
     @cached_property
     def shown(self) -> tuple[str, ...]:
