@@ -10,9 +10,15 @@ Four conventions circulate for an answer w, and ranks differ between them:
 A question q is projected on the token embeddings (`through="embed"`: q · W_E[t]) or on the folded
 unembedding (`through="unembed"`: q · u_t). True to the letter only at layer 0: later layers read
 what earlier layers wrote, not the bare embedding.
+
+The gain is folded into the direction, not into the unembedding: w · u_t = (γ_f ⊙ (w − mean w)) ·
+W_U[:, t], one row to fold instead of one for each token. A direction so prepared is a *reader*.
 """
 
-from einops import einsum, reduce
+from collections.abc import Iterator
+
+import torch
+from einops import einsum, rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
@@ -21,6 +27,7 @@ from ffnprobe.models.model import Model
 
 CONVENTIONS = ("centred", "gain", "raw", "normed")
 THROUGH = ("embed", "unembed")
+ROWS_AT_ONCE = 256
 
 
 def project_answers(
@@ -30,43 +37,73 @@ def project_answers(
     readers, tokens = answer_readers(model, answers, convention=convention)
     values = einsum(readers, tokens, "row d_model, vocab d_model -> row vocab")
     if convention == "centred":
-        values -= einsum(readers, model.mean_unembedding, "row d_model, d_model -> row")[:, None]
+        values -= reduce(values, "row vocab -> row 1", "mean")
     return values
-
-
-def answer_readers(
-    model: Model, answers: Float[Tensor, "row d_model"], *, convention: str
-) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, "vocab d_model"]]:
-    """Return the two matrices whose product is the projection (before centring over tokens)."""
-    match convention:
-        case "centred":
-            return answers, model.unembedding
-        case "gain":
-            return answers * model.final_gain, model.head
-        case "raw":
-            return answers, model.head
-        case "normed":
-            centred = answers - reduce(answers, "row d_model -> row 1", "mean")
-            variance = reduce(centred.square(), "row d_model -> row 1", "mean")
-            normed = centred / (variance + model.config.eps).sqrt()
-            return normed * model.final_gain + model.final_shift, model.head
-    raise OptionRefused(
-        f'"{convention}" is no convention of projection.', remedy=", ".join(CONVENTIONS)
-    )
-
-
-def question_tokens_matrix(model: Model, *, through: str) -> Float[Tensor, "vocab d_model"]:
-    """Return the token directions a question is projected on."""
-    if through not in THROUGH:
-        raise OptionRefused(
-            f'a question is not projected through "{through}".', remedy=", ".join(THROUGH)
-        )
-    return model.embedding if through == "embed" else model.unembedding
 
 
 def project_questions(
     model: Model, questions: Float[Tensor, "row d_model"], *, through: str = "embed"
 ) -> Float[Tensor, "row vocab"]:
     """Project questions onto every token."""
-    tokens = question_tokens_matrix(model, through=through)
-    return einsum(questions, tokens, "row d_model, vocab d_model -> row vocab")
+    readers, tokens = question_readers(model, questions, through=through)
+    return einsum(readers, tokens, "row d_model, vocab d_model -> row vocab")
+
+
+def answer_readers(
+    model: Model, answers: Float[Tensor, "row d_model"], *, convention: str
+) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, "vocab d_model"]]:
+    """Return the two matrices whose product is the projection (before centring over tokens)."""
+    check_convention(convention)
+    if convention == "raw":
+        return answers, model.head
+    if convention == "gain":
+        return answers * model.final_gain, model.head
+    centred = centre(answers)
+    if convention == "centred":
+        return centred * model.final_gain, model.head
+    variance = reduce(centred.square(), "row d_model -> row 1", "mean")
+    normed = centred / (variance + model.config.eps).sqrt()
+    return normed * model.final_gain + model.final_shift, model.head
+
+
+def question_readers(
+    model: Model, questions: Float[Tensor, "row d_model"], *, through: str
+) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, "vocab d_model"]]:
+    """Return the two matrices whose product is the projection of questions."""
+    check_through(through)
+    if through == "embed":
+        return questions, model.embedding
+    return centre(questions) * model.final_gain, model.head
+
+
+def project_blocks(
+    readers: Float[Tensor, "row d_model"], tokens: Float[Tensor, "vocab d_model"]
+) -> Iterator[tuple[slice, Float[Tensor, "block vocab"]]]:
+    """Yield the product a few rows at a time, in one buffer that every step overwrites."""
+    columns = rearrange(tokens, "vocab d_model -> d_model vocab")
+    size = min(ROWS_AT_ONCE, len(readers))
+    buffer = torch.empty(size, len(tokens), device=tokens.device)
+    for start in range(0, len(readers), size):
+        rows = slice(start, min(start + size, len(readers)))
+        yield rows, torch.matmul(readers[rows], columns, out=buffer[: rows.stop - start])
+
+
+def centre(rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+    """Take from each row its mean over d_model, which no LayerNorm lets through."""
+    return rows - reduce(rows, "row d_model -> row 1", "mean")
+
+
+def check_convention(convention: str) -> None:
+    """Refuse a convention that is none of the four."""
+    if convention not in CONVENTIONS:
+        raise OptionRefused(
+            f'"{convention}" is no convention of projection.', remedy=", ".join(CONVENTIONS)
+        )
+
+
+def check_through(through: str) -> None:
+    """Refuse a matrix that questions are not projected on."""
+    if through not in THROUGH:
+        raise OptionRefused(
+            f'a question is not projected through "{through}".', remedy=", ".join(THROUGH)
+        )

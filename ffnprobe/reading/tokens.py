@@ -3,37 +3,28 @@
 Equal values are ordered by token id, so that a list is the same on every run.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from einops import reduce
+from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.projection import project_answers, project_questions
+from ffnprobe.reading.ordering import check_k, top_tokens
+from ffnprobe.reading.projection import answer_readers, project_blocks, question_readers
 
-ROWS_AT_ONCE = 256
-
-
-def top_tokens(
-    values: Float[Tensor, "row vocab"], k: int, *, smallest: bool = False
-) -> tuple[Float[Tensor, "row k"], Int[Tensor, "row k"]]:
-    """Find each row's k largest (or smallest) values and their token ids, ties by token id."""
-    found = torch.sort(values, dim=-1, descending=not smallest, stable=True)
-    return found.values[:, :k], found.indices[:, :k]
+# A token in its shown form, its id, and its value.
+TokenValue = tuple[str, int, float]
 
 
 def question_tokens(
     model: Model, neurons: Sequence[NeuronId], k: int, *, through: str = "embed"
 ) -> list[list[str]]:
     """List, for each neuron, the k tokens that open its question most, in their shown form."""
-    return _listed(
-        model,
-        neurons,
-        lambda chosen: project_questions(model, gather(model.questions, chosen), through=through),
-        k,
-    )
+    questions = gather(model.questions, neurons)
+    return only_tokens(list_tokens(model, *question_readers(model, questions, through=through), k))
 
 
 def answer_tokens(
@@ -45,14 +36,75 @@ def answer_tokens(
     convention: str = "centred",
 ) -> list[list[str]]:
     """List, for each neuron, the k tokens its answer promotes; turned round where its sign is negative."""
-    turned = dict(zip(neurons, [1.0] * len(neurons) if signs is None else signs, strict=True))
+    answers = gather(model.answers, neurons)
+    readers, tokens = answer_readers(model, answers, convention=convention)
+    if signs is not None:
+        turns = torch.tensor([-1.0 if sign < 0 else 1.0 for sign in signs], device=readers.device)
+        readers = readers * turns[:, None]
+    return only_tokens(list_tokens(model, readers, tokens, k))
 
-    def project(chosen: Sequence[NeuronId]) -> Tensor:
-        sign = torch.tensor([-1.0 if turned[n] < 0 else 1.0 for n in chosen], device=model.device)
-        values = project_answers(model, gather(model.answers, chosen), convention=convention)
-        return values * sign[:, None]
 
-    return _listed(model, neurons, project, k)
+def list_sides(
+    model: Model,
+    questions: Float[Tensor, "row d_model"],
+    answers: Float[Tensor, "row d_model"],
+    k: int,
+    *,
+    convention: str,
+    through: str,
+) -> dict[str, list[list[TokenValue]]]:
+    """List what opens each question (`question_tokens`) and what each answer `promotes` and `suppresses`."""
+    asked = question_readers(model, questions, through=through)
+    lists: dict[str, list[list[TokenValue]]] = {
+        "question_tokens": list_tokens(model, *asked, k), "promotes": [], "suppresses": [],
+    }  # fmt: skip
+    answered = answer_readers(model, answers, convention=convention)
+    is_centred = convention == "centred"
+    for _, values in project_blocks(*answered):
+        for side in ("promotes", "suppresses"):
+            is_low = side == "suppresses"
+            lists[side] += list_values(model, values, k, smallest=is_low, is_centred=is_centred)
+    return lists
+
+
+def list_tokens(
+    model: Model,
+    readers: Float[Tensor, "row d_model"],
+    tokens: Float[Tensor, "vocab d_model"],
+    k: int,
+    *,
+    smallest: bool = False,
+    is_centred: bool = False,
+) -> list[list[TokenValue]]:
+    """List the k tokens that each reader has the largest (or smallest) product with."""
+    lists: list[list[TokenValue]] = []
+    for _, values in project_blocks(readers, tokens):
+        lists += list_values(model, values, k, smallest=smallest, is_centred=is_centred)
+    return lists
+
+
+def list_values(
+    model: Model,
+    values: Float[Tensor, "row vocab"],
+    k: int,
+    *,
+    smallest: bool = False,
+    is_centred: bool = False,
+) -> list[list[TokenValue]]:
+    """List each row's k tokens of largest (or smallest) value; if centred, less the row's mean."""
+    check_k(k, model.config.vocab, of="tokens")
+    found, ids = top_tokens(values, k, smallest=smallest)
+    if is_centred:
+        found = found - reduce(values, "row vocab -> row 1", "mean")
+    return [
+        list(zip(model.vocab.show_all(row), row, row_values, strict=True))
+        for row, row_values in zip(ids.tolist(), found.tolist(), strict=True)
+    ]
+
+
+def only_tokens(lists: Sequence[Sequence[TokenValue]]) -> list[list[str]]:
+    """Leave out ids and values."""
+    return [[token for token, _, _ in row] for row in lists]
 
 
 def gather(
@@ -60,16 +112,3 @@ def gather(
 ) -> Float[Tensor, "row d_model"]:
     """Pick the rows of the neurons named."""
     return rows[[name.layer for name in neurons], [name.neuron for name in neurons]]
-
-
-def _listed(
-    model: Model,
-    neurons: Sequence[NeuronId],
-    project: Callable[[Sequence[NeuronId]], Tensor],
-    k: int,
-) -> list[list[str]]:
-    lists: list[list[str]] = []
-    for start in range(0, len(neurons), ROWS_AT_ONCE):
-        _, ids = top_tokens(project(neurons[start : start + ROWS_AT_ONCE]), k)
-        lists += [model.vocab.show_all(row) for row in ids.tolist()]
-    return lists

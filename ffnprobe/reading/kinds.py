@@ -1,0 +1,70 @@
+"""Kinds of neuron, from weights alone: a reading of the numbers, which are always shown beside it.
+
+    entropy       a long answer of a late layer that lies in the unembedding's null space: it works
+                  through the final scale, and its token lists mean nothing
+    prediction    kurtosis above the threshold, skew positive: promotes a few tokens strongly
+    suppression   kurtosis above the threshold, skew negative: suppresses a few tokens strongly
+    partition     much variance, low kurtosis: pushes one large set of tokens against another
+    unlabelled    none of these
+
+The first that fits is the kind. Every threshold is an argument of `Thresholds`; the defaults
+follow published observations on GPT-2 and are no law.
+
+>>> shape = Shape(variance=0.001, skew=2.0, kurtosis=11.0, null_space=0.1, relative_norm=1.0,
+...               depth=0.5, d_model=768)
+>>> name_kind(shape)
+'prediction'
+>>> name_kind(shape, Thresholds(kurtosis=12))
+'unlabelled'
+"""
+
+from dataclasses import dataclass
+
+KINDS = ("entropy", "prediction", "suppression", "partition", "unlabelled")
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Where one kind of neuron ends and another begins.
+
+    kurtosis            prediction and suppression lie above it (a normal distribution has 3)
+    null_space          entropy: the least share of the answer's norm in the null space
+    relative_norm       entropy: the least norm, in medians of the answers of the layer
+    late                entropy: the least depth (0 the first layer, 1 the last)
+    variance            partition: the least variance, in units of 1/d_model, which is what
+                        a random direction has
+    partition_kurtosis  partition: the greatest kurtosis
+    """
+
+    kurtosis: float = 10.0
+    null_space: float = 0.35
+    relative_norm: float = 1.25
+    late: float = 0.75
+    variance: float = 3.0
+    partition_kurtosis: float = 4.0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The numbers a kind is read from."""
+
+    variance: float
+    skew: float
+    kurtosis: float
+    null_space: float
+    relative_norm: float
+    depth: float
+    d_model: int
+
+
+def name_kind(shape: Shape, thresholds: Thresholds | None = None) -> str:
+    """Name the kind of a neuron; numbers that are not defined fit no kind."""
+    t = Thresholds() if thresholds is None else thresholds
+    is_long_and_late = shape.relative_norm >= t.relative_norm and shape.depth >= t.late
+    if is_long_and_late and shape.null_space >= t.null_space:
+        return "entropy"
+    if shape.kurtosis > t.kurtosis:
+        return "prediction" if shape.skew > 0 else "suppression"
+    if shape.variance * shape.d_model >= t.variance and shape.kurtosis <= t.partition_kurtosis:
+        return "partition"
+    return "unlabelled"

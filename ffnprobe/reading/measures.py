@@ -1,0 +1,127 @@
+"""The numbers of a neuron that its weights alone decide, and the table of them.
+
+    question_norm, answer_norm   |q_n|, |w_n|
+    question_bias                c_n, the score where x̂ is zero
+    cosine                       cos(q_n, w_n): near −1 a neuron erases what it asks for
+    vocab_mean … vocab_kurtosis  moments over tokens of cos(w_n, u_t)
+    null_space                   share of the answer's norm the unembedding barely reads
+    kind                         a reading of these numbers
+
+Token columns of a table are text, tokens in their shown form with a space between: no shown token
+holds a space, so `.str.split(" ")` gives the list back from every file format.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor, linalg
+
+from ffnprobe.models.model import Model
+from ffnprobe.reading.directions import Directions
+from ffnprobe.reading.kinds import Shape, Thresholds, name_kind
+from ffnprobe.reading.moments import Moments, measure_moments
+from ffnprobe.reading.projection import answer_readers, project_blocks
+from ffnprobe.reading.spectrum import token_directions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The numbers of one neuron."""
+
+    name: str
+    layer: int
+    neuron: int
+    kind: str
+    question_norm: float
+    question_bias: float
+    answer_norm: float
+    cosine: float
+    moments: Moments
+    null_space: float
+
+
+def project_measured(
+    model: Model, answers: Float[Tensor, "row d_model"]
+) -> Iterator[tuple[Float[Tensor, "block vocab"], list[Moments]]]:
+    """Yield the products of unit answers with the tokens u_t a block at a time, and their moments."""
+    known = token_directions(model)
+    norms = linalg.vector_norm(answers, dim=-1, keepdim=True)
+    units = answers / torch.where(norms > 0, norms, 1.0)
+    readers, tokens = answer_readers(model, units, convention="centred")
+    means = readers @ known.mean_unit_row
+    for rows, dots in project_blocks(readers, tokens):
+        yield dots, measure_moments(dots, means[rows], known.unembedding_norms)
+
+
+def measure_neurons(
+    model: Model,
+    directions: Directions,
+    moments: Sequence[Moments],
+    thresholds: Thresholds,
+) -> list[Measures]:
+    """Measure neurons of one layer whose moments are known."""
+    question_norms = linalg.vector_norm(directions.questions, dim=-1)
+    answer_norms = linalg.vector_norm(directions.answers, dim=-1)
+    dots = einsum(directions.questions, directions.answers, "row d_model, row d_model -> row")
+    columns = (
+        question_norms, directions.question_biases, answer_norms,
+        dots / (question_norms * answer_norms),
+        token_directions(model).unembedding.null_shares(directions.answers),
+    )  # fmt: skip
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    depth = directions.layer / max(1, model.config.layers - 1)
+    # Zero where most answers of a layer are nothing: then a norm is taken as it is.
+    median = directions.median_answer_norm
+    measured = []
+    for name, neuron, shape, row in zip(
+        directions.names, directions.neurons, moments, rows, strict=True
+    ):
+        question_norm, question_bias, answer_norm, cosine, null_space = row
+        kind = name_kind(
+            Shape(
+                shape.variance, shape.skew, shape.kurtosis, null_space,
+                answer_norm / (median or 1.0), depth, model.config.d_model,
+            ),
+            thresholds,
+        )  # fmt: skip
+        measured.append(
+            Measures(name, directions.layer, neuron, kind, question_norm, question_bias,
+                     answer_norm, cosine, shape, null_space)
+        )  # fmt: skip
+    return measured
+
+
+def table_measures(
+    measured: Sequence[Measures],
+    *,
+    question_tokens: Sequence[Sequence[str]],
+    promotes: Sequence[Sequence[str]],
+    suppresses: Sequence[Sequence[str]],
+) -> "pd.DataFrame":
+    """Table neurons, one row each, with the tokens that stand for them."""
+    import pandas as pd
+
+    def join(lists: Sequence[Sequence[str]]) -> list[str]:
+        return [" ".join(tokens) for tokens in lists]
+
+    def column(name: str) -> list[object]:
+        return [getattr(row, name) for row in measured]
+
+    def moment(name: str) -> list[float]:
+        return [getattr(row.moments, name) for row in measured]
+
+    return pd.DataFrame(
+        {name: column(name) for name in ("name", "layer", "neuron", "kind")}
+        | {"question_tokens": join(question_tokens), "promotes": join(promotes),
+           "suppresses": join(suppresses)}
+        | {n: column(n) for n in ("question_norm", "question_bias", "answer_norm", "cosine")}
+        | {f"vocab_{name}": moment(name) for name in ("mean", "variance", "skew", "kurtosis")}
+        | {"null_space": column("null_space")}
+    )  # fmt: skip

@@ -1,0 +1,177 @@
+"""Search by token: which neurons push toward it, hub neurons discounted.
+
+Some neurons have a large dot product with almost every token: ranked by it, these hubs top every
+list. The default rank is therefore z, how unusual a token is for the neuron:
+
+    z = (w_n · u_t − mean over tokens) / std over tokens        (answers)
+    z = (q_n · W_E[t] − mean over tokens) / std over tokens     (questions)
+
+The mean and the standard deviation follow from the covariance of the tokens (`spectrum`), without
+projecting every neuron onto every token. Beside z stand `dot` (for answers without its mean over
+tokens, as `read` shows it) and `cosine`, of w_n and u_t or of q_n and W_E[t].
+
+Several tokens are searched for jointly: a neuron is worth what it is worth for the token it pushes
+least, in each of the three columns, and z for each token is shown beside them.
+
+>>> import ffnprobe as fp
+>>> found = fp.search(fp.load("pocket"), " basketball", k=3)
+>>> list(found.columns)
+['name', 'layer', 'neuron', 'z', 'dot', 'cosine', 'promotes']
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import torch
+from einops import einsum, reduce
+from jaxtyping import Float
+from torch import Tensor, linalg
+
+from ffnprobe.errors import OptionRefused, TokenNotFound
+from ffnprobe.models.model import Model
+from ffnprobe.names import NeuronId
+from ffnprobe.reading.directions import pick_answers, pick_questions
+from ffnprobe.reading.layers import choose_layers
+from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.projection import answer_readers, centre, question_readers
+from ffnprobe.reading.spectrum import Spectrum, token_directions
+from ffnprobe.reading.tokens import list_tokens, only_tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RANKS = ("z", "cosine", "dot")
+SIDES = ("answer", "question")
+TOKENS = 5
+# A spread this small beside the greatest possible is rounding: the direction is the same to all tokens.
+NO_SPREAD = 1e-6
+
+
+def search(
+    model: Model,
+    tokens: str | Sequence[str],
+    *,
+    rank: str = "z",
+    away: bool = False,
+    by: str = "answer",
+    k: int = 10,
+    layers: str | Sequence[int] | None = None,
+) -> "pd.DataFrame":
+    """Table the k neurons that push most toward tokens (or `away` from them), the first the best.
+
+    `by="question"` finds the neurons that the tokens open. Columns: name, layer, neuron, z, dot,
+    cosine, z of each token if there are several, and the neuron's own tokens.
+    """
+    _check_option("rank", rank, RANKS)
+    _check_option("by", by, SIDES)
+    texts = [tokens] if isinstance(tokens, str) else list(tokens)
+    if not texts:
+        raise TokenNotFound("no token is named.", remedy='" basketball"')
+    ids = [model.vocab.one(text, use="a search") for text in texts]
+    chosen = choose_layers(model, layers)
+    check_k(k, len(chosen) * model.config.d_mlp, of="neurons")
+    with torch.no_grad():
+        values = compare_tokens(model, ids, by=by, layers=chosen)
+        weakest = {
+            name: reduce(each, "token layer neuron -> layer neuron", "max" if away else "min")
+            for name, each in values.items()
+        }
+        order = sort_neurons(weakest[rank], k, smallest=away)
+    found = [NeuronId(chosen[place.layer], place.neuron) for place in order]
+    frame = _table(found, weakest, order)
+    shown = model.vocab.show_all(ids)
+    if len(ids) > 1:
+        for token, each in zip(shown, values["z"], strict=True):
+            frame[f"z of {token}"] = _pick(each, order)
+    column, lists = _own_tokens(model, found, by=by, away=away)
+    frame[column] = [" ".join(row) for row in lists]
+    settings = f"search {'away from' if away else 'for'} tokens by {by}, ranked by {rank}"
+    convention = "centred" if by == "answer" else "embed"
+    return model.provenance(convention=convention, tokens=tuple(shown), settings=settings).note(
+        frame
+    )
+
+
+def compare_tokens(
+    model: Model, ids: list[int], *, by: str, layers: list[int]
+) -> dict[str, Float[Tensor, "token layer neuron"]]:
+    """Compare every neuron of the layers with each token: z, dot and cosine."""
+    known = token_directions(model)
+    if by == "answer":
+        spectrum = known.unembedding
+        targets = centre(model.head[ids] * model.final_gain)
+    else:
+        spectrum, targets = known.embedding, model.embedding[ids]
+    target_norms = linalg.vector_norm(targets, dim=-1)
+    parts: dict[str, list[Tensor]] = {name: [] for name in RANKS}
+    for layer in layers:
+        rows = _rows(model, layer, by=by)
+        norms, spreads = _lengths(model, spectrum, rows, layer, by=by)
+        dots = einsum(targets, rows, "token d_model, neuron d_model -> token neuron")
+        away = dots - einsum(rows, spectrum.mean, "neuron d_model, d_model -> neuron")
+        lengths = target_norms[:, None] * norms
+        parts["z"].append(torch.where(spreads > 0, away / spreads, 0.0))
+        parts["cosine"].append(torch.where(lengths > 0, dots / lengths, 0.0))
+        parts["dot"].append(away if by == "answer" else dots)
+    return {name: torch.stack(each, dim=1) for name, each in parts.items()}
+
+
+def _rows(model: Model, layer: int, *, by: str) -> Float[Tensor, "neuron d_model"]:
+    return pick_answers(model, layer) if by == "answer" else pick_questions(model, layer)[0]
+
+
+_lengths_known: "WeakKeyDictionary[Model, dict[tuple[str, int], tuple[Tensor, Tensor]]]"
+_lengths_known = WeakKeyDictionary()
+
+
+def _lengths(
+    model: Model, spectrum: Spectrum, rows: Float[Tensor, "neuron d_model"], layer: int, *, by: str
+) -> tuple[Float[Tensor, " neuron"], Float[Tensor, " neuron"]]:
+    """Return a layer's norms and spreads over tokens, which are the same for every search."""
+    known = _lengths_known.setdefault(model, {})
+    if (by, layer) not in known:
+        norms, spreads = linalg.vector_norm(rows, dim=-1), spectrum.spreads(rows)
+        is_spread = spreads > NO_SPREAD * norms * spectrum.deviations.max()
+        known[by, layer] = (norms, torch.where(is_spread, spreads, 0.0))
+    return known[by, layer]
+
+
+def _table(
+    found: list[NeuronId], columns: dict[str, Float[Tensor, "layer neuron"]], order: list[NeuronId]
+) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "name": [str(name) for name in found],
+            "layer": [name.layer for name in found],
+            "neuron": [name.neuron for name in found],
+            **{name: _pick(columns[name], order) for name in ("z", "dot", "cosine")},
+        }
+    )
+
+
+def _pick(values: Float[Tensor, "layer neuron"], order: list[NeuronId]) -> list[float]:
+    picked: list[float] = values[[p.layer for p in order], [p.neuron for p in order]].tolist()
+    return picked
+
+
+def _own_tokens(
+    model: Model, found: list[NeuronId], *, by: str, away: bool
+) -> tuple[str, list[list[str]]]:
+    """List the tokens that stand for each neuron found, and say in a word what they are."""
+    layers = {layer: _rows(model, layer, by=by) for layer in {name.layer for name in found}}
+    rows = torch.stack([layers[name.layer][name.neuron] for name in found])
+    k = min(TOKENS, model.config.vocab)
+    if by == "question":
+        asked = question_readers(model, rows, through="embed")
+        return "question_tokens", only_tokens(list_tokens(model, *asked, k))
+    answered = answer_readers(model, rows, convention="centred")
+    lists = list_tokens(model, *answered, k, smallest=away)
+    return "suppresses" if away else "promotes", only_tokens(lists)
+
+
+def _check_option(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise OptionRefused(f'{name} is not "{value}".', remedy=", ".join(known))

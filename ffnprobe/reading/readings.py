@@ -1,0 +1,209 @@
+"""Read neurons: which tokens open the question, which tokens the answer promotes and suppresses.
+
+>>> import ffnprobe as fp
+>>> neuron = fp.read(fp.load("pocket"), "L3N12")
+>>> list(neuron.answer.promotes(8).columns)
+['token', 'id', 'value']
+>>> len(fp.read(fp.load("pocket"), "L3N5-L3N9"))
+5
+
+Promotes and suppresses are of the weights: on a prompt where the activation is negative the answer
+is turned round. Values of an answer are logits per unit of activation and of the final scale.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+import torch
+from torch import Tensor
+
+from ffnprobe.cards import card, table_html
+from ffnprobe.errors import NameNotUnderstood
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import FORMS, expand_all
+from ffnprobe.reading.cards import card_html, card_text
+from ffnprobe.reading.directions import Directions, layer_runs, pick_directions
+from ffnprobe.reading.kinds import Thresholds
+from ffnprobe.reading.measures import Measures, measure_neurons, project_measured, table_measures
+from ffnprobe.reading.moments import Moments
+from ffnprobe.reading.projection import check_convention, check_through
+from ffnprobe.reading.related import Related, find_related
+from ffnprobe.reading.sides import Answer, Question
+from ffnprobe.reading.tokens import TokenValue, list_sides, only_tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reading(Measures):
+    """One neuron, read from the weights alone."""
+
+    question: Question
+    answer: Answer
+    provenance: Provenance
+
+    def __repr__(self) -> str:
+        return f"Reading({self.name}, {self.kind})"
+
+    def __str__(self) -> str:
+        return self.card(min(10, self.question.model.config.vocab))
+
+    def _repr_html_(self) -> str:
+        return card_html(self, self._lists(min(10, self.question.model.config.vocab)))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of this neuron holds: its numbers, and its tokens with values."""
+        return Readings(self.question.model, (self,), self.provenance).tables()
+
+    def related(self, k: int = 10) -> Related:
+        """Find the neurons this one feeds, those that feed it, and those with a similar answer."""
+        return find_related(self.question.model, self.name, k=k)
+
+    def card(self, k: int = 10) -> str:
+        """Write the neuron's card as text, k tokens in each list."""
+        return card_text(self, self._lists(k))
+
+    def _lists(self, k: int) -> dict[str, list[TokenValue]]:
+        lists = list_sides(
+            self.question.model, self.question.direction[None], self.answer.direction[None], k,
+            convention=self.answer.convention, through=self.question.through,
+        )  # fmt: skip
+        return {side: rows[0] for side, rows in lists.items()}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Readings(Sequence[Reading]):
+    """Several neurons, in the order named."""
+
+    model: Model
+    readings: tuple[Reading, ...]
+    provenance: Provenance
+
+    def __len__(self) -> int:
+        return len(self.readings)
+
+    @overload
+    def __getitem__(self, index: int) -> Reading: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Readings": ...
+    def __getitem__(self, index: int | slice) -> "Reading | Readings":
+        if isinstance(index, slice):
+            return Readings(self.model, self.readings[index], self.provenance)
+        return self.readings[index]
+
+    def __iter__(self) -> Iterator[Reading]:
+        return iter(self.readings)
+
+    def __repr__(self) -> str:
+        return f"Readings({len(self)} neurons of {self.model.name})"
+
+    def __str__(self) -> str:
+        return self.table().to_string(index=False)
+
+    def _repr_html_(self) -> str:
+        return card(repr(self), table_html(self.table().drop(columns=["layer", "neuron"])))
+
+    def table(self, k: int = 5) -> "pd.DataFrame":
+        """Table the neurons with the columns of a survey, k tokens in each list."""
+        lists = {side: only_tokens(rows) for side, rows in self._lists(k).items()}
+        return self.provenance.note(table_measures(self.readings, **lists))
+
+    def tokens(self, k: int = 5) -> "pd.DataFrame":
+        """Table every token listed, one row each: name, layer, neuron, list, rank, token, id, value."""
+        import pandas as pd
+
+        rows = [
+            (reading.name, reading.layer, reading.neuron, side, rank, *token)
+            for side, lists in self._lists(k).items()
+            for reading, tokens in zip(self, lists, strict=True)
+            for rank, token in enumerate(tokens, start=1)
+        ]
+        columns = ["name", "layer", "neuron", "list", "rank", "token", "id", "value"]
+        return self.provenance.note(pd.DataFrame(rows, columns=columns))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of these neurons holds: their numbers, their tokens with values."""
+        k = min(10, self.model.config.vocab)
+        return {"rows": self.table(k), "tokens": self.tokens(k)}
+
+    def _lists(self, k: int) -> dict[str, list[list[TokenValue]]]:
+        return list_sides(
+            self.model,
+            torch.stack([reading.question.direction for reading in self]),
+            torch.stack([reading.answer.direction for reading in self]),
+            k, convention=self[0].answer.convention, through=self[0].question.through,
+        )  # fmt: skip
+
+
+@overload
+def read(
+    model: Model,
+    names: list[str],
+    *,
+    convention: str = "centred",
+    through: str = "embed",
+    thresholds: Thresholds | None = None,
+) -> Readings: ...
+@overload
+def read(
+    model: Model,
+    names: str,
+    *,
+    convention: str = "centred",
+    through: str = "embed",
+    thresholds: Thresholds | None = None,
+) -> Reading | Readings: ...
+def read(
+    model: Model,
+    names: str | Sequence[str],
+    *,
+    convention: str = "centred",
+    through: str = "embed",
+    thresholds: Thresholds | None = None,
+) -> Reading | Readings:
+    """Read one neuron ("L3N12"), or several ("L3", "L3N5-L3N9", "L3-L5", or a list of names).
+
+    A text that names one neuron gives a `Reading`; anything else gives `Readings`. `convention`
+    is how answers are projected onto tokens, `through` what questions are projected on; the
+    moments and the kind are always those of cos(w_n, u_t).
+    """
+    check_convention(convention)
+    check_through(through)
+    texts = [names] if isinstance(names, str) else list(names)
+    c = model.config
+    chosen = expand_all(texts, layers=c.layers, neurons=c.d_mlp, model=model.name)
+    if not chosen:
+        raise NameNotUnderstood("no neuron is named.", remedy=FORMS)
+    limits = Thresholds() if thresholds is None else thresholds
+    provenance = model.provenance(
+        convention=convention, settings=f"questions through {through}; {limits}"
+    )
+    with torch.no_grad():
+        readings = tuple(
+            Reading(
+                **vars(measures),
+                question=Question(model, question, through),
+                answer=Answer(model, answer, convention),
+                provenance=provenance,
+            )
+            for layer, neurons in layer_runs(chosen)
+            for measures, question, answer in _measure(
+                model, pick_directions(model, layer, neurons), limits
+            )
+        )
+    is_one = isinstance(names, str) and len(readings) == 1
+    return readings[0] if is_one else Readings(model, readings, provenance)
+
+
+def _measure(
+    model: Model, directions: Directions, thresholds: Thresholds
+) -> Iterator[tuple[Measures, Tensor, Tensor]]:
+    """Yield each neuron's numbers, question and answer."""
+    moments: list[Moments] = []
+    for _, found in project_measured(model, directions.answers):
+        moments += found
+    measured = measure_neurons(model, directions, moments, thresholds)
+    yield from zip(measured, directions.questions, directions.answers, strict=True)

@@ -1,0 +1,120 @@
+"""Related neurons: whose question an answer feeds, whose answers feed a question, who answers alike.
+
+    feeds     later neurons m by q_m · w_n: how far this answer, read through the LayerNorm's gain,
+              opens (or, where negative, closes) a later question, per unit of activation and scale
+    fed_by    earlier neurons m by q_n · w_m, the same seen from the question's side
+    similar   neurons m of any layer by cos(w_m, w_n)
+
+The first two are ordered by size whatever the sign. They are of the weights alone: on a prompt
+the LayerNorm's scale divides them and attention carries answers on from other positions as well.
+
+>>> import ffnprobe as fp
+>>> related = find_related(fp.load("pocket"), "L3N12", k=3)
+>>> bool((related.feeds.layer > 3).all() and (related.fed_by.layer < 3).all())
+True
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor, linalg
+
+from ffnprobe.cards import card, table_html
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import NeuronId
+from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.tokens import answer_tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOKENS = 5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Related:
+    """The neurons related to one: each table has name, layer, neuron, dot, cosine, promotes."""
+
+    name: str
+    feeds: "pd.DataFrame"
+    fed_by: "pd.DataFrame"
+    similar: "pd.DataFrame"
+    provenance: Provenance
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the three tables."""
+        return {"feeds": self.feeds, "fed_by": self.fed_by, "similar": self.similar}
+
+    def __repr__(self) -> str:
+        return f"Related({self.name})"
+
+    def __str__(self) -> str:
+        parts = (f"{name}\n{t.to_string(index=False)}" for name, t in self.tables().items())
+        return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        parts = (f"<i>{name}</i>{table_html(t)}" for name, t in self.tables().items())
+        return card(f"neurons related to {self.name}", *parts)
+
+
+def find_related(model: Model, name: str, *, k: int = 10) -> Related:
+    """Find the k neurons of each relation to the neuron named."""
+    c = model.config
+    neuron = NeuronId.parse(name).check(layers=c.layers, neurons=c.d_mlp, model=model.name)
+    check_k(k, c.neurons - 1, of="other neurons")
+    later, earlier = slice(neuron.layer + 1, c.layers), slice(0, neuron.layer)
+    question = model.questions[neuron.layer, neuron.neuron]
+    answer = model.answers[neuron.layer, neuron.neuron]
+    dots, cosines = _compare(model.answers, answer)
+    # Nobody is similar to itself.
+    ranked = cosines.clone()
+    ranked[neuron.layer, neuron.neuron] = -torch.inf
+    feeds = _table_strongest(model, _compare(model.questions[later], answer), later.start, k)
+    fed_by = _table_strongest(model, _compare(model.answers[earlier], question), 0, k)
+    similar = _table(model, sort_neurons(ranked, k), dots, cosines)
+    provenance = model.provenance(settings=f"neurons related to {neuron}")
+    for table in (feeds, fed_by, similar):
+        provenance.note(table)
+    return Related(str(neuron), feeds, fed_by, similar, provenance)
+
+
+Compared = tuple[Float[Tensor, "layer neuron"], Float[Tensor, "layer neuron"]]
+
+
+def _compare(
+    rows: Float[Tensor, "layer neuron d_model"], one: Float[Tensor, " d_model"]
+) -> Compared:
+    """Return each row's dot product and cosine with one direction; cosine 0 where there is none."""
+    dots = einsum(rows, one, "layer neuron d_model, d_model -> layer neuron")
+    lengths = linalg.vector_norm(rows, dim=-1) * linalg.vector_norm(one)
+    return dots, torch.where(lengths > 0, dots / lengths, 0.0)
+
+
+def _table_strongest(model: Model, compared: Compared, first_layer: int, k: int) -> "pd.DataFrame":
+    """Table the neurons of largest dot product, of either sign."""
+    dots, cosines = compared
+    return _table(model, sort_neurons(dots.abs(), k), dots, cosines, first_layer=first_layer)
+
+
+def _table(
+    model: Model, places: list[NeuronId], dots: Tensor, cosines: Tensor, *, first_layer: int = 0
+) -> "pd.DataFrame":
+    import pandas as pd
+
+    layers, numbers = [p.layer for p in places], [p.neuron for p in places]
+    names = [NeuronId(first_layer + place.layer, place.neuron) for place in places]
+    promotes = answer_tokens(model, names, min(TOKENS, model.config.vocab)) if names else []
+    return pd.DataFrame(
+        {
+            "name": [str(name) for name in names],
+            "layer": [name.layer for name in names],
+            "neuron": numbers,
+            "dot": dots[layers, numbers].tolist(),
+            "cosine": cosines[layers, numbers].tolist(),
+            "promotes": [" ".join(tokens) for tokens in promotes],
+        }
+    )
