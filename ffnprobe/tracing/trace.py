@@ -21,14 +21,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.cards import card, table_html, tokens_html
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.bridge import capture
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import NeuronId
+from ffnprobe.tracing.predictions import table_predictions
 from ffnprobe.tracing.prompts import prompt_ids
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ffnprobe.tracing.drivers import Drivers
+    from ffnprobe.tracing.lens import Lens
+    from ffnprobe.tracing.similarity import Similarity
+    from ffnprobe.tracing.stages import Stages
 
 PLACES = ("before_attention", "before_mlp", "scores", "activations", "scales", "mixes",
           "final", "final_scale")  # fmt: skip
@@ -55,8 +63,24 @@ class Trace:
     logits: Float[Tensor, "pos vocab"]
     patterns: Float[Tensor, "layer head query key"] | None
 
+    def __post_init__(self) -> None:
+        c = self.model.config
+        held = (*self.activations.shape, *self.logits.shape[-1:])
+        if held != (c.layers, len(self.ids), c.d_mlp, c.vocab):
+            raise OptionRefused(
+                f"this trace is of another model than {self.model.name}: it holds {held[0]} layers "
+                f"× {held[2]} neurons and {held[3]} tokens, not {c.layers} × {c.d_mlp} and {c.vocab}.",
+                remedy="run the prompt on this model",
+            )
+
     def __repr__(self) -> str:
         return f"Trace({self.model.name}: {' '.join(self.tokens)})"
+
+    def _repr_html_(self) -> str:
+        shown = self.predictions(min(5, len(self.model.vocab)))
+        note = f"{self.model.name}, weights {self.model.fingerprint[:8]}; {len(self)} tokens"
+        tokens, table = tokens_html(self.tokens), table_html(shown)
+        return card("what the model says next", tokens, table, note=note)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -69,7 +93,15 @@ class Trace:
     @property
     def provenance(self) -> Provenance:
         """The model, prompt and tokens behind this trace."""
-        return self.model.provenance(bos=self.has_bos, prompt=self.prompt, tokens=self.tokens)
+        return self.provenance_at(None)
+
+    def provenance_at(self, position: int | None, **known: object) -> Provenance:
+        """Say what a number at a position comes from; a position that is BOS is noted."""
+        if position == 0 and self.has_bos:
+            known = {"settings": "position 0 is BOS"} | known
+        return self.model.provenance(
+            bos=self.has_bos, prompt=self.prompt, tokens=self.tokens, position=position, **known
+        )
 
     @property
     def nbytes(self) -> int:
@@ -95,39 +127,53 @@ class Trace:
         self, k: int = 10, *, temperature: float = 1.0, position: int = -1
     ) -> "pd.DataFrame":
         """Table the k likeliest next tokens: rank, token, id, logit, probability at a temperature."""
-        import pandas as pd
+        place = self.at(position)
+        table = table_predictions(self.logits[place], self.model.vocab, k, temperature=temperature)
+        known = {} if temperature == 1.0 else {"settings": f"temperature {temperature:g}"}
+        return self.provenance_at(place, **known).note(table)
 
-        check_temperature(temperature)
-        k = check_k(k, self.model.config.vocab, of="tokens")
-        logits = self.logits[self.at(position)].double()
-        probabilities = torch.softmax(logits / temperature, dim=-1)
-        # A stable sort breaks ties by token id, so that a table is the same on every run.
-        order = torch.sort(logits, descending=True, stable=True).indices[:k].tolist()
-        return pd.DataFrame(
-            {
-                "rank": range(1, k + 1),
-                "token": self.model.vocab.show_all(order),
-                "id": order,
-                "logit": logits[order].numpy(),
-                "probability": probabilities[order].numpy(),
-            }
-        )
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of this trace holds: the ten likeliest next tokens."""
+        return {"predictions": self.predictions(min(10, len(self.model.vocab)))}
 
+    def lens(self, answer: str | int | None = None, *, position: int = -1) -> "Lens":
+        """Read the stream after each attention and MLP as if it were the last."""
+        from ffnprobe.tracing.lens import read_stream
 
-def check_temperature(temperature: float) -> None:
-    """Refuse temperatures that have no distribution."""
-    if not 0 < temperature < float("inf"):
-        raise OptionRefused(
-            f"temperature {temperature} has no distribution.",
-            remedy="a number above 0, such as 1.0",
-        )
+        return read_stream(self, answer, position=position)
 
+    def stages(self, layer: int) -> "Stages":
+        """Follow every token through one FFN: input, scores, activations, output."""
+        from ffnprobe.tracing.stages import follow
 
-def check_k(k: int, most: int, *, of: str) -> int:
-    """Refuse a k that no table can have."""
-    if not 1 <= k <= most:
-        raise OptionRefused(f"k = {k}: there are {most} {of}.", remedy=f"1 to {most}")
-    return k
+        return follow(self, layer)
+
+    def drivers(self, neuron: str | NeuronId, *, position: int = -1) -> "Drivers":
+        """Account for a neuron's score: what in the stream asked its question."""
+        from ffnprobe.tracing.drivers import drive
+
+        return drive(self, neuron, position=position)
+
+    def similarity(self) -> "Similarity":
+        """Compare the tokens' vectors with each other, before and after each layer."""
+        from ffnprobe.tracing.similarity import compare
+
+        return compare(self)
+
+    def neuron(self, neuron: str | NeuronId, answer: str | int | None = None) -> "pd.DataFrame":
+        """Table one neuron's score, activation and push at every position."""
+        from ffnprobe.tracing.neurons import table_neuron
+
+        known = {} if answer is None else {"answer": str(answer)}
+        noted = self.provenance_at(None, settings=str(neuron), **known)
+        return noted.note(table_neuron(self, neuron, answer))
+
+    def fired(self, position: int = -1, k: int = 10) -> "pd.DataFrame":
+        """Table the k most active neurons at a position, with what they promote."""
+        from ffnprobe.tracing.neurons import table_fired
+
+        noted = self.provenance_at(self.at(position), settings="the most active neurons")
+        return noted.note(table_fired(self, position, k))
 
 
 @overload

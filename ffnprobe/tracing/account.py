@@ -1,0 +1,139 @@
+"""Exact accounts: what each part of the stream adds to one number the model computed.
+
+The residual stream is a sum: token embedding, position embedding, every head, every neuron, every
+b_O and b_out. Read along a direction v through a LayerNorm of scale s, a part p adds v · p / s, in
+the units of what v reads: logits for an unembedding, score for a question. v is centred over
+d_model, so the mean that LayerNorm takes away adds nothing.
+
+A head's part is what it carried from the positions it read. Its value bias adds the same vector
+wherever it looks (a pattern sums to 1), so that is counted with b_O, as published tables do.
+
+An account closes if parts and constants add up to the number measured within 1e-3, or within 1e-5
+of the number where that is more (fp32 keeps seven digits). If it does not, no number is given.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.errors import AccountNotClosed
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WITHIN = 1e-3
+WITHIN_OF_LARGE = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """One number, part by part; the layers are those that wrote before it was read."""
+
+    measured: float
+    embedding: float
+    position: float
+    heads: Float[Tensor, "attention head"]
+    attention_biases: Float[Tensor, " attention"]
+    neurons: Float[Tensor, "mlp neuron"]
+    mlp_biases: Float[Tensor, " mlp"]
+    constants: Mapping[str, float]
+
+    @property
+    def total(self) -> float:
+        """What all parts and constants add up to."""
+        parts = (self.heads, self.attention_biases, self.neurons, self.mlp_biases)
+        written = sum(float(part.double().sum()) for part in parts)
+        return self.embedding + self.position + written + sum(self.constants.values())
+
+    @property
+    def remainder(self) -> float:
+        """What the parts leave unexplained of the number measured: zero within tolerance."""
+        return self.measured - self.total
+
+    def table(self, column: str, activations: Float[Tensor, "mlp neuron"]) -> "pd.DataFrame":
+        """Table every part once, so that the column adds up to the number measured.
+
+        Neurons stand as two rows a layer: those with an activation above zero, and the others.
+        """
+        import pandas as pd
+
+        rows: list[tuple[str, str, int | None, int | None, float]] = [
+            ("embedding", "embedding", None, None, self.embedding),
+            ("position", "position", None, None, self.position),
+        ]
+        above = torch.where(activations > 0, self.neurons, 0.0).double().sum(-1).tolist()
+        below = torch.where(activations > 0, 0.0, self.neurons).double().sum(-1).tolist()
+        for layer, heads in enumerate(self.heads.tolist()):
+            rows += [
+                (f"L{layer}H{head}", "head", layer, head, value) for head, value in enumerate(heads)
+            ]
+            bias = float(self.attention_biases[layer])
+            rows.append((f"L{layer} b_O", "attention bias", layer, None, bias))
+            if layer < len(above):
+                bias = float(self.mlp_biases[layer])
+                rows += [
+                    (f"L{layer} neurons above zero", "neurons", layer, None, above[layer]),
+                    (f"L{layer} neurons below zero", "neurons", layer, None, below[layer]),
+                    (f"L{layer} b_out", "MLP bias", layer, None, bias),
+                ]
+        rows += [(name, name, None, None, value) for name, value in self.constants.items()]
+        frame = pd.DataFrame(rows, columns=["part", "kind", "layer", "head", column])
+        return frame.astype({"layer": "Int64", "head": "Int64"})
+
+
+def settle(
+    trace: Trace,
+    direction: Float[Tensor, " d_model"],
+    *,
+    position: int,
+    scale: float,
+    attentions: int,
+    mlps: int,
+    constants: Mapping[str, float],
+    measured: float,
+    named: str,
+) -> Account:
+    """Account for a number read along a direction after so many attentions and MLPs, or raise."""
+    model = trace.model
+    along = direction / scale
+    activations = trace.activations[:mlps, position].to(model.device)
+    answers = einsum(model.answers[:mlps], along, "mlp neuron d_model, d_model -> mlp neuron")
+    heads, biases = [], []
+    for layer, attention in enumerate(model.attention[:attentions]):
+        reader = einsum(attention.out, along, "head d_head d_model, d_model -> head d_head")
+        mix = trace.mixes[layer, position].to(model.device)
+        heads.append(einsum(mix - attention.value_bias, reader, "head d_head, head d_head -> head"))
+        constant = einsum(attention.value_bias, reader, "head d_head, head d_head ->")
+        biases.append(constant + attention.out_bias @ along)
+    account = Account(
+        measured=measured,
+        embedding=float(model.embedding[trace.ids[position]] @ along),
+        position=float(model.position_embedding[position] @ along),
+        heads=torch.stack(heads).cpu(),
+        attention_biases=torch.stack(biases).cpu(),
+        neurons=(activations * answers).cpu(),
+        mlp_biases=(model.answer_biases[:mlps] @ along).cpu(),
+        constants=constants,
+    )
+    check_closed(account.total, measured, named=named)
+    return account
+
+
+def check_closed(total: float, measured: float, *, named: str) -> None:
+    """Raise, with both numbers, unless what was added up is what was measured."""
+    if not abs(measured - total) <= max(WITHIN, WITHIN_OF_LARGE * abs(measured)):
+        raise AccountNotClosed(
+            f"{named} is {measured:.4f} in the model, and its parts add up to {total:.4f}.",
+            remedy="load the model and run the prompt again: the weights are not those of this run",
+        )
+
+
+def normalise(stream: Float[Tensor, "... d_model"], eps: float) -> Float[Tensor, "... d_model"]:
+    """Return x̂: the stream less its mean, over sqrt(var + eps), without gain and shift."""
+    return torch.nn.functional.layer_norm(stream, stream.shape[-1:], eps=eps)

@@ -1,0 +1,159 @@
+"""Who asked the question: what in the stream gave a neuron its score, in units of score.
+
+    score h_n = Σ over parts p of the stream before the MLP:  q_n · p / s  + c_n
+
+The parts are the token and position embedding, every head up to the neuron's own layer, every
+neuron and bias of the layers before it, and the question bias c_n. s is the scale of the LayerNorm
+before the MLP, as it was. The account is closed against the score captured, or raises.
+
+A head's drive is shared among the positions it read from: pattern × the value found there.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> drivers = trace.drivers("L3N12")
+>>> float(abs(drivers.by_part().drive.sum() - drivers.score)) < 1e-3
+True
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.cards import card, table_html
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import NeuronId
+from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.tracing.account import Account, normalise, settle
+from ffnprobe.tracing.listing import find_neuron, list_neurons
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Drivers:
+    """Every part's share in one neuron's score at one position."""
+
+    trace: Trace
+    neuron: NeuronId
+    position: int
+    account: Account
+
+    def _repr_html_(self) -> str:
+        title = f"{self.neuron} at {self.trace.tokens[self.position]}: score {self.score:+.3f}"
+        parts = self.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
+        return card(title, table_html(parts.head(8)), note="the strongest parts of the score")
+
+    @property
+    def score(self) -> float:
+        """The neuron's score in the model."""
+        return self.account.measured
+
+    @property
+    def remainder(self) -> float:
+        """What the parts leave unexplained of the score: zero within tolerance."""
+        return self.account.remainder
+
+    @property
+    def provenance(self) -> Provenance:
+        """The model, prompt, position and neuron behind these numbers."""
+        return self.trace.provenance_at(self.position, settings=f"drivers of {self.neuron}")
+
+    @property
+    def _activations(self) -> Float[Tensor, "layer neuron"]:
+        return self.trace.activations[: self.neuron.layer, self.position]
+
+    def by_part(self) -> "pd.DataFrame":
+        """Table every part once: the column `drive` adds up to the score."""
+        return self.provenance.note(self.account.table("drive", self._activations))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of these drivers holds; what there is none of is left out."""
+        tables = {"parts": self.by_part()}
+        if earlier := self.account.neurons.numel():
+            tables["neurons"] = self.top(min(10, earlier))
+        if self.trace.patterns is not None:
+            tables["heads"] = self.heads(min(10, self.account.heads.numel() * (self.position + 1)))
+        return tables
+
+    def top(self, k: int = 10) -> "pd.DataFrame":
+        """Table the k earlier neurons that drove the score most, up or down."""
+        drives = self.account.neurons
+        if not drives.numel():
+            raise OptionRefused(
+                f"{self.neuron} is in the first layer: no neuron comes before it.",
+                remedy="by_part() or heads()",
+            )
+        check_k(k, drives.numel(), of="earlier neurons")
+        listed = list_neurons(
+            self.trace.model, sort_neurons(drives.abs(), k),
+            {"activation": self._activations, "drive": drives}, signs=self._activations,
+        )  # fmt: skip
+        return self.provenance.note(listed)
+
+    @torch.no_grad()
+    def heads(self, k: int = 10) -> "pd.DataFrame":
+        """Table the k strongest readings of a head from a position, up or down.
+
+        Over all positions a head's drives add up to its row in `by_part()`.
+        """
+        import pandas as pd
+
+        drives, patterns = self._read_from()
+        check_k(k, drives.numel(), of="readings")
+        frame = pd.DataFrame(
+            [
+                (f"L{layer}H{head}", layer, head, source, self.trace.tokens[source])
+                for layer, head, source in torch.cartesian_prod(
+                    *(torch.arange(length) for length in drives.shape)
+                ).tolist()
+            ],
+            columns=["part", "layer", "head", "position", "token"],
+        )
+        frame["pattern"] = patterns.double().ravel().numpy()
+        frame["drive"] = drives.double().ravel().numpy()
+        strongest = frame.sort_values("drive", key=abs, ascending=False, kind="stable")
+        return self.provenance.note(strongest.head(k).reset_index(drop=True))
+
+    def _read_from(self) -> tuple[Tensor, Tensor]:
+        """Return each head's drive by source position, and its pattern, `[layer head key]`."""
+        trace, model = self.trace, self.trace.model
+        if trace.patterns is None:
+            raise OptionRefused(
+                "this trace was run without attention patterns.", remedy="run(…, patterns=True)"
+            )
+        layer, end = self.neuron.layer, self.position + 1
+        scale = float(trace.scales[layer, self.position])
+        along = model.questions[layer, self.neuron.neuron] / scale
+        patterns = trace.patterns[: layer + 1, :, self.position, :end]
+        found = []
+        for number, attention in enumerate(model.attention[: layer + 1]):
+            reader = einsum(attention.out, along, "head d_head d_model, d_model -> head d_head")
+            sought = einsum(
+                reader, attention.value, "head d_head, head d_head d_model -> head d_model"
+            )
+            stream = trace.before_attention[number, :end].to(model.device)
+            seen = normalise(stream, model.config.eps)
+            found.append(einsum(sought, seen, "head d_model, key d_model -> head key").cpu())
+        return patterns * torch.stack(found), patterns
+
+
+@torch.no_grad()
+def drive(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Drivers:
+    """Account for a neuron's score at a position."""
+    model, place = trace.model, trace.at(position)
+    name = find_neuron(model, neuron)
+    account = settle(
+        trace, model.questions[name.layer, name.neuron], position=place,
+        scale=float(trace.scales[name.layer, place]), attentions=name.layer + 1, mlps=name.layer,
+        constants={"question bias": float(model.question_biases[name.layer, name.neuron])},
+        measured=float(trace.scores[name.layer, place, name.neuron]),
+        named=f"the score of {name}",
+    )  # fmt: skip
+    return Drivers(trace, name, place, account)

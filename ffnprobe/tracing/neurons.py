@@ -1,0 +1,61 @@
+"""Single neurons on a prompt: one at every position, or the most active at one position."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum
+
+from ffnprobe.names import NeuronId
+from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.tracing.answers import one_token, predicted
+from ffnprobe.tracing.listing import find_neuron, list_neurons
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@torch.no_grad()
+def table_neuron(
+    trace: Trace, neuron: str | NeuronId, answer: str | int | None = None
+) -> "pd.DataFrame":
+    """Table a neuron's score, activation and push at every position.
+
+    The push, in logits, is toward the token in the column `toward`: the answer, or where none is
+    given the model's own prediction at that position. It is that of `attribute`, centred.
+    """
+    import pandas as pd
+
+    model = trace.model
+    name = find_neuron(model, neuron)
+    if answer is None:
+        toward = [predicted(trace, position) for position in range(len(trace))]
+    else:
+        toward = [one_token(model, answer, use="a neuron's push")] * len(trace)
+    activations = trace.activations[name.layer, :, name.neuron]
+    directions = model.unembedding[toward] - model.mean_unembedding
+    lifts = einsum(
+        directions, model.answers[name.layer, name.neuron], "pos d_model, d_model -> pos"
+    )
+    return pd.DataFrame(
+        {
+            "position": range(len(trace)),
+            "token": trace.tokens,
+            "score": trace.scores[name.layer, :, name.neuron].tolist(),
+            "activation": activations.tolist(),
+            "push": (activations * lifts.cpu() / trace.final_scale).tolist(),
+            "toward": model.vocab.show_all(toward),
+        }
+    )
+
+
+@torch.no_grad()
+def table_fired(trace: Trace, position: int = -1, k: int = 10) -> "pd.DataFrame":
+    """Table the k neurons of highest activation at a position, with what they promote."""
+    place = trace.at(position)
+    activations = trace.activations[:, place]
+    check_k(k, activations.numel(), of="neurons")
+    return list_neurons(
+        trace.model, sort_neurons(activations, k),
+        {"score": trace.scores[:, place], "activation": activations}, signs=activations,
+    )  # fmt: skip

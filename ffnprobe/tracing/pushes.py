@@ -1,0 +1,239 @@
+"""Who pushed this word: every neuron's push toward a token, in logits.
+
+    push of n on t = a_n (w_n · u_t) / s        with `versus` v: u_t − u_v
+
+a_n is the activation at the position, w_n the answer, s the scale of the final LayerNorm, which is
+taken as it was (frozen): pushes are direct, and what later layers made of a neuron is not in them.
+
+Two conventions for u_t of a single token, which `versus` makes one:
+
+    centred   u_t less its mean over the vocabulary (the default, as published tables have it); the
+              mean logit at the position, which is taken from every token alike, is a part of its own
+    folded    u_t as the model's logit reads it; the mean is spread over all parts
+
+The account is closed against the model's own logit each time, or an error says both numbers.
+
+An answer of several tokens is teacher-forced: each piece is predicted at its own position after the
+pieces before it, and log-probabilities add. `versus` compares two tokens at one position, so there
+both must be one token.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> pushes = fp.attribute(trace, " basketball", versus=" football")
+>>> abs(pushes.remainder) < 1e-3
+True
+>>> float(pushes.by_part().push.sum() - pushes.logit) < 1e-3
+True
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.cards import card, table_html
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.tracing.account import Account, settle
+from ffnprobe.tracing.answers import answer_ids, extend, one_token
+from ffnprobe.tracing.listing import list_neurons
+from ffnprobe.tracing.pieces import PushesByPiece
+from ffnprobe.tracing.predictions import rank_of
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONVENTIONS = ("centred", "folded")
+
+
+@dataclass(frozen=True, eq=False)
+class Pushes:
+    """Every part's push toward one token at one position, in logits."""
+
+    trace: Trace
+    answer: int
+    versus: int | None
+    position: int
+    convention: str
+    account: Account
+
+    def __repr__(self) -> str:
+        return f"Pushes({self._title})"
+
+    def _repr_html_(self) -> str:
+        shown = self.top(min(8, self.values.numel())).drop(columns=["layer", "neuron"])
+        note = f"pushes in logits, {self.convention}; all parts add up to the model's logit"
+        return card(self._title, table_html(shown), note=note)
+
+    @property
+    def _title(self) -> str:
+        show = self.trace.model.vocab.show
+        than = "" if self.versus is None else f" rather than {show(self.versus)}"
+        after = " ".join(self.trace.tokens[: self.position + 1])
+        return f"{show(self.answer)}{than} after {after}: {self.logit:+.3f} logits"
+
+    @property
+    def pieces(self) -> tuple["Pushes", ...]:
+        """This answer's one piece, so that answers of any length are read alike."""
+        return (self,)
+
+    @property
+    def values(self) -> Float[Tensor, "layer neuron"]:
+        """Every neuron's push, in logits."""
+        return self.account.neurons
+
+    @property
+    def activations(self) -> Float[Tensor, "layer neuron"]:
+        """Every neuron's activation at the position."""
+        return self.trace.activations[:, self.position]
+
+    @property
+    def remainder(self) -> float:
+        """What the parts leave unexplained of the model's logit: zero within tolerance."""
+        return self.account.remainder
+
+    @property
+    def logit(self) -> float:
+        """The answer's logit in the model; with versus, how far it is above the other's."""
+        return self.account.measured
+
+    @property
+    def log_probability(self) -> float:
+        """The natural logarithm of the answer's probability."""
+        return float(self.trace.log_probabilities(self.position)[self.answer])
+
+    @property
+    def rank(self) -> int:
+        """The answer's place among all tokens, the likeliest being 1."""
+        return int(rank_of(self.trace.logits[self.position], self.answer))
+
+    @property
+    def provenance(self) -> Provenance:
+        """The model, prompt, tokens and conventions behind these numbers."""
+        show = self.trace.model.vocab.show
+        return self.trace.provenance_at(
+            self.position, convention=self.convention, answer=show(self.answer),
+            versus=None if self.versus is None else show(self.versus),
+        )  # fmt: skip
+
+    def top(self, k: int = 10) -> "pd.DataFrame":
+        """Table the k neurons that pushed hardest toward the answer.
+
+        `share` is of the sizes of all neurons' pushes added up. Tokens are the five that open the
+        question most and the five the neuron promoted here: its answer's, by the activation's sign.
+        """
+        return self._list(k, smallest=False)
+
+    def against(self, k: int = 10) -> "pd.DataFrame":
+        """Table the k neurons that pushed hardest away from the answer."""
+        return self._list(k, smallest=True)
+
+    def _list(self, k: int, *, smallest: bool) -> "pd.DataFrame":
+        check_k(k, self.values.numel(), of="neurons")
+        neurons = sort_neurons(self.values, k, smallest=smallest)
+        shares = self.values / self.values.double().abs().sum()
+        listed = list_neurons(
+            self.trace.model, neurons,
+            {"activation": self.activations, "push": self.values, "share": shares},
+            signs=self.activations,
+        )  # fmt: skip
+        return self.provenance.note(listed)
+
+    def by_layer(self) -> "pd.DataFrame":
+        """Table each layer's pushes: its heads, its neurons (all; toward; against), its biases."""
+        import pandas as pd
+
+        account, values = self.account, self.values.double()
+        columns = {
+            "attention": account.heads.double().sum(-1),
+            "neurons": values.sum(-1),
+            "toward": values.clamp(min=0).sum(-1),
+            "against": values.clamp(max=0).sum(-1),
+            "biases": (account.attention_biases + account.mlp_biases).double(),
+        }
+        columns["push"] = columns["attention"] + columns["neurons"] + columns["biases"]
+        frame = pd.DataFrame({name: column.numpy() for name, column in columns.items()})
+        frame.insert(0, "layer", range(len(frame)))
+        return self.provenance.note(frame)
+
+    def by_part(self) -> "pd.DataFrame":
+        """Table every part once: the column `push` adds up to the model's logit."""
+        return self.provenance.note(self.account.table("push", self.activations))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of these pushes holds: ten neurons, every layer, every part."""
+        rows = self.top(min(10, self.values.numel()))
+        return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
+
+
+@torch.no_grad()
+def attribute(
+    trace: Trace,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    position: int = -1,
+    convention: str = "centred",
+) -> Pushes | PushesByPiece:
+    """Account for an answer's logit at a position: a text (never repaired) or a token id.
+
+    The answer is what would be read after the position. One token gives `Pushes`, several give
+    `PushesByPiece`; both have `.pieces`.
+    """
+    if convention not in CONVENTIONS:
+        raise OptionRefused(
+            f'"{convention}" is no convention of pushes.', remedy=", ".join(CONVENTIONS)
+        )
+    model, place = trace.model, trace.at(position)
+    if versus is not None:
+        token = one_token(model, answer, use="an answer with versus")
+        other = one_token(model, versus, use="--versus")
+        if token == other:
+            raise OptionRefused(
+                f'the answer and versus are both "{model.vocab.show(token)}": nothing to compare.',
+                remedy="another token for versus",
+            )
+        return _attribute_token(trace, token, other, place, convention)
+    pieces = answer_ids(model, answer)
+    if len(pieces) == 1:
+        return _attribute_token(trace, pieces[0], None, place, convention)
+    forced = extend(trace, place, pieces[:-1])
+    return PushesByPiece(
+        trace,
+        str(answer),
+        tuple(
+            _attribute_token(forced, piece, None, place + order, convention)
+            for order, piece in enumerate(pieces)
+        ),
+    )
+
+
+def _attribute_token(
+    trace: Trace, answer: int, versus: int | None, position: int, convention: str
+) -> Pushes:
+    model, logits = trace.model, trace.logits[position]
+    direction, bias = model.unembedding[answer], float(model.unembedding_bias[answer])
+    constants = {"unembedding bias": bias}
+    measured = float(logits[answer])
+    if versus is not None:
+        direction = direction - model.unembedding[versus]
+        constants["unembedding bias"] -= float(model.unembedding_bias[versus])
+        measured -= float(logits[versus])
+    elif convention == "centred":
+        direction = direction - model.mean_unembedding
+        constants["unembedding bias"] -= float(model.unembedding_bias.mean())
+        constants["vocabulary mean"] = float(logits.double().mean())
+    shown = model.vocab.show(answer)
+    named = f"the logit of {shown}" + (
+        "" if versus is None else f" less that of {model.vocab.show(versus)}"
+    )
+    layers = model.config.layers
+    account = settle(
+        trace, direction, position=position, scale=float(trace.final_scale[position]),
+        attentions=layers, mlps=layers, constants=constants, measured=measured, named=named,
+    )  # fmt: skip
+    return Pushes(trace, answer, versus, position, convention, account)

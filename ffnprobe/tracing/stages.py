@@ -1,0 +1,140 @@
+"""One FFN, token by token: input → scores → activations → output → the stream after it.
+
+    input       x̂, the stream before the MLP, normalised (gain and shift are in the questions)
+    scores      q_n · x̂ + c_n
+    activations gelu(scores)
+    output      Σ_n a_n w_n + b_out
+    after       before + output
+
+Every token goes through alone: `shuffled(order)` sends the same vectors through in another order,
+and the columns come out in that order, unchanged. Only attention looks at other positions; its
+pattern is kept beside, `[head query key]`, if the trace has it.
+
+The stream after is the one the model had; an FFN that does not lead there raises.
+
+>>> import ffnprobe as fp
+>>> stages = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of").stages(3)
+>>> stages.scores.shape == stages.activations.shape
+True
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum, reduce
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.cards import card, table_html
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import NeuronId, check_layer
+from ffnprobe.tracing.account import check_closed, normalise
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """What one FFN layer took in, asked, answered and gave out, for each token."""
+
+    model: Model
+    layer: int
+    tokens: tuple[str, ...]
+    before: Float[Tensor, "pos d_model"]
+    input: Float[Tensor, "pos d_model"]
+    scores: Float[Tensor, "pos neuron"]
+    activations: Float[Tensor, "pos neuron"]
+    output: Float[Tensor, "pos d_model"]
+    after: Float[Tensor, "pos d_model"]
+    pattern: Float[Tensor, "head query key"] | None
+    provenance: Provenance
+
+    def _repr_html_(self) -> str:
+        title = f"L{self.layer} on {' '.join(self.tokens)}"
+        return card(title, table_html(self.table()), note="before, output and after are norms")
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the table a file of these stages holds."""
+        return {"stages": self.table()}
+
+    def table(self) -> "pd.DataFrame":
+        """Table each token's way: sizes (norms) of the stages, neurons above zero, the strongest.
+
+        `reads` is the position the layer's heads attend to most, on average, with its weight.
+        """
+        import pandas as pd
+
+        strongest = self.activations.max(dim=-1)
+        names = [str(NeuronId(self.layer, n)) for n in strongest.indices.tolist()]
+        columns: dict[str, object] = {
+            "position": range(len(self.tokens)),
+            "token": self.tokens,
+            "before": self.before.norm(dim=-1).tolist(),
+            "highest_score": self.scores.amax(dim=-1).tolist(),
+            "above_zero": (self.activations > 0).sum(dim=-1).tolist(),
+            "strongest": names,
+            "activation": strongest.values.tolist(),
+            "output": self.output.norm(dim=-1).tolist(),
+            "after": self.after.norm(dim=-1).tolist(),
+        }
+        if self.pattern is not None:
+            most = reduce(self.pattern, "head query key -> query key", "mean").max(dim=-1)
+            columns["reads"] = most.indices.tolist()
+            columns["weight"] = most.values.tolist()
+        return self.provenance.note(pd.DataFrame(columns))
+
+    def shuffled(self, order: Sequence[int]) -> "Stages":
+        """Send the same vectors through the FFN in another order (without attention's pattern)."""
+        if sorted(order) != list(range(len(self.tokens))):
+            raise OptionRefused(
+                f"{list(order)} is no order of {len(self.tokens)} positions.",
+                remedy=f"0 to {len(self.tokens) - 1}, each once",
+            )
+        tokens = tuple(self.tokens[position] for position in order)
+        return _pass(self.model, self.layer, tokens, self.before[list(order)], self.provenance)
+
+
+@torch.no_grad()
+def follow(trace: Trace, layer: int) -> Stages:
+    """Follow every token of a trace through one FFN layer."""
+    model = trace.model
+    layers = model.config.layers
+    check_layer(layer, layers=layers, named=f"L{layer}", model=model.name)
+    provenance = trace.provenance_at(None, settings=f"L{layer}")
+    pattern = None if trace.patterns is None else trace.patterns[layer]
+    stages = _pass(model, layer, trace.tokens, trace.before_mlp[layer], provenance, pattern)
+    after = trace.final if layer + 1 == layers else trace.before_attention[layer + 1]
+    worst = (stages.after - after).abs().argmax()
+    check_closed(
+        float(stages.after.take(worst)), float(after.take(worst)),
+        named=f"the stream after L{layer}, where they differ most,",
+    )  # fmt: skip
+    return stages
+
+
+@torch.no_grad()
+def _pass(
+    model: Model,
+    layer: int,
+    tokens: tuple[str, ...],
+    before: Float[Tensor, "pos d_model"],
+    provenance: Provenance,
+    pattern: Float[Tensor, "head query key"] | None = None,
+) -> Stages:
+    """Take vectors through an FFN layer, one row each."""
+    seen = normalise(before.to(model.device), model.config.eps)
+    scores = einsum(seen, model.questions[layer], "pos d_model, neuron d_model -> pos neuron")
+    scores = scores + model.question_biases[layer]
+    activations = model.activate(scores)
+    written = einsum(activations, model.answers[layer], "pos neuron, neuron d_model -> pos d_model")
+    output = (written + model.answer_biases[layer]).cpu()
+    return Stages(
+        model, layer, tokens, before, seen.cpu(), scores.cpu(), activations.cpu(), output,
+        before + output, pattern, provenance,
+    )  # fmt: skip
