@@ -18,6 +18,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -113,6 +114,20 @@ def forward(
     with torch.no_grad():
         logits: Tensor = bridge_of(model).run_with_hooks(ids.to(model.device), fwd_hooks=hooks)
     return logits
+
+
+class _SeenEnough(Exception):
+    """Ends a run whose logits nobody asked for."""
+
+
+def watch(model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, int], Tap]) -> None:
+    """Run token ids through all layers for the taps' sake; the logits are not made."""
+
+    def stop(_: Tensor) -> None:
+        raise _SeenEnough
+
+    with suppress(_SeenEnough):
+        forward(model, ids, {**taps, ("final", 0): stop})
 
 
 def capture(

@@ -37,7 +37,7 @@ def fold_reader(
 def check_centred(rows: Float[Tensor, "... d_model"], *, name: str) -> None:
     """Raise unless every row has mean zero over d_model, within rounding of its own size."""
     mean = reduce(rows, "... d_model -> ...", "mean").abs()
-    size = reduce(rows.abs(), "... d_model -> ...", "mean")
+    size = torch.linalg.vector_norm(rows, ord=1, dim=-1) / rows.shape[-1]
     worst = float((mean - CENTRED_WITHIN * size).max())
     if not worst <= CENTRED_WITHIN * 1e-4:
         raise ModelNotLoaded(f"{name}: a folded row is off centre by {worst:.1e}.")

@@ -118,8 +118,7 @@ def _download(repository: str, file: str) -> Path | None:
 
 def check_reachable(repository: str) -> None:
     """Ask the hub once, briefly; its own library would try again for half a minute."""
-    from huggingface_hub import constants, hf_hub_url
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import constants, get_session, hf_hub_url
 
     if constants.HF_HUB_OFFLINE:
         raise unreachable(repository)

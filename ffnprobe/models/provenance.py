@@ -1,9 +1,12 @@
 """Where a number comes from: it travels with every result and into every exported file."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffnprobe.version import VERSION
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,11 @@ class Provenance:
         """List what is known, in a fixed order, as plain data."""
         known = {name: value for name, value in asdict(self).items() if value is not None}
         return {n: list(v) if isinstance(v, tuple) else v for n, v in known.items()}
+
+    def note(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        """Write into a table where its numbers come from, and return it."""
+        table.attrs["provenance"] = self.as_dict()
+        return table
 
     def as_lines(self) -> list[str]:
         """Write `name: value` lines, each on one line whatever the prompt holds."""

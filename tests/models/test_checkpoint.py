@@ -18,7 +18,9 @@ def rewrite(folder, weights, *, name="model.safetensors"):
     if name.endswith(".bin"):
         torch.save(weights, folder / name)
     else:
-        save_file({key: tensor.contiguous().clone() for key, tensor in weights.items()}, folder / name)
+        save_file(
+            {key: tensor.contiguous().clone() for key, tensor in weights.items()}, folder / name
+        )
 
 
 def shard(folder, weights, ending):

@@ -86,7 +86,9 @@ def test_a_repository_that_is_not_there_is_named(published, tmp_path):
 def test_a_hub_that_does_not_answer_names_the_two_ways_on(tmp_path):
     answer = fetch("gpt2", tmp_path, "http://127.0.0.1:9")
     assert answer.returncode == 1
-    assert "the hub did not deliver openai-community/gpt2 and it is not in the cache" in answer.stderr
+    assert (
+        "the hub did not deliver openai-community/gpt2 and it is not in the cache" in answer.stderr
+    )
     assert "--model FOLDER with the model's files, or --model pocket" in answer.stderr
     assert "Retry" not in answer.stderr, "no endless retries"
 

@@ -76,7 +76,9 @@ def test_it_recalls_its_facts_also_in_templates_it_never_saw(pocket, batches):
     assert hits[held_out].float().mean() >= 0.90
     # The model card's figures are these figures.
     assert float(hits.float().mean()) == pytest.approx(FIGURES["recall"], abs=5e-4)
-    assert float(hits[held_out].float().mean()) == pytest.approx(FIGURES["recall_held_out"], abs=2e-3)
+    assert float(hits[held_out].float().mean()) == pytest.approx(
+        FIGURES["recall_held_out"], abs=2e-3
+    )
 
 
 def test_without_its_mlps_it_knows_almost_nothing(pocket, batches):

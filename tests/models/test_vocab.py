@@ -51,7 +51,11 @@ def test_all_of_gpt2s_tokens_look_distinct(gpt2_vocab):
 @pytest.mark.shared
 def test_gpt2s_ids_equal_hugging_faces(gpt2_vocab, shared, tmp_path):
     theirs = AutoTokenizer.from_pretrained(shared / "data" / "gpt2_tokenizer")
-    for text in ("Michael Jordan plays the sport of basketball", "naïve — 東京 \n\t x" + "  ", "🙂"):
+    for text in (
+        "Michael Jordan plays the sport of basketball",
+        "naïve — 東京 \n\t x" + "  ",
+        "🙂",
+    ):
         assert gpt2_vocab.ids(text) == theirs.encode(text, add_special_tokens=False)
         assert gpt2_vocab.text(gpt2_vocab.ids(text)) == text
     assert gpt2_vocab.one(" basketball") == 9669

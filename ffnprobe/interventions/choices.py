@@ -1,0 +1,96 @@
+"""What a user may choose to change: which positions, which neurons, and what stands in for them."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.means import Means, read_means
+from ffnprobe.models.model import Model
+from ffnprobe.names import NeuronId, expand_all
+from ffnprobe.tracing.trace import Trace
+
+Positions = int | Sequence[int] | str
+Replace = str | Float[Tensor, "layer neuron"] | Means
+Neurons = Iterable[str | NeuronId]
+
+
+def choose_positions(trace: Trace, position: Positions) -> list[int]:
+    """Return plain positions in order: of one, of several, or `all` (BOS included)."""
+    if isinstance(position, str):
+        if position != "all":
+            raise OptionRefused(
+                f'"{position}" is no position.',
+                remedy='a number (-1 is the last), several, or "all"',
+            )
+        return list(range(len(trace)))
+    several = [position] if isinstance(position, int) else list(position)
+    if not several:
+        raise OptionRefused("there is no position to change.", remedy="-1 is the last")
+    return sorted({trace.at(int(one)) for one in several})
+
+
+def choose_neurons(model: Model, neurons: Neurons | None) -> Bool[Tensor, "layer neuron"]:
+    """Mark the neurons named (`L3N12`, `L3`, `L3N5-L3N9`), or every neuron."""
+    c = model.config
+    if neurons is None:
+        return torch.ones(c.layers, c.d_mlp, dtype=torch.bool)
+    texts = [neurons] if isinstance(neurons, str) else [str(name) for name in neurons]
+    names = expand_all(texts, layers=c.layers, neurons=c.d_mlp, model=model.name)
+    if not names:
+        raise OptionRefused("no neuron is named.", remedy="L3N12, or leave it out for all")
+    marked = torch.zeros(c.layers, c.d_mlp, dtype=torch.bool)
+    marked[[name.layer for name in names], [name.neuron for name in names]] = True
+    return marked
+
+
+def choose_replacement(model: Model, replace: Replace) -> Float[Tensor, "layer 1 neuron"]:
+    """Return what takes the activations' place: zeros, means (the model's, a scan's), a tensor."""
+    c = model.config
+    if isinstance(replace, Means):
+        if replace.fingerprint != model.fingerprint:
+            raise OptionRefused(
+                f"the means are of other weights ({replace.fingerprint[:8]}, "
+                f"not {model.fingerprint[:8]}).",
+                remedy=f"scan the texts with {model.name}",
+            )
+        replace = replace.activations
+    if isinstance(replace, str):
+        if replace == "zero":
+            return torch.zeros(c.layers, 1, c.d_mlp)
+        if replace != "mean":
+            raise OptionRefused(
+                f'"{replace}" cannot replace an activation.', remedy="zero, mean, or a tensor"
+            )
+        means = read_means(model)
+        if means is None:
+            raise OptionRefused(
+                f"{model.name} has no activation means: they are measured over a corpus.",
+                remedy="ffnprobe scan, then --store (in Python replace=scan.means); or zero",
+            )
+        replace = means
+    if tuple(replace.shape) != (c.layers, c.d_mlp):
+        raise OptionRefused(
+            f"the replacement is {list(replace.shape)}; {model.name} has "
+            f"{c.layers} layers × {c.d_mlp} neurons.",
+        )
+    if not replace.isfinite().all():
+        raise OptionRefused("the replacement holds activations that are not numbers (NaN or inf).")
+    return rearrange(replace.detach().cpu(), "layer neuron -> layer 1 neuron")
+
+
+def usual_replacement(model: Model, replace: Replace | None) -> Replace:
+    """Return what was asked for; without that, the model's means where they are known, else zero."""
+    if replace is not None:
+        return replace
+    return "zero" if read_means(model) is None else "mean"
+
+
+def name_replacement(replace: Replace) -> str:
+    """Say what took the activations' place, as a result's provenance says it."""
+    if isinstance(replace, Means):
+        return f"replace=mean over {replace.corpus}"
+    return f"replace={replace if isinstance(replace, str) else 'a given tensor'}"

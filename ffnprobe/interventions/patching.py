@@ -1,0 +1,199 @@
+"""Carry activations from one prompt into another: how much of the difference do they bring along?
+
+With `d` the logit of the source's answer less that of the target's answer, a patch runs the target
+again with some activations taken from the source, at the same layer and position, and
+
+    carried = (d of the patched target − d of the target) / (d of the source − d of the target)
+
+0: the patch changes nothing that matters; 1: it turns the target's answer wholly into the source's.
+Exact, by replay. Both prompts must have as many tokens, so that positions correspond.
+
+>>> import ffnprobe as fp
+>>> model = fp.load("pocket")
+>>> prompts = ["Michael Jordan plays the sport of", "Tom Watson plays the sport of"]
+>>> source, target = fp.run(model, prompts)
+>>> patches = patch(source, target, " basketball", " golf", neurons=["L5"])
+>>> patches.carried.shape
+torch.Size([6, 768])
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.errors import OptionRefused, PromptRefused
+from ffnprobe.interventions.choices import Neurons, Positions, choose_neurons, choose_positions
+from ffnprobe.interventions.readout import Readout, read_answer
+from ffnprobe.interventions.sweeps import Progress, sweep_groups, sweep_layers, sweep_neurons
+from ffnprobe.interventions.tables import name_question, show_html, spread, table_map, table_neurons
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Below this a difference in logits is rounding, and no share of it means anything.
+LEAST_DIFFERENCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The logit of the source's answer less that of the target's, on each prompt as it is."""
+
+    source: float
+    target: float
+
+    def share(self, changes: Tensor) -> Tensor:
+        """Express changes of the target as shares of the way to the source."""
+        return changes / (self.source - self.target)
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """What each neuron carries by itself (NaN where none was asked), and all of them together."""
+
+    target: Trace
+    ends: Ends
+    carried: Float[Tensor, "layer neuron"]
+    together: float
+    activations_source: Float[Tensor, "layer neuron"]
+    activations_target: Float[Tensor, "layer neuron"]
+    provenance: Provenance
+
+    def __repr__(self) -> str:
+        return f"Patches({name_question(self.provenance)})"
+
+    def _repr_html_(self) -> str:
+        title = f"{name_question(self.provenance)}; all together carry {self.together:.3f}"
+        return show_html(title, self.top(min(8, self._asked)))
+
+    @property
+    def _asked(self) -> int:
+        return int((~self.carried.isnan()).sum())
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the table a file of these patches holds: the ten that carry most."""
+        return {"patches": self.top(min(10, self._asked))}
+
+    def top(self, k: int = 10) -> "pd.DataFrame":
+        """Table the k neurons that carry most of the difference."""
+        columns = {
+            "activation_source": self.activations_source,
+            "activation_target": self.activations_target,
+            "carried": self.carried,
+        }
+        listed = table_neurons(
+            self.target.model, k, by=self.carried, columns=columns, signs=self.activations_source
+        )
+        return self.provenance.note(listed)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerPatches:
+    """What each MLP layer carries at each position."""
+
+    ends: Ends
+    carried: Float[Tensor, "layer pos"]
+    tokens_source: tuple[str, ...]
+    tokens_target: tuple[str, ...]
+    provenance: Provenance
+
+    def __repr__(self) -> str:
+        return f"LayerPatches({name_question(self.provenance)})"
+
+    def _repr_html_(self) -> str:
+        return show_html(name_question(self.provenance), self.table())
+
+    def table(self) -> "pd.DataFrame":
+        """Table every layer and position, in order."""
+        tokens = {"token_source": self.tokens_source, "token_target": self.tokens_target}
+        return self.provenance.note(table_map({"carried": self.carried}, tokens))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the table a file of these patches holds."""
+        return {"map": self.table()}
+
+
+@torch.no_grad()
+def patch(
+    source: Trace,
+    target: Trace,
+    answer: str | int,
+    other_answer: str | int,
+    *,
+    neurons: Neurons | None = None,
+    position: Positions = "all",
+    progress: Progress | None = None,
+) -> Patches:
+    """Give the target each neuron's activation from the source, one neuron at a time and then all."""
+    readout, ends = _prepare(source, target, answer, other_answer)
+    places = choose_positions(target, position)
+    chosen = choose_neurons(target.model, neurons)
+    carried = sweep_neurons(
+        readout, source.activations, positions=places, chosen=chosen, progress=progress
+    )
+    together = sweep_groups(readout, source.activations, positions=places, groups=chosen[None])
+    # A sweep says what the target loses; here what it gains is asked for.
+    return Patches(
+        target=target,
+        ends=ends,
+        carried=spread(chosen, ends.share(-carried.logit)),
+        together=float(ends.share(-together.logit)),
+        activations_source=source.activations[:, places].mean(dim=1),
+        activations_target=target.activations[:, places].mean(dim=1),
+        provenance=readout.provenance(target, settings=_settings(source), positions=places),
+    )
+
+
+@torch.no_grad()
+def patch_layers(
+    source: Trace,
+    target: Trace,
+    answer: str | int,
+    other_answer: str | int,
+    *,
+    progress: Progress | None = None,
+) -> LayerPatches:
+    """Give the target a whole MLP layer's activations from the source, at one position at a time."""
+    readout, ends = _prepare(source, target, answer, other_answer)
+    found = sweep_layers(readout, source.activations, progress=progress)
+    layers = target.model.config.layers
+    return LayerPatches(
+        ends=ends,
+        carried=ends.share(-rearrange(found.logit, "(layer pos) -> layer pos", layer=layers)),
+        tokens_source=source.tokens,
+        tokens_target=target.tokens,
+        provenance=readout.provenance(target, settings=_settings(source)),
+    )
+
+
+def _prepare(
+    source: Trace, target: Trace, answer: str | int, other_answer: str | int
+) -> tuple[Readout, Ends]:
+    if source.model.fingerprint != target.model.fingerprint:
+        raise PromptRefused(
+            f"the prompts were run on two models: {source.model.name} and {target.model.name}.",
+            remedy="run both on one",
+        )
+    if len(source) != len(target):
+        raise PromptRefused(
+            f"the prompts are {len(source)} and {len(target)} tokens: "
+            f"{' '.join(source.tokens)} / {' '.join(target.tokens)}.",
+            remedy="two prompts of as many tokens, so that positions correspond",
+        )
+    readouts = [read_answer(trace, answer, versus=other_answer) for trace in (source, target)]
+    ends = Ends(*(float(readout.clean().logit) for readout in readouts))
+    if abs(ends.source - ends.target) < LEAST_DIFFERENCE:
+        raise OptionRefused(
+            f"both prompts favour the answer alike ({ends.target:+.4f} logits): nothing to carry.",
+            remedy="prompts with different answers",
+        )
+    return readouts[1], ends
+
+
+def _settings(source: Trace) -> str:
+    return f"activations from: {source.prompt}"

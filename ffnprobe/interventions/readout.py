@@ -1,0 +1,172 @@
+"""What is read at the end of a replay: the answer's logit and its log-probability.
+
+    logit            u_t · x̂_final + d_t, with `versus` v: u_t − u_v and d_t − d_v
+    log-probability  logit − log Σ_t′ exp(logit_t′), over the whole vocabulary
+
+An answer of several tokens is teacher-forced: the prompt goes on with its pieces, each piece is read
+at the position that predicts it, and logits and log-probabilities are summed over the pieces.
+
+With `versus` there is no log-probability of its own: the difference of two logs is the logits'.
+The logit is the model's own (convention `folded`): a change that moves all logits alike counts in it.
+Convention `centred` reads the logit above the vocabulary's mean, as pushes do by default: there, as
+with `versus` and in the log-probability, such a change counts for nothing.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> readout = read_answer(trace, " basketball")
+>>> clean = readout.replayed(readout.replay.entering(0, start=0)[None], layer=0, start=0)
+>>> bool((clean.log_probability.exp() - trace.predictions(1).probability.item()).abs() < 1e-3)
+True
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from einops import einsum, rearrange, reduce
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.errors import AccountNotClosed, OptionRefused
+from ffnprobe.interventions.replay import Edit, Replay, Stream
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.tracing.answers import answer_ids, extend, one_token
+from ffnprobe.tracing.pushes import CONVENTIONS
+from ffnprobe.tracing.trace import Trace
+
+# So many logits at a time, whatever the vocabulary: 32 MB in fp32.
+LOGITS_AT_ONCE = 2**23
+CLOSED_WITHIN = 1e-3
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The answer as each variant gives it, in logits and in nats (None: not asked for)."""
+
+    logit: Float[Tensor, " variant"]
+    log_probability: Float[Tensor, " variant"] | None
+
+    def less(self, other: "Reading") -> "Reading":
+        """Subtract another reading."""
+        if self.log_probability is None or other.log_probability is None:
+            return Reading(self.logit - other.logit, None)
+        return Reading(self.logit - other.logit, self.log_probability - other.log_probability)
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """Which tokens are read, and where: `tokens[i]` is predicted at position `first + i`."""
+
+    replay: Replay
+    tokens: tuple[int, ...]
+    versus: int | None
+    first: int
+    has_log_probability: bool
+    convention: str = "folded"
+
+    @cached_property
+    def _directions(self) -> Float[Tensor, "piece d_model"]:
+        rows = self._rows(self.replay.model.unembedding)
+        return self.replay.held(rows)
+
+    @cached_property
+    def _bias(self) -> float:
+        return float(self._rows(self.replay.model.unembedding_bias).sum())
+
+    def _rows(self, table: Tensor) -> Tensor:
+        chosen = table[list(self.tokens)]
+        if self.versus is not None:
+            return chosen - table[self.versus]
+        return chosen - table.mean(0) if self.convention == "centred" else chosen
+
+    def replayed(
+        self, stream: Stream, *, layer: int, start: int, edit: Edit | None = None
+    ) -> Reading:
+        """Take streams that enter `layer` to the end and read the answer."""
+        final = self.replay.finish(stream, layer=layer, start=start, edit=edit)
+        read = slice(self.first - start, self.first - start + len(self.tokens))
+        seen = self.replay.normalise(final[:, read])
+        pattern = "variant piece d_model, piece d_model -> variant"
+        logit = einsum(seen, self._directions, pattern) + self._bias
+        if not self.has_log_probability:
+            return Reading(logit.cpu(), None)
+        logs = torch.stack(
+            [
+                self._log_probabilities(
+                    rearrange(piece, "variant 1 d_model -> variant d_model"), token
+                )
+                for piece, token in zip(torch.split(seen, 1, dim=1), self.tokens, strict=True)
+            ]
+        )
+        return Reading(logit.cpu(), reduce(logs, "piece variant -> variant", "sum").cpu())
+
+    def _log_probabilities(
+        self, seen: Float[Tensor, "variant d_model"], token: int
+    ) -> Float[Tensor, " variant"]:
+        """Return a token's log-probability, a few variants at a time."""
+        model, held = self.replay.model, self.replay.held
+        unembedding, bias = held(model.unembedding), held(model.unembedding_bias)
+        found = []
+        for part in torch.split(seen, max(1, LOGITS_AT_ONCE // model.config.vocab)):
+            # One fused step: this product is the bulk of the work where the vocabulary is large.
+            logits = torch.nn.functional.linear(part, unembedding, bias)
+            tokens = torch.full((len(part),), token, device=part.device)
+            found.append(-torch.nn.functional.cross_entropy(logits, tokens, reduction="none"))
+        return torch.cat(found)
+
+    def clean(self) -> Reading:
+        """Read the answer off the clean prompt, or raise if our replay is not the model's own run."""
+        stream = self.replay.entering(0, start=0)[None]
+        found = self.replayed(stream, layer=0, start=0)
+        logits = self.replay.trace.logits[self.first : self.first + len(self.tokens)]
+        own = logits[range(len(self.tokens)), list(self.tokens)]
+        if self.versus is not None:
+            own = own - logits[:, self.versus]
+        elif self.convention == "centred":
+            own = own - logits.mean(-1)
+        ours, theirs = float(found.logit), float(own.sum())
+        if not abs(ours - theirs) <= CLOSED_WITHIN * max(1.0, abs(theirs)):
+            raise AccountNotClosed(
+                f"our replay gives the answer {ours:.6f}; the model {theirs:.6f}."
+            )
+        return found
+
+    def provenance(
+        self, trace: Trace, *, settings: str, positions: Sequence[int] = ()
+    ) -> Provenance:
+        """Say what was read and what was changed, on the prompt the user gave."""
+        show, several = trace.model.vocab.show_all, len(positions) > 1
+        where = f", positions {' '.join(map(str, positions))} together" if several else ""
+        return trace.provenance_at(
+            positions[0] if len(positions) == 1 else None,
+            convention=self.convention,
+            answer=" ".join(show(self.tokens)),
+            versus=None if self.versus is None else show([self.versus])[0],
+            settings=settings + where,
+        )
+
+
+def read_answer(
+    trace: Trace,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    log_probability: bool = True,
+    convention: str = "folded",
+) -> Readout:
+    """Prepare to read an answer (a text or a token id), alone or against another token's logit."""
+    model = trace.model
+    if convention not in CONVENTIONS:
+        raise OptionRefused(
+            f'"{convention}" is no convention of effects.', remedy=", ".join(CONVENTIONS)
+        )
+    first = len(trace) - 1
+    if versus is not None:
+        token = one_token(model, answer, use="an answer with versus")
+        rival = one_token(model, versus, use="--versus")
+        return Readout(Replay(trace), (token,), rival, first, False, convention)
+    tokens = answer_ids(model, answer)
+    if len(tokens) > 1:
+        trace = extend(trace, first, tokens[:-1])
+    return Readout(Replay(trace), tokens, None, first, log_probability, convention)

@@ -1,0 +1,291 @@
+"""Exact effects: equal to one hooked TransformerLens run per neuron, whatever is removed and where."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import ffnprobe as fp
+from ffnprobe.errors import FfnProbeError
+from ffnprobe.interventions import ablate_layers, ablate_together, readout, sweeps
+from ffnprobe.models.means import read_means
+from tests.interventions.oracles import (
+    direct,
+    hooked,
+    in_float64,
+    removed,
+    some_means,
+)
+
+POSITIONS = [-1, 3, [2, 5], "all"]
+
+
+def places(trace: fp.Trace, position: object) -> list[int]:
+    if position == "all":
+        return list(range(len(trace)))
+    return [trace.at(p) for p in ([position] if isinstance(position, int) else position)]
+
+
+def expected(
+    trace: fp.Trace, token: int, layer: int, neurons: list[int], position: object, values: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Effects on logit and log-probability, by TransformerLens."""
+    logits = removed(trace.model, list(trace.ids), layer, neurons, places(trace, position), values)
+    clean, changed = trace.logits[-1].double(), logits[:, -1].double()
+    logs = clean.log_softmax(-1)[token] - changed.log_softmax(-1)[:, token]
+    return clean[token] - changed[:, token], logs
+
+
+@pytest.mark.parametrize("position", POSITIONS, ids=str)
+@pytest.mark.parametrize("replace", ["zero", "mean"])
+def test_every_neuron_of_tiny(tiny_trace: fp.Trace, position: object, replace: str) -> None:
+    model, token = tiny_trace.model, 280
+    values = torch.zeros(3, 52) if replace == "zero" else some_means(model)
+    effects = fp.ablate(
+        tiny_trace, token, position=position, replace="zero" if replace == "zero" else values
+    )
+    assert effects.values.shape == (3, 52)
+    assert effects.values.abs().mean() > 1e-2
+    for layer in range(3):
+        logit, log = expected(tiny_trace, token, layer, list(range(52)), position, values)
+        assert torch.allclose(effects.values[layer].double(), logit, atol=2e-4)
+        assert torch.allclose(effects.log_probability[layer].double(), log, atol=2e-4)
+
+
+@pytest.mark.parametrize("position", [-1, 2, "all"], ids=str)
+@pytest.mark.parametrize("replace", ["zero", "mean"])
+def test_sample_of_pocket(jordan: fp.Trace, position: object, replace: str) -> None:
+    model, token = jordan.model, jordan.model.vocab.one(" basketball")
+    values = torch.zeros(6, 768) if replace == "zero" else read_means(model)
+    sample = [0, 5, 77, 401, 767]
+    names = [f"L{layer}N{n}" for layer in range(6) for n in sample]
+    effects = fp.ablate(jordan, " basketball", position=position, replace=replace, neurons=names)
+    assert int((~effects.values.isnan()).sum()) == len(names)
+    for layer in range(6):
+        logit, log = expected(jordan, token, layer, sample, position, values)
+        assert torch.allclose(effects.values[layer, sample].double(), logit, atol=5e-5)
+        assert torch.allclose(effects.log_probability[layer, sample].double(), log, atol=5e-5)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("position", [-1, 3, "all"], ids=str)
+def test_sample_of_gpt2_small_shape(small: fp.Model, position: object) -> None:
+    trace = fp.run(small, "Michael Jordan plays the sport of", patterns=False)
+    token, sample = small.vocab.one(" basketball"), [0, 1531, 3071]
+    for replace, values in (("zero", torch.zeros(12, 3072)), ("mean", some_means(small))):
+        names = [f"L{layer}N{n}" for layer in (0, 7, 11) for n in sample]
+        given = replace if replace == "zero" else values
+        effects = fp.ablate(trace, token, position=position, replace=given, neurons=names)
+        for layer in (0, 7, 11):
+            logit, log = expected(trace, token, layer, sample, position, values)
+            assert torch.allclose(effects.values[layer, sample].double(), logit, atol=2e-5)
+            assert torch.allclose(effects.log_probability[layer, sample].double(), log, atol=2e-5)
+
+
+@pytest.mark.parametrize("position", [-1, 3], ids=str)
+def test_float64_equals_the_whole_run(tiny_trace: fp.Trace, position: int) -> None:
+    trace, place, token = in_float64(tiny_trace), tiny_trace.at(position), 11
+    effects = fp.ablate(trace, token, position=position)
+    for layer, neuron in ((0, 0), (0, 51), (1, 17), (2, 33)):
+
+        def silence(
+            at: int, activations: Tensor, layer: int = layer, neuron: int = neuron
+        ) -> Tensor:
+            activations = activations.clone()
+            if at == layer:
+                activations[place, neuron] = 0
+            return activations
+
+        changed = direct(trace.model, list(trace.ids), silence)["logits"][-1]
+        wanted = trace.logits[-1, token] - changed[token]
+        assert abs(float(effects.values[layer, neuron] - wanted)) < 1e-11
+        logs = trace.logits[-1].log_softmax(-1)[token] - changed.log_softmax(-1)[token]
+        assert abs(float(effects.log_probability[layer, neuron] - logs)) < 1e-11
+
+
+def test_last_layer_with_the_scale_frozen_loses_exactly_the_push(tiny_trace: fp.Trace) -> None:
+    from ffnprobe.interventions.replay import Replay
+
+    model, token = tiny_trace.model, 42
+    last, replay = model.config.layers - 1, Replay(tiny_trace)
+    place = len(tiny_trace) - 1
+    activations = tiny_trace.activations[last, -1]
+    pushes = activations * (model.answers[last] @ model.unembedding[token])
+    pushes = pushes / tiny_trace.final_scale[-1]
+
+    def silence_each(_: int, activations: Tensor) -> Tensor:
+        return activations * (1 - torch.eye(52))[:, None]
+
+    streams = replay.entering(last, start=place)[None].repeat(52, 1, 1)
+    final = replay.advance(streams, layer=last, start=place, edit=silence_each)[:, 0]
+    frozen = (tiny_trace.final[-1] - final) @ model.unembedding[token] / tiny_trace.final_scale[-1]
+    assert torch.allclose(frozen, pushes, atol=1e-4)
+    # Unfrozen the scale reacts; the difference is why both are shown.
+    effects = fp.ablate(tiny_trace, token).values[last]
+    assert not torch.allclose(effects, pushes, atol=1e-2)
+
+
+def test_versus_is_the_difference_of_two_answers(tiny_trace: fp.Trace) -> None:
+    one, other = (fp.ablate(tiny_trace, token).values for token in (280, 11))
+    both, turned = fp.ablate(tiny_trace, 280, versus=11), fp.ablate(tiny_trace, 11, versus=280)
+    assert torch.allclose(both.values, one - other, atol=2e-4)
+    assert torch.allclose(both.values, -turned.values, atol=1e-6)
+    assert both.log_probability is None
+    assert "log_probability_effect" not in both.top(1)
+
+
+@pytest.mark.parametrize("position", [-1, 3, "all"], ids=str)
+def test_answer_of_several_tokens_is_teacher_forced(tiny_trace: fp.Trace, position: object) -> None:
+    model, answer = tiny_trace.model, " basketball Paris"
+    pieces = model.vocab.ids(answer)
+    assert len(pieces) > 1
+    ids, first = [*tiny_trace.ids, *pieces[:-1]], len(tiny_trace) - 1
+
+    def summed(logits: Tensor) -> Tensor:
+        logs = logits[:, first:].double().log_softmax(-1)
+        return sum(logs[:, order, piece] for order, piece in enumerate(pieces))
+
+    effects = fp.ablate(tiny_trace, answer, position=position)
+    for layer in range(3):
+        changed = removed(
+            model, ids, layer, list(range(52)), places(tiny_trace, position), torch.zeros(3, 52)
+        )
+        wanted = summed(hooked(model, ids, {})) - summed(changed)
+        assert torch.allclose(effects.log_probability[layer].double(), wanted, atol=5e-4)
+    assert effects.provenance.prompt == tiny_trace.prompt
+
+
+@pytest.mark.parametrize("replace", ["zero", "mean"])
+def test_map_of_whole_layers(tiny_trace: fp.Trace, replace: str) -> None:
+    model, token = tiny_trace.model, 280
+    values = torch.zeros(3, 52) if replace == "zero" else some_means(model)
+    found = ablate_layers(tiny_trace, token, replace="zero" if replace == "zero" else values)
+    assert found.values.shape == (3, len(tiny_trace))
+    for layer in range(3):
+        for position in range(len(tiny_trace)):
+
+            def edit(activations: Tensor, layer: int = layer, position: int = position) -> None:
+                activations[:, position] = values[layer]
+
+            logits = hooked(model, list(tiny_trace.ids), {layer: edit})[0, -1]
+            effect = float(tiny_trace.logits[-1, token] - logits[token])
+            assert float(found.values[layer, position]) == pytest.approx(effect, abs=3e-4)
+    table = found.table()
+    assert list(table.columns) == ["layer", "position", "token", "effect", "log_probability_effect"]
+    assert table.effect[len(tiny_trace) + 2] == float(found.values[1, 2])
+    # Before the last position, the last layer's neurons reach no prediction that is read.
+    assert found.values[2, :-1].abs().max() < 1e-5
+
+
+def test_groups_are_removed_together(tiny_trace: fp.Trace) -> None:
+    groups = [["L0N3", "L0N40", "L2N7"], ["L1N1-L1N20"], ["L2N7"]]
+    found = ablate_together(tiny_trace, 280, groups, position=[3, -1])
+    for group, effect in zip(groups, found.values, strict=True):
+        chosen = fp.ablate(tiny_trace, 280, neurons=group).values.isnan().logical_not()
+
+        def edits(layer: int, chosen: Tensor = chosen):
+            def edit(activations: Tensor) -> None:
+                for position in (3, -1):
+                    activations[:, position, chosen[layer]] = 0
+
+            return edit
+
+        logits = hooked(
+            tiny_trace.model, list(tiny_trace.ids), {layer: edits(layer) for layer in range(3)}
+        )
+        wanted = float(tiny_trace.logits[-1, 280] - logits[0, -1, 280])
+        assert float(effect) == pytest.approx(wanted, abs=3e-4)
+    alone = fp.ablate(tiny_trace, 280, neurons=["L2N7"], position=[3, -1])
+    assert float(found.values[2]) == pytest.approx(float(alone.values[2, 7]), abs=1e-4)
+
+
+def test_chunks_change_nothing(tiny_trace: fp.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_results() -> list[Tensor]:
+        effects, layers = fp.ablate(tiny_trace, 5, position=2), ablate_layers(tiny_trace, 5)
+        groups = ablate_together(tiny_trace, 5, [["L0N1"], ["L1N2", "L0N1"]])
+        results = (effects, layers, groups)
+        return [part for r in results for part in (r.values, r.log_probability)]
+
+    whole = all_results()
+    calls: list[tuple[int, int]] = []
+    monkeypatch.setattr(sweeps, "NUMBERS_AT_ONCE", 2000)
+    monkeypatch.setattr(readout, "LOGITS_AT_ONCE", 700)
+    for a, b in zip(whole, all_results(), strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+    fp.ablate(tiny_trace, 5, progress=lambda done, total: calls.append((done, total)))
+    assert len(calls) > 3
+    assert calls[-1] == (156, 156)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+def test_top_and_against(tiny_trace: fp.Trace) -> None:
+    effects = fp.ablate(tiny_trace, 280, neurons=["L1"])
+    top, against = effects.top(52), effects.against(3)
+    assert list(top.columns[:6]) == [
+        "name", "layer", "neuron", "activation", "effect", "log_probability_effect",
+    ]  # fmt: skip
+    assert top.effect.is_monotonic_decreasing
+    assert set(top.layer) == {1}
+    row = top.iloc[0]
+    assert row["name"] == f"L1N{row.neuron}"
+    assert row.effect == pytest.approx(float(effects.values[1].max()))
+    assert row.activation == pytest.approx(float(tiny_trace.activations[1, -1, row.neuron]))
+    assert list(against["name"]) == list(top["name"])[:-4:-1]
+    assert effects.provenance.answer == tiny_trace.model.vocab.show(280)
+    assert effects.provenance.position == len(tiny_trace) - 1
+    assert effects.provenance.settings == "replace=zero"
+    assert "L1N" in effects._repr_html_()
+
+
+def test_prompt_at_the_models_maximum_length(tiny: fp.Model) -> None:
+    trace = fp.run(tiny, [5] * 28, patterns=False)
+    assert len(trace) == tiny.config.positions
+    logit, _ = expected(trace, 7, 1, [4], 12, torch.zeros(3, 52))
+    effect = fp.ablate(trace, 7, position=12, neurons=["L1N4"]).values[1, 4]
+    assert float(effect) == pytest.approx(float(logit), abs=2e-4)
+    with pytest.raises(FfnProbeError, match="the prompt is 29 tokens and the answer"):
+        fp.ablate(trace, " basketball Paris")
+
+
+def test_interrupted_sweep_leaves_nothing(tiny_trace: fp.Trace) -> None:
+    before = fp.ablate(tiny_trace, 5).values
+
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fp.ablate(tiny_trace, 5, progress=interrupt)
+    assert torch.equal(fp.ablate(tiny_trace, 5).values, before)
+    assert tiny_trace.model.is_unchanged()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"replace": "mean"}, r"has no activation means: they are measured over a corpus.\n  try: .*scan"),
+        ({"replace": "median"}, '"median" cannot replace an activation.\n  try: zero, mean'),
+        ({"replace": torch.zeros(2, 52)}, r"the replacement is \[2, 52\]; .* 3 layers × 52 neurons"),
+        ({"replace": torch.full((3, 52), math.nan)}, "activations that are not numbers"),
+        ({"neurons": ["L3N0"]}, "L3N0: .* has layers L0–L2"),
+        ({"neurons": ["L0N52"]}, "L0N52: .* has neurons L0N0–L0N51"),
+        ({"neurons": []}, "no neuron is named"),
+        ({"position": 99}, "position 99 is outside the prompt: it has 0–"),
+        ({"position": "last"}, '"last" is no position'),
+        ({"position": []}, "there is no position to change"),
+        ({"versus": " basketball Paris"}, "--versus needs one"),
+        ({"answer": 301}, "token id 301 does not exist: .* has 0–300"),
+        ({"answer": ""}, '"" is no token; an answer needs one'),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named(tiny_trace: fp.Trace, options: dict, words: str) -> None:
+    with pytest.raises(FfnProbeError, match=words):
+        fp.ablate(tiny_trace, **({"answer": " basketball"} | options))
+
+
+def test_top_k_beyond_the_neurons_asked(tiny_trace: fp.Trace) -> None:
+    effects = fp.ablate(tiny_trace, 5, neurons=["L0N1", "L0N2"])
+    with pytest.raises(FfnProbeError, match="k = 3: there are 2 neurons"):
+        effects.top(3)
+    with pytest.raises(FfnProbeError, match="no group of neurons"):
+        ablate_together(tiny_trace, 5, [])
