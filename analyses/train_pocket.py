@@ -23,6 +23,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from ffnprobe.models import pocket
+from ffnprobe.models.loading import load
 
 BOS = "<|endoftext|>"
 ROW, BATCH, ANSWER_WEIGHT, VOCABULARY = 64, 32, 5.0, 6000
@@ -217,7 +218,8 @@ def main(argv: list[str] | None = None) -> None:
     settings = {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False,
                 "bos_token": BOS, "eos_token": BOS, "unk_token": BOS, "model_max_length": ROW}  # fmt: skip
     (options.out / "tokenizer_config.json").write_text(json.dumps(settings, indent=1) + "\n")
-    save_file({"activations": means}, options.out / "means.safetensors")
+    known = {"fingerprint": load(options.out).fingerprint}
+    save_file({"activations": means}, options.out / "means.safetensors", known)
     (options.out / "figures.json").write_text(json.dumps(figures, indent=1) + "\n")
     (options.out / "CARD.md").write_text(CARD.format(**figures))
     print(json.dumps(figures, indent=1))

@@ -48,3 +48,7 @@ class AccountNotClosed(FfnProbeError):
 
 class FileNotWritten(FfnProbeError):
     """A result could not be written; nothing was left behind."""
+
+
+class DataRefused(FfnProbeError):
+    """A file or table handed in does not hold what it must."""

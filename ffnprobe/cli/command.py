@@ -14,8 +14,11 @@ import typer
 from ffnprobe.errors import FfnProbeError, PromptRefused
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ffnprobe.models.model import Model
     from ffnprobe.models.provenance import Provenance
+    from ffnprobe.views.results import Result
 
 app = typer.Typer(
     name="ffnprobe",
@@ -56,8 +59,16 @@ class Common:
     )
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write to a .csv, .json, .md or .parquet file."),
+        typer.Option("--out", "-o", metavar="FILE", help="Write to a .csv, .json, .parquet, .md or .html file."),
     ] = None  # fmt: skip
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Also write a page to read and to send."),
+    ] = None
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Also draw it, to a .html or .png file."),
+    ] = None
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No notes, no progress.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
 
@@ -78,29 +89,71 @@ class Common:
 
     def check_out(self) -> None:
         """Refuse a file that could not be written before any work is done."""
-        if self.out is not None:
-            from ffnprobe.views.tables import check_target
+        if self.out is not None or self.html is not None:
+            from ffnprobe.views.tables import SUFFIXES, check_target
 
-            check_target(self.out)
+            if self.out is not None:
+                check_target(self.out, SUFFIXES)
+            if self.html is not None:
+                check_target(self.html, (".html",))
+        if self.plot is not None:
+            from ffnprobe.views.pictures import check_picture
+
+            check_picture(self.plot)
 
     def note(self, text: str) -> None:
         """Say something that is not the result."""
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
 
-    def emit(self, tables: dict[str, Any], provenance: "Provenance", *, title: str = "") -> None:
-        """Print a result in the chosen format, or write it to `--out`."""
-        from ffnprobe.views import tables as views
+    @property
+    def is_for_terminal(self) -> bool:
+        """Whether the result is printed for people to read."""
+        return self.out is None and self.format is Format.table
 
+    def emit(
+        self,
+        tables: "dict[str, pd.DataFrame]",
+        provenance: "Provenance",
+        *,
+        title: str = "",
+        result: "Result | None" = None,
+        shown: tuple[str, ...] | None = None,
+    ) -> None:
+        """Print tables in the chosen format (in a terminal those `shown`), or write them to `--out`.
+
+        The result they are of, where there is one, is what `--html` and `--plot` show.
+        """
+        from ffnprobe.views.results import Listing
+        from ffnprobe.views.saving import save_result
+        from ffnprobe.views.tables import TEXTS, name_unwritten
+
+        whole = Listing(tables, provenance) if result is None else result
+        self.write(whole, tables)
         if self.out is not None:
-            views.save_tables(tables, provenance, self.out)
-            self.note(f"wrote {self.out}")
+            save_result(whole, self.out, tables=tables, provenance=provenance)
+            self.note(f"wrote {self.out}{name_unwritten(tables, self.out)}")
         elif self.format is Format.table:
             from ffnprobe.views.terminal import print_tables
 
-            print_tables(tables, title=title)
+            chosen = tables if shown is None else {name: tables[name] for name in shown}
+            print_tables(chosen, title=title)
         else:
-            sys.stdout.write(views.TEXTS[self.format.value](tables, provenance))
+            sys.stdout.write(TEXTS[self.format.value](tables, provenance))
+
+    def write(self, result: "Result", tables: "dict[str, pd.DataFrame] | None" = None) -> None:
+        """Write the page of `--html` and the figure of `--plot`, if they were asked for."""
+        if self.html is not None:
+            from ffnprobe.views.saving import save_result
+
+            save_result(result, self.html, tables=tables)
+            self.note(f"wrote {self.html}")
+        if self.plot is not None:
+            from ffnprobe.views.pictures import save_figure
+            from ffnprobe.views.plots import plot
+
+            save_figure(plot(result), self.plot)
+            self.note(f"wrote {self.plot}")
 
 
 def read_prompt(text: str) -> str:
@@ -136,6 +189,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
                 raise
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            # Here, because typer would end the command without a word.
+            print("interrupted: nothing was written.", file=sys.stderr)
+            raise typer.Exit(130) from None
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + shared
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -1,10 +1,15 @@
 """`ffnprobe run PROMPT`: what the model says next."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ffnprobe.cli.command import Common, command, read_prompt
+
+if TYPE_CHECKING:
+    from ffnprobe.tracing.lens import Lens
+    from ffnprobe.tracing.trace import Trace
 
 
 @command
@@ -13,6 +18,9 @@ def run(
     prompt: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")],
     temperature: Annotated[float, typer.Option(help="Divide the logits by this.")] = 1.0,
     top: Annotated[int, typer.Option("--top", "-k", help="How many tokens.")] = 10,
+    lens: Annotated[
+        bool, typer.Option("--lens", help="Also what the stream says after each attention and MLP.")
+    ] = False,
     bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
 ) -> None:
     """Run a prompt and table the next tokens."""
@@ -20,8 +28,16 @@ def run(
     from ffnprobe.tracing.trace import run as run_prompt
 
     trace = run_prompt(common.load(), text, bos=bos, patterns=False)
-    common.emit(
-        {"predictions": trace.predictions(top, temperature=temperature)},
-        trace.provenance,
-        title=f"next token after {' '.join(trace.tokens)}",
-    )
+    tables = {"predictions": trace.predictions(top, temperature=temperature)}
+    result: Trace | Lens = trace
+    if lens:
+        result = trace.lens()
+        tables["lens"] = result.table
+        common.note(
+            f"the lens follows the model's own prediction, {tables['predictions'].token[0]}"
+        )
+    provenance = trace.provenance
+    if temperature != 1.0:
+        provenance = replace(provenance, settings=f"temperature {temperature:g}")
+    title = f"next token after {' '.join(trace.tokens)}"
+    common.emit(tables, provenance, title=title, result=result)

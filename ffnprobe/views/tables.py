@@ -1,30 +1,30 @@
-"""Tables to text and to files: csv, json, md and parquet, each with its provenance inside.
+"""Tables as csv, json, md and parquet, each with its provenance inside.
 
-csv begins with `# name: value` lines (`pandas.read_csv(file, comment="#")` would cut tokens such
-as "#"; use `skiprows`, or `read_csv` of this module); json is one object with `provenance` and
+csv begins with `# name: value` lines (see `spreadsheets`); json is one object with `provenance` and
 `rows`, or one key per table; md ends in the provenance; parquet keeps it in the file's metadata.
 """
 
 import io
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from ffnprobe.cells import format_value, is_missing
 from ffnprobe.errors import FileNotWritten
+from ffnprobe.files import check_writable
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.views.files import check_writable, write_whole
+from ffnprobe.views.spreadsheets import write_csv
 
 Tables = Mapping[str, pd.DataFrame]
 
 
 def to_csv(tables: Tables, provenance: Provenance) -> str:
     """Write the first table with its provenance in `#` lines above it."""
-    head = "".join(f"# {line}\n" for line in provenance.as_lines())
-    return head + _first(tables).to_csv(index=False, lineterminator="\n")
+    return write_csv(_first(tables), provenance)
 
 
 def to_json(tables: Tables, provenance: Provenance) -> str:
@@ -71,27 +71,25 @@ TEXTS: dict[str, Callable[[Tables, Provenance], str]] = {
     "json": to_json,
     "md": to_md,
 }
-SUFFIXES = (".csv", ".json", ".md", ".parquet")
+SUFFIXES = (".csv", ".json", ".parquet", ".md", ".html")
 
 
-def check_target(path: Path) -> None:
+def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Say before the work begins if the file's suffix is unknown or its folder is not there."""
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in suffixes:
         raise FileNotWritten(
-            f'"{path.suffix}" is no format a table is written in ({path.name}).',
-            remedy=", ".join(SUFFIXES),
+            f'"{path.suffix}" is no format a result is written in ({path.name}).',
+            remedy=", ".join(suffixes),
         )
     check_writable(path)
 
 
-def save_tables(tables: Tables, provenance: Provenance, path: Path) -> None:
-    """Write tables to a file whose suffix decides the format, whole or not at all."""
-    check_target(path)
-    suffix = path.suffix.lower()
-    if suffix == ".parquet":
-        write_whole(path, to_parquet(tables, provenance))
-    else:
-        write_whole(path, TEXTS[suffix[1:]](tables, provenance).encode())
+def name_unwritten(tables: Tables, path: Path) -> str:
+    """Say which tables a file that holds one table leaves out; nothing if it holds all."""
+    _, *others = tables
+    if not others or path.suffix.lower() not in (".csv", ".parquet"):
+        return ""
+    return f" (the first table; .json, .md and .html also hold {', '.join(others)})"
 
 
 def _first(tables: Tables) -> pd.DataFrame:
@@ -99,20 +97,12 @@ def _first(tables: Tables) -> pd.DataFrame:
 
 
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Turn a row into what json has words for: not-a-number is null."""
-    return {
-        str(name): None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
+    """Turn a row into what json has words for: missing and infinite are null."""
+    return {str(name): None if _is_wordless(value) else value for name, value in row.items()}
 
 
-def format_value(value: Any) -> str:
-    """Show a value in a table: floats to four significant digits, lists joined by spaces."""
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1 else f"{value:.3f}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+def _is_wordless(value: Any) -> bool:
+    return is_missing(value) or (isinstance(value, float) and math.isinf(value))
 
 
 def _cell(value: Any) -> str:

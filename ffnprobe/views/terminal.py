@@ -1,7 +1,6 @@
 """Tables in the terminal, by rich: numbers right, tokens left, nothing cut when piped."""
 
 import sys
-from numbers import Number
 from typing import Any
 
 import pandas as pd
@@ -10,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ffnprobe.views.tables import Tables, format_value
+from ffnprobe.cells import format_value
+from ffnprobe.views.tables import Tables
 
 
 def console() -> Console:
@@ -39,8 +39,6 @@ def _table(frame: pd.DataFrame) -> Table:
 
 
 def _show(value: Any) -> str:
-    if value is None or (isinstance(value, Number) and value != value):
-        return ""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10_000:
         return f"{value:,}"
     return format_value(value)

@@ -1,0 +1,63 @@
+"""Is SwiGLU better than ReLU, GELU and Swish in a small encoder, and for the reasons given?
+
+Method: 1-layer encoders (width 64, FFN 128, 32 tokens, AdamW 1e-4, batch 16, 10 epochs) that differ
+in the FFN alone learn sentiment on SST-2; per seed all start from the same embeddings and see the
+same batches. Four claims are weighed by paired differences over seeds. The fifth FFN is a SwiGLU
+narrowed to the parameter count of the others.
+
+    python analyses/activation_comparison.py --data SST2_FOLDER --seeds 8 --store runs/ --html six.html
+"""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from ffnprobe.cli.script import new_parser, run_script
+from ffnprobe.lab.claims import judge_claims, weigh_claims
+from ffnprobe.lab.comparison import train_all
+from ffnprobe.lab.encoder import VARIANTS, Settings
+from ffnprobe.lab.pieces import cut_pieces
+from ffnprobe.lab.sentiment import find_corpus
+from ffnprobe.views.encoders import plot_comparison
+from ffnprobe.views.pages import save_figures
+from ffnprobe.views.terminal import print_tables
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = new_parser(__doc__, quick="2 seeds, 2 epochs, 160 sentences")
+    parser.add_argument("--data", help="a folder with SST-2 (GLUE or sentences), hub, generated "
+                        "(default: the hub's if reachable, else generated)")  # fmt: skip
+    parser.add_argument("--seeds", type=int, default=5, choices=range(2, 21), metavar="2…20")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--store", type=Path, help="a folder to resume from, made if missing")
+    options = parser.parse_args(argv)
+    if options.store:
+        options.store.mkdir(parents=True, exist_ok=True)
+    corpus = find_corpus("generated" if options.quick and not options.data else options.data)
+    epochs, seeds = options.epochs, options.seeds
+    if options.quick:
+        corpus, epochs, seeds = corpus.first(160, 80), 2, 2
+    settings = Settings(epochs=epochs)
+    pieces = cut_pieces(corpus, tokens=settings.tokens)
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("training", total=seeds * len(VARIANTS) * epochs)
+        comparison = train_all(
+            pieces, seeds=range(seeds), settings=settings, store=options.store,
+            on_epoch=lambda: bar.advance(task),
+        )  # fmt: skip
+    weighed = weigh_claims(comparison)
+    print(f"trained on {corpus.name} ({len(corpus.train.texts):,} sentences, {pieces.tokenizer}),")
+    print(f"measured on {len(corpus.dev.texts):,} others; {seeds} seeds, {epochs} epochs\n")
+    print_tables({
+        "means over seeds": comparison.means(),
+        "each comparison, 95 % interval over seeds": weighed,
+        "claims": judge_claims(weighed),
+    })  # fmt: skip
+    if options.html:
+        title = f"Five FFNs in one encoder, on {corpus.name}"
+        save_figures(plot_comparison(comparison), options.html, title=title)
+
+
+if __name__ == "__main__":
+    run_script(main)

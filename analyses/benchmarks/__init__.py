@@ -1,0 +1,1 @@
+"""What each room costs, as ratios measured in one run."""

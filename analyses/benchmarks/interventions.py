@@ -1,0 +1,63 @@
+"""How much faster is the exact sweep than one hooked forward pass per neuron?
+
+Method: all neurons at the last of 8 tokens by `ablate`, against TransformerLens with one hook a run,
+timed over a sample of neurons spread over the layers and extrapolated to all of them. The loop is
+timed before and after the sweeps and the faster one counts. It reads every logit, so the like of it
+is the sweep with log-probabilities; the sweep of logits alone is what a ranking needs.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import ffnprobe as fp
+from ffnprobe.models.bridge import forward
+from ffnprobe.models.model import Model
+
+PROMPT, ANSWER, SAMPLE, GOAL = "Today Michael Jordan plays the sport of", " basketball", 48, 80
+
+
+def measure(folder: Path) -> list[tuple[str, float, str]]:
+    """Return (name, times faster, goal) for the sweep with and without log-probabilities."""
+    model = fp.load(folder)
+    trace = fp.run(model, PROMPT, patterns=False)
+    fp.ablate(trace, ANSWER, neurons=["L0N0"])  # folds the weights, once for all that follow
+    hook_loop(model, trace)  # warms the bridge
+    first = hook_loop(model, trace)
+    with_logs = seconds(lambda: fp.ablate(trace, ANSWER))
+    logits = seconds(lambda: fp.ablate(trace, ANSWER, log_probability=False))
+    loop = min(first, hook_loop(model, trace)) / SAMPLE * model.config.neurons
+    return [
+        ("sweep of logits to hook loop", loop / logits, f"≥ {GOAL}"),
+        ("sweep with log-probabilities to hook loop", loop / with_logs, "shown"),
+    ]
+
+
+def hook_loop(model: Model, trace: fp.Trace) -> float:
+    """Time one hooked run for each neuron of the sample, in seconds."""
+    ids = torch.tensor([trace.ids])
+    step = model.config.neurons // SAMPLE
+    names = [divmod(place * step, model.config.d_mlp) for place in range(SAMPLE)]
+
+    def silence(neuron: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        def tap(activations: torch.Tensor) -> torch.Tensor:
+            activations = activations.clone()
+            activations[:, -1, neuron] = 0
+            return activations
+
+        return tap
+
+    def run_all() -> None:
+        for layer, neuron in names:
+            forward(model, ids, {("activations", layer): silence(neuron)})
+
+    return seconds(run_all)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Time a piece of work, in seconds."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

@@ -1,0 +1,57 @@
+"""Where does a model keep the facts of one relation, and are those neurons the relation's own?
+
+Method: score a table of facts; find the neurons that push the relation's facts beyond chance (the
+search over all neurons paid for by shuffled relations); compare facts by the neurons they share;
+remove the relation's neurons together and see what its facts lose, what others do, and what random
+neurons would have cost.
+
+    python analyses/fact_recall.py --relation sport --html sport.html
+
+Found on pocket, for sport: 20 neurons, nearly all of layer 0, push its facts beyond chance
+(p = 0.001); the first two, L0N257 and L0N677, push 72 % and 66 % of them and 4–6 % of the others.
+Two facts of one relation share 13 % of their ten neurons, of two relations 2 %, random ones 0.2 %.
+Without the 20, sport's facts lose 1.0 logit, others 0.14, and with random neurons 0.003; every fact
+stays known: no small set of neurons holds them.
+"""
+
+import ffnprobe as fp
+from ffnprobe.cli.script import new_parser, run_script
+from ffnprobe.views.pages import save_figures
+from ffnprobe.views.terminal import print_tables
+
+SHOWN = ["prompt", "answer", "known", "probability", "margin", "mlp_share", "neurons"]
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = new_parser(__doc__, quick="few permutations, few facts removed from", model=True)
+    parser.add_argument("--facts", default="pocket", help="a table of facts: a file or a folder")
+    parser.add_argument("--relation", default="sport", help="the relation of interest")
+    parser.add_argument("--neurons", type=int, default=20, help="how many are removed together")
+    options = parser.parse_args(argv)
+    model = fp.load(options.model)
+    scores = fp.score(model, options.facts)
+    many = 99 if options.quick else 999
+    specificity = scores.specificity(
+        options.relation, options.neurons, most=20 if options.quick else 100
+    )
+    relations = scores.by_relation(10, permutations=many)
+    overlap = scores.overlap(permutations=many)
+    own = relations.neurons[relations.neurons.relation == options.relation]
+    readings = fp.read(model, list(own.name)).table()
+    promotes = own.merge(readings[["name", "promotes"]], on="name")
+    is_own = scores.table.relation == options.relation
+    print_tables({
+        scores.title: relations.table.drop(columns="neurons"),
+        f"neurons of {options.relation}": promotes.drop(columns=["relation", "layer", "neuron"]),
+        "neurons that facts share": overlap.summary,
+        "removed together": specificity.table,
+        f"facts of {options.relation}": scores.table.loc[is_own, SHOWN].head(12),
+    })  # fmt: skip
+    if options.html:
+        figures = [fp.plot(result) for result in (scores, relations, overlap, specificity)]
+        figures.insert(3, fp.plot(overlap, "relations"))
+        save_figures(figures, options.html, title=f"The facts of {options.relation}")
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,20 @@
+"""How a value is written where people read it: in a terminal, a card, a page, Markdown."""
+
+import math
+from typing import Any
+
+
+def is_missing(value: Any) -> bool:
+    """Say whether a cell is empty: None, pandas's NA, or not a number."""
+    # NA is known by its name, so that a card needs no pandas.
+    is_na = type(value).__name__ == "NAType"
+    return value is None or is_na or (isinstance(value, float) and math.isnan(value))
+
+
+def format_value(value: Any) -> str:
+    """Show a value in a table: floats to four significant digits, lists joined by spaces."""
+    if is_missing(value):
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1 else f"{value:.3f}"
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

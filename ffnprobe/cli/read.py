@@ -1,0 +1,76 @@
+"""`ffnprobe read NEURON…`: what neurons ask and answer, from the weights alone."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.stores import StoreOption, open_store
+from ffnprobe.errors import OptionRefused
+
+
+class Convention(StrEnum):
+    centred = "centred"
+    gain = "gain"
+    raw = "raw"
+    normed = "normed"
+
+
+class Through(StrEnum):
+    embed = "embed"
+    unembed = "unembed"
+
+
+@command
+def read(
+    common: Common,
+    neurons: Annotated[
+        list[str], typer.Argument(metavar="NEURON…", help="L3N12, a layer L3, a range L3N5-L3N9.")
+    ],
+    top: Annotated[int, typer.Option("--top", "-k", help="How many tokens in each list.")] = 10,
+    convention: Annotated[
+        Convention, typer.Option(help="How answers are projected onto tokens.")
+    ] = Convention.centred,
+    through: Annotated[
+        Through, typer.Option(help="What questions are projected on.")
+    ] = Through.embed,
+    related: Annotated[
+        bool, typer.Option("--related", help="Show the neurons it feeds, is fed by, or resembles.")
+    ] = False,
+    store: StoreOption = None,
+) -> None:
+    """Read neurons: what opens their question, what their answer promotes and suppresses.
+
+    With a store, also the texts that opened each neuron most and least.
+    """
+    from ffnprobe.reading.readings import read as read_neurons
+
+    model = common.load()
+    scanned = open_store(model, store)
+    readings = read_neurons(model, neurons, convention=convention.value, through=through.value)
+    if related:
+        if len(readings) > 1:
+            raise OptionRefused(
+                f"--related is of one neuron; {len(readings)} are named.", remedy=readings[0].name
+            )
+        found = readings[0].related(top)
+        common.emit(found.tables(), found.provenance)
+        return
+    result = readings[0] if len(readings) == 1 else readings
+    if len(readings) == 1 and common.is_for_terminal:
+        # Text, not a table: a card needs no pandas, which takes longer to import than to read one.
+        common.write(result)
+        print(readings[0].card(top))
+        if scanned is not None:
+            from ffnprobe.corpora.contexts import examples
+            from ffnprobe.views.examples import print_examples
+
+            print_examples(examples(scanned, readings[0].name), k=top)
+    else:
+        tables = {"rows": readings.table(top), "tokens": readings.tokens(top)}
+        if scanned is not None:
+            from ffnprobe.corpora.joins import table_examples
+
+            tables["examples"] = table_examples(scanned, [r.name for r in readings], k=top)
+        common.emit(tables, readings.provenance, title="neurons", result=result, shown=("rows",))

@@ -1,0 +1,127 @@
+"""`ffnprobe score FACTS`: a table of facts: known or not, and who carries them."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ffnprobe.cli.command import Common, Format, command
+from ffnprobe.cli.progress import show_progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ffnprobe.facts.scores import Scores
+
+# More rows than a terminal is read for; files and --format csv, json and md have them all.
+ROWS = 40
+PROBLEMS = 20
+
+
+class Templates(StrEnum):
+    first = "first"
+    all = "all"
+
+
+@command
+def score(
+    common: Common,
+    facts: Annotated[
+        str,
+        typer.Argument(
+            metavar="FACTS",
+            help="pocket, a .csv, .tsv, .json (LRE, ROME, CounterFact), .jsonl (LAMA, ParaRel), or a folder.",
+        ),
+    ],
+    templates: Annotated[
+        Templates, typer.Option(help="Ask a fact in its first template, or in all.")
+    ] = Templates.first,
+    top: Annotated[int, typer.Option("--top", "-k", help="How many neurons of each fact.")] = 10,
+    effects: Annotated[
+        bool, typer.Option("--effects", help="Also by exact effect: slow, every neuron removed.")
+    ] = False,
+    by_relation: Annotated[
+        bool, typer.Option("--by-relation", help="Sum up each relation, with its own neurons.")
+    ] = False,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="Do facts of one relation share neurons?")
+    ] = False,
+    remove: Annotated[
+        str | None,
+        typer.Option(metavar="RELATION", help="Remove this relation's neurons together."),
+    ] = None,
+    hubs: Annotated[
+        bool, typer.Option(help="Count neurons that push every fact to a relation's own.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Shuffles relations, draws random neurons.")] = 0,
+    bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
+) -> None:
+    """Score a table of facts: rank, probability, known or not, and the neurons that push each."""
+    if sum((by_relation, overlap, remove is not None)) > 1:
+        raise typer.BadParameter("one of --by-relation, --overlap and --remove")
+    model = common.load()
+    from ffnprobe.facts.partials import clear_partials
+    from ffnprobe.facts.scoring import score as score_facts
+
+    partial = None if common.out is None else Path(f"{common.out}.partial")
+    if partial is not None and partial.exists():
+        common.note(f"going on where {partial} stopped")
+    with show_progress(common, "facts") as progress:
+        scores = score_facts(
+            model, facts, templates=templates.value, top=top, effects=effects, bos=bos,
+            partial=partial, progress=progress,
+        )  # fmt: skip
+    _note(common, scores)
+    if not len(scores):
+        tables, provenance, title = {"problems": scores.problems}, scores.provenance, "problems"
+    elif by_relation:
+        found = scores.by_relation(hubs=hubs, seed=seed)
+        tables, provenance, title = found.tables(), found.provenance, scores.title
+    elif overlap:
+        compared = scores.overlap(hubs=hubs, seed=seed)
+        tables, provenance, title = compared.tables(), compared.provenance, scores.title
+    elif remove is not None:
+        removed = scores.specificity(remove, top, seed=seed)
+        tables, provenance = {"specificity": removed.table}, removed.provenance
+        title = f"removed together: {' '.join(removed.neurons)}"
+    else:
+        tables, provenance, title = scores.tables(), scores.provenance, scores.title
+        if common.out is None and common.format is Format.table:
+            tables = {"facts": _shorten(common, scores)}
+    common.emit(tables, provenance, title=title)
+    if partial is not None:
+        clear_partials(partial)
+    if len(scores.problems):
+        raise typer.Exit(1)
+
+
+def _note(common: Common, scores: "Scores") -> None:
+    """Say what was scored, what stands out, and what could not be scored."""
+    common.note(scores.title)
+    hubs = scores.hubs() if len(scores) else []
+    if hubs:
+        common.note(f"hubs, which push facts whatever they are about: {' '.join(hubs)}")
+    bare = [r for r in scores.rows if not r.answer.startswith(" ") and not r.prompt.endswith(" ")]
+    if bare:
+        common.note(
+            f"answers without a space in front are taken as written ({len(bare):,}): "
+            f'"{bare[0].answer}", not " {bare[0].answer}"'
+        )
+    problems = scores.problems
+    for row in problems.head(PROBLEMS).itertuples():
+        print(f"{row.where}: {row.problem}", file=sys.stderr)
+    if len(problems) > PROBLEMS:
+        print(f"… and {len(problems) - PROBLEMS:,} more like these", file=sys.stderr)
+    if len(problems):
+        total = len(scores) + len(problems)
+        print(f"error: {len(problems):,} of {total:,} rows were left out.", file=sys.stderr)
+
+
+def _shorten(common: Common, scores: "Scores") -> "pd.DataFrame":
+    """Keep what fits a terminal: the first rows, the columns that are read first."""
+    if len(scores) > ROWS:
+        common.note(f"the first {ROWS} of {len(scores):,} facts; all with --out or --format csv")
+    shown = scores.table.head(ROWS).drop(columns=["pieces", "log_probability", "mlp", "attention"])
+    return shown.drop(columns=["subject", "where"])

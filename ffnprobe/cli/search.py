@@ -1,0 +1,48 @@
+"""`ffnprobe search TOKEN…`: which neurons push toward tokens."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ffnprobe.cli.command import Common, command
+
+
+class Rank(StrEnum):
+    z = "z"
+    cosine = "cosine"
+    dot = "dot"
+
+
+class Side(StrEnum):
+    answer = "answer"
+    question = "question"
+
+
+@command
+def search(
+    common: Common,
+    tokens: Annotated[
+        list[str], typer.Argument(metavar="TOKEN…", help='Each one token, such as " basketball".')
+    ],
+    rank: Annotated[
+        Rank, typer.Option(help="What to rank by; by dot or cosine hub neurons come first.")
+    ] = Rank.z,
+    away: Annotated[
+        bool, typer.Option("--away", help="Find neurons that push against the tokens.")
+    ] = False,
+    by: Annotated[Side, typer.Option(help="What to search.")] = Side.answer,
+    top: Annotated[int, typer.Option("--top", "-k", help="How many neurons.")] = 10,
+    layers: Annotated[
+        str | None, typer.Option(metavar="LAYERS", help="Only these: 3, 3-5 or 0,3-5.")
+    ] = None,
+) -> None:
+    """Find the neurons that push toward tokens, hub neurons discounted."""
+    from ffnprobe.models.provenance import Provenance
+    from ffnprobe.reading.rankings import search as search_neurons
+
+    found = search_neurons(
+        common.load(), tokens, rank=rank.value, away=away, by=by.value, k=top, layers=layers
+    )
+    provenance = Provenance(**found.attrs["provenance"])
+    common.emit({"neurons": found}, provenance, title=provenance.settings or "")

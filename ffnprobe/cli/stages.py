@@ -1,0 +1,25 @@
+"""`ffnprobe stages PROMPT --layer 3`: every token's way through one FFN."""
+
+from typing import Annotated
+
+import typer
+
+from ffnprobe.cli.command import Common, command, read_prompt
+
+
+@command
+def stages(
+    common: Common,
+    prompt: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")],
+    layer: Annotated[int, typer.Option("--layer", "-l", help="Which FFN, counted from 0.")] = 0,
+    bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
+) -> None:
+    """Table, for each token, one FFN's input, scores, activations and output."""
+    text = read_prompt(prompt)
+    from ffnprobe.tracing.trace import run
+
+    found = run(common.load(), text, bos=bos).stages(layer)
+    common.note("before, output and after are norms; each token goes through the FFN alone")
+    common.emit(
+        {"stages": found.table()}, found.provenance, title=f"the FFN of layer {layer}", result=found
+    )

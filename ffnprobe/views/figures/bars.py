@@ -1,0 +1,51 @@
+"""Horizontal bars, one a token or a neuron, the first on top, blue above zero and vermillion below."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from ffnprobe.views.theme import BLUE, VERMILLION, plain
+
+ROW = 30
+SHOWN_TOKENS = 3
+
+
+def bars(
+    values: Sequence[float],
+    *,
+    hover: Sequence[str],
+) -> go.Bar:
+    """Draw values from the top down with their numbers at the bars' ends."""
+    return go.Bar(
+        x=list(values), y=list(range(len(values))), orientation="h",
+        marker={"color": [BLUE if value >= 0 else VERMILLION for value in values]},
+        text=[f"{value:.3g}" for value in values], textposition="outside", cliponaxis=False,
+        customdata=[plain(text) for text in hover], hovertemplate="%{customdata} %{x:.4g}<extra></extra>", showlegend=False,
+    )  # fmt: skip
+
+
+def room(values: Sequence[float]) -> list[float]:
+    """Return a range for the axis that leaves room for the numbers, and is no point for all zeros."""
+    low, high = min(0.0, *values), max(0.0, *values)
+    span = (high - low) or 1.0
+    return [low - (0.18 * span if low < 0 else 0.0), high + 0.18 * span]
+
+
+def height_of(rows: int) -> int:
+    """Return how high a figure of so many bars is."""
+    return 90 + ROW * rows
+
+
+def neuron_labels(table: pd.DataFrame) -> list[str]:
+    """Label neurons by their name and the first tokens of their answer."""
+    return [
+        f"{name}  {' '.join(tokens.split(' ')[:SHOWN_TOKENS])}"
+        for name, tokens in zip(table["name"], table["answer_tokens"], strict=True)
+    ]
+
+
+def neuron_hovers(table: pd.DataFrame) -> list[str]:
+    """Describe neurons by the tokens of question and answer."""
+    rows = zip(table["name"], table["question_tokens"], table["answer_tokens"], strict=True)
+    return [f"{name}: question {asked}; answer {given};" for name, asked, given in rows]

@@ -1,0 +1,58 @@
+"""Who asked a neuron's question, and how alike a prompt's tokens are."""
+
+import math
+
+import plotly.graph_objects as go
+
+from ffnprobe.tracing.drivers import Drivers
+from ffnprobe.tracing.similarity import Similarity
+from ffnprobe.views.figures.bars import bars, height_of, room
+from ffnprobe.views.figures.grids import add_grid, label, new_grids
+from ffnprobe.views.figures.words import say
+from ffnprobe.views.theme import dress
+
+
+def plot_drivers(drivers: Drivers, *, k: int = 15) -> go.Figure:
+    """Draw the parts of the stream that gave a neuron its score, the strongest first."""
+    table = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
+    shown = table.head(k)
+    values = shown.drive.tolist()
+    rest = float(table.drive[k:].sum())
+    names = list(shown.part)
+    if len(table) > k:
+        values.append(rest)
+        names.append(f"{len(table) - k} others")
+    figure = go.Figure(bars(values, hover=[f"{name}:" for name in names]))
+    label(figure.update_yaxes, names, autorange="reversed")
+    token = drivers.trace.tokens[drivers.position]
+    title = f"{names[0]} drives {drivers.neuron} most at {token}: {values[0]:+.3f} of a score of {drivers.score:+.3f}"
+    dress(figure, title, note=say(drivers.provenance), x="score", height=height_of(len(values)))
+    return figure.update_xaxes(range=room(values))
+
+
+def plot_similarity(similarity: Similarity) -> go.Figure:
+    """Draw the cosines of a prompt's tokens with one another at the first, middle and last stage."""
+    count = len(similarity.stages)
+    chosen = sorted({0, count // 2, count - 1})
+    tokens = list(similarity.tokens)
+    figure = new_grids(
+        len(chosen), subplot_titles=[similarity.stages[stage] for stage in chosen],
+        shared_yaxes=True, horizontal_spacing=0.03,
+    )  # fmt: skip
+    means = []
+    digits = 2 if len(tokens) <= 10 else None
+    for column, stage in enumerate(chosen, 1):
+        cosines = similarity.cosines[stage]
+        pairs = len(tokens) * (len(tokens) - 1)
+        means.append(float(cosines.sum() - cosines.trace()) / pairs if pairs else 1.0)
+        bar = "cosine" if column == len(chosen) else None
+        add_grid(figure, cosines.tolist(), rows=tokens, columns=tokens, column=column, limit=1.0,
+                 digits=digits, bar=bar)  # fmt: skip
+    figure.update_xaxes(tickangle=-40)
+    title = (
+        "The cosines are undefined: the tokens' vectors are zero"
+        if math.isnan(means[-1])
+        else f"The mean cosine of two tokens goes from {means[0]:.2f} to {means[-1]:.2f}"
+    )
+    note = say(similarity.provenance)
+    return dress(figure, title, note=note, height=150 + 36 * len(tokens), width=1280)

@@ -1,0 +1,194 @@
+"""What the answer loses: by neuron, beside the direct push, and as a map of layers and positions."""
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from ffnprobe.errors import OptionRefused
+from ffnprobe.evidence.explanation import Explanation
+from ffnprobe.interventions.ablation import Effects, GroupEffects, LayerEffects
+from ffnprobe.interventions.gradients import Estimates
+from ffnprobe.interventions.patching import LayerPatches, Patches
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import NeuronId
+from ffnprobe.reading.ordering import sort_neurons
+from ffnprobe.tracing.listing import list_neurons
+from ffnprobe.tracing.pushes import Pushes
+from ffnprobe.views.figures.bars import bars, height_of, neuron_hovers, room
+from ffnprobe.views.figures.grids import Values, add_grid, label, new_grids
+from ffnprobe.views.figures.pushes import draw_neurons
+from ffnprobe.views.figures.words import say
+from ffnprobe.views.theme import BLUE, GREY, dress, plain
+
+NAMED = 8
+DESCRIBED = 40
+# More cells than this leave no room for numbers in them.
+NUMBERED = 160
+
+
+def plot_effects(effects: Effects, *, k: int = 10) -> go.Figure:
+    """Draw the neurons whose removal costs the answer most, and those whose removal helps it."""
+    asked = int((~effects.values.isnan()).sum())
+    half = min(k, asked // 2 or 1)
+    table = effects.top(half)
+    if 2 * half <= asked:
+        table = pd.concat([table, effects.against(half)[::-1]], ignore_index=True)
+    title = f"Without {table['name'][0]} {effects.provenance.answer} loses {table.effect[0]:.3f} logits{_ahead(effects.values.nan_to_num(-math.inf))}"
+    return draw_neurons(table, "effect", title, note=say(effects.provenance), x="effect in logits")
+
+
+def plot_estimates(estimates: Estimates, *, k: int = 10) -> go.Figure:
+    """Draw the neurons whose removal is estimated to cost the answer most."""
+    table = estimates.top(min(k, estimates.trace.model.config.neurons))
+    title = f"The gradient estimates that {estimates.provenance.answer} loses most without {table['name'][0]} ({table.estimate[0]:.3f} logits)"
+    return draw_neurons(table, "estimate", title, note=say(estimates.provenance), x="estimated effect in logits")  # fmt: skip
+
+
+def plot_patches(patches: Patches, *, k: int = 10) -> go.Figure:
+    """Draw the neurons that carry most of the difference between two prompts."""
+    asked = int((~patches.carried.isnan()).sum())
+    table = patches.top(min(k, asked))
+    title = f"{table['name'][0]} carries {table.carried[0]:.1%} of the difference, all together {patches.together:.1%}"
+    return draw_neurons(table, "carried", title, note=say(patches.provenance), x="share of the difference carried")  # fmt: skip
+
+
+def plot_groups(effects: GroupEffects) -> go.Figure:
+    """Draw what the answer loses without each group."""
+    values = effects.table().effect.tolist()
+    figure = go.Figure(bars(values, hover=[f"group {n}:" for n in range(len(values))]))
+    label(figure.update_yaxes, [f"group {n}" for n in range(len(values))], autorange="reversed")
+    most = max(range(len(values)), key=values.__getitem__)
+    title = f"Without group {most} {effects.provenance.answer} loses {values[most]:.3f} logits"
+    dress(figure, title, note=say(effects.provenance), x="effect in logits", height=height_of(len(values)))  # fmt: skip
+    return figure.update_xaxes(range=room(values))
+
+
+def plot_against_pushes(effects: Effects, *, pushes: Pushes | None = None) -> go.Figure:
+    """Draw every neuron's direct push against its total effect; the strongest say their tokens."""
+    if pushes is None:
+        raise OptionRefused(
+            'the figure "pushes" needs the pushes beside the effects.',
+            remedy='fp.plot(effects, "pushes", pushes=fp.attribute(trace, answer))',
+        )
+    ours, theirs = effects.provenance, pushes.provenance
+    if (ours.prompt, ours.answer, ours.versus) != (theirs.prompt, theirs.answer, theirs.versus):
+        raise OptionRefused("the pushes and the effects are of different questions.")
+    asked = [NeuronId(*pair) for pair in (~effects.values.isnan()).nonzero().tolist()]
+    strength = effects.values.nan_to_num(0.0).abs() + pushes.values.abs() * ~effects.values.isnan()
+    strong = set(sort_neurons(strength, min(DESCRIBED, len(asked))))
+    names = sorted(strong)
+    table = list_neurons(
+        pushes.trace.model, names, {"push": pushes.values, "effect": effects.values},
+        signs=pushes.activations,
+    )  # fmt: skip
+    others = [name for name in asked if name not in strong]
+    rest = pd.DataFrame(
+        {
+            "name": [str(name) for name in others],
+            "push": [float(pushes.values[n.layer, n.neuron]) for n in others],
+            "effect": [float(effects.values[n.layer, n.neuron]) for n in others],
+        }
+    )
+    return _scatter(table, rest, say(ours), str(ours.answer))
+
+
+def plot_evidence(story: Explanation) -> go.Figure:
+    """Draw the listed neurons' direct push against their total effect."""
+    if "effect" not in story.neurons:
+        raise OptionRefused(
+            "this explanation was asked for without effects.", remedy="explain(…, effects=True)"
+        )
+    here = story.neurons[story.neurons.position == len(story.trace) - 1].reset_index(drop=True)
+    note = f"the neurons listed at the last position; {say(story.provenance)}"
+    return _scatter(here, here[:0], note, str(story.provenance.answer))
+
+
+def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) -> go.Figure:
+    figure = go.Figure()
+    ends = [*table.push, *table.effect, *rest.push, *rest.effect, 0.0]
+    low, high = min(ends), max(ends)
+    figure.add_scatter(x=[low, high], y=[low, high], mode="lines", name="effect = push",
+                       line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip")  # fmt: skip
+    if len(rest):
+        figure.add_scatter(
+            x=rest.push.tolist(), y=rest.effect.tolist(), text=rest.name.tolist(), mode="markers",
+            name="other neurons", marker={"color": GREY, "size": 5, "opacity": 0.5},
+            hovertemplate="%{text}: push %{x:.4f}, effect %{y:.4f}<extra></extra>",
+        )  # fmt: skip
+    named = _apart(table, high - low or 1.0)
+    figure.add_scatter(
+        x=table.push.tolist(), y=table.effect.tolist(), mode="markers+text", name="the strongest",
+        text=[name if row in named else "" for row, name in enumerate(table.name)],
+        textposition="top center", marker={"color": BLUE, "size": 9},
+        customdata=[plain(text) for text in neuron_hovers(table)],
+        hovertemplate="%{customdata} push %{x:.4f}, effect %{y:.4f}<extra></extra>",
+    )  # fmt: skip
+    gaps = table.effect.abs() - table.push.abs()
+    less, more = int((gaps < 0).sum()), int((gaps > 0).sum())
+    many, than = (less, "smaller than") if less >= more else (more, "larger than")
+    if not less + more:
+        many, than = len(table), "as large as"
+    title = f"For {many} of {len(table)} neurons the effect on {answer} is {than} the push"
+    return dress(figure, title, note=note, x="direct push in logits", y="total effect in logits")
+
+
+def _apart(table: pd.DataFrame, span: float) -> set[int]:
+    """Choose the strongest neurons whose names would not be written over one another."""
+    kept: list[tuple[int, float, float]] = []
+    for row in (table.push.abs() + table.effect.abs()).sort_values(ascending=False).index:
+        x, y = float(table.push[row]) / span, float(table.effect[row]) / span
+        if all(abs(x - a) > 0.12 or abs(y - b) > 0.07 for _, a, b in kept):
+            kept.append((row, x, y))
+    return {row for row, _, _ in kept[:NAMED]}
+
+
+def _ahead(values: Tensor) -> str:
+    """Say that one is ahead of all others, if it is."""
+    strongest = values.ravel().sort(descending=True).values[:2]
+    return ", more than any other" if len(strongest) == 2 and strongest[0] > strongest[1] else ""
+
+
+def plot_map(effects: LayerEffects) -> go.Figure:
+    """Draw what the answer loses without an MLP layer, at each position."""
+    return _map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", "loses {:.2f} logits")  # fmt: skip
+
+
+def plot_story_map(story: Explanation) -> go.Figure:
+    """Draw an explanation's map."""
+    if story.map is None:
+        raise OptionRefused(
+            "this explanation was asked for without effects.", remedy="explain(…, effects=True)"
+        )
+    grid = story.map.pivot(index="layer", columns="position", values="effect").to_numpy().tolist()
+    return _map(grid, story.trace.tokens, story.provenance, "effect", "loses {:.2f} logits")
+
+
+def plot_patch_map(patches: LayerPatches) -> go.Figure:
+    """Draw what each MLP layer carries from one prompt to the other, at each position."""
+    pairs = zip(patches.tokens_source, patches.tokens_target, strict=True)
+    tokens = [here if here == there else f"{there} → {here}" for here, there in pairs]
+    grid = patches.carried.tolist()
+    return _map(grid, tokens, patches.provenance, "share carried", "gains {:.0%} of the difference")
+
+
+def _map(
+    grid: Values, tokens: Sequence[str], provenance: Provenance, bar: str, words: str
+) -> go.Figure:
+    figure = new_grids()
+    layers = [f"L{layer}" for layer in range(len(grid))]
+    digits = 2 if len(grid) * len(tokens) <= NUMBERED else None
+    add_grid(figure, grid, rows=layers, columns=tokens, digits=digits, bar=bar)
+    if len(tokens) > 6:
+        figure.update_xaxes(tickangle=-40)
+    cells = [
+        (abs(v), layer, place) for layer, row in enumerate(grid) for place, v in enumerate(row)
+    ]
+    _, layer, place = max(cells, key=lambda cell: (cell[0], -cell[1], -cell[2]))
+    verb = "with" if "gains" in words else "without"
+    ahead = _ahead(torch.tensor(grid))
+    title = f"{provenance.answer} {words.format(grid[layer][place])} {verb} the MLP of L{layer} at {tokens[place]}{ahead}"
+    return dress(figure, title, note=say(provenance), height=140 + 34 * len(grid))

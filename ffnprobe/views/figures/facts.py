@@ -1,0 +1,108 @@
+"""Tables of facts: how much is known, who carries a relation, what facts share, what removal costs."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from ffnprobe.facts.overlap import Overlap
+from ffnprobe.facts.relations import Relations
+from ffnprobe.facts.scores import Scores
+from ffnprobe.facts.specificity import Specificity
+from ffnprobe.views.figures.bars import bars, height_of, room
+from ffnprobe.views.figures.grids import add_grid, label, new_grids
+from ffnprobe.views.figures.words import say
+from ffnprobe.views.theme import COLOURS, dress, heat, plain
+
+
+def plot_known(scores: Scores) -> go.Figure:
+    """Draw the share of each relation's facts that are known."""
+    shares = scores.table.groupby("relation", sort=False).known.agg(["mean", "size"])
+    shares = shares.sort_values("mean", ascending=False, kind="stable")
+    values, names = shares["mean"].tolist(), [str(name) for name in shares.index]
+    figure = go.Figure(bars(values, hover=[f"{name}: known" for name in names]))
+    rows = [f"{name} ({size:,})" for name, size in zip(names, shares["size"], strict=True)]
+    label(figure.update_yaxes, rows, autorange="reversed")
+    title = f"{scores.title}: {scores.share_known:.1%}"
+    note = say(scores.provenance)
+    dress(figure, title, note=note, x="share known (rank 1)", height=height_of(len(values)))
+    return figure.update_xaxes(range=room(values))
+
+
+def plot_carriers(relations: Relations) -> go.Figure:
+    """Draw how far each relation's first neuron is beyond chance, and how many of its facts it pushes."""
+    first = relations.neurons.drop_duplicates("relation")
+    rows = [
+        f"{row.relation}  {row.name} ({row.share:.0%} of its facts, {row.elsewhere:.1%} of others)"
+        for row in first.itertuples()
+    ]
+    values = first.z.tolist()
+    hover = [f"{row}, p = {p:.3g}; z" for row, p in zip(rows, first.p, strict=True)]
+    figure = go.Figure(bars(values, hover=hover))
+    label(figure.update_yaxes, rows, autorange="reversed")
+    beyond = int((first.p <= 0.05).sum())
+    title = f"{beyond} of {len(first)} relations have a neuron of their own, beyond chance"
+    note = say(relations.provenance)
+    dress(figure, title, note=note, x="z of the count", height=height_of(len(values)))
+    return figure.update_xaxes(range=room(values))
+
+
+def plot_overlap(overlap: Overlap) -> go.Figure:
+    """Draw facts against facts, ordered by relation: the share of their neurons two facts have in common."""
+    relations = overlap.facts.relation.tolist()
+    # Numbered, since two facts may have one prompt.
+    told = enumerate(zip(relations, overlap.facts.prompt, strict=True), start=1)
+    names = [f"{number} {relation}: {prompt}" for number, (relation, prompt) in told]
+    values = overlap.values.copy()
+    np.fill_diagonal(values, np.nan)  # a fact shares everything with itself
+    figure = go.Figure(
+        heat(values.tolist(), rows=names, columns=names, signed=False, digits=None, bar="shared")
+    )
+    starts = [n for n, name in enumerate(relations) if n == 0 or name != relations[n - 1]]
+    middles = [(a + b) // 2 for a, b in zip(starts, [*starts[1:], len(names)], strict=True)]
+    ticks = {"tickvals": middles, "ticktext": [plain(relations[n]) for n in starts]}
+    within, between, random = overlap.summary.overlap
+    title = (
+        f"Facts of one relation share {within:.1%} of their neurons, of two relations {between:.1%}; "
+        f"random neurons {random:.2%}"
+    )
+    dress(figure, title, note=say(overlap.provenance), height=820)
+    figure.update_xaxes(**ticks, tickangle=-60, showgrid=False)
+    return figure.update_yaxes(**ticks, autorange="reversed", showgrid=False)
+
+
+def plot_relation_overlap(overlap: Overlap) -> go.Figure:
+    """Draw relations against relations: the mean share of neurons that a fact of each has in common."""
+    table = overlap.table
+    names = list(dict.fromkeys([*table.relation, *table.other]))
+    order = {name: number for number, name in enumerate(names)}
+    values = np.full((len(names), len(names)), np.nan)
+    for row in table.itertuples():
+        one, two = order[row.relation], order[row.other]
+        values[one, two] = values[two, one] = row.overlap
+    figure = new_grids()
+    add_grid(figure, values.tolist(), rows=names, columns=names, signed=False, bar="shared")
+    title = "How many of their neurons facts of two relations share"
+    dress(figure, title, note=say(overlap.provenance), height=120 + 26 * len(names))
+    return figure.update_xaxes(tickangle=-60)
+
+
+def plot_specificity(specificity: Specificity) -> go.Figure:
+    """Draw what the relation's facts and the others lose, for its neurons and for random ones."""
+    table = specificity.table[specificity.table.removed != "nothing"]
+    figure = go.Figure()
+    for order, (removed, rows) in enumerate(table.groupby("removed", sort=False)):
+        figure.add_trace(
+            go.Bar(
+                x=[plain(str(side)) for side in rows.facts_of], y=rows.effect.tolist(),
+                name=plain(str(removed)), marker_color=COLOURS[order],
+                text=[f"{value:.3g}" for value in rows.effect], textposition="outside",
+                hovertemplate="%{x}: %{y:.4g} logits<extra></extra>",
+            )
+        )  # fmt: skip
+    mine = table[table.facts_of == specificity.relation].effect.tolist()
+    title = (
+        f"Without {len(specificity.neurons)} of its neurons the facts of {specificity.relation} lose "
+        f"{mine[0]:.2f} logits; without random ones {mine[1]:.2f}"
+    )
+    figure.update_layout(barmode="group", legend={"orientation": "h", "y": -0.16})
+    note = say(specificity.provenance)
+    return dress(figure, title, note=note, x="facts of", y="effect (logits above the mean)")

@@ -1,0 +1,38 @@
+"""A neuron from the weights alone: the tokens of its question and of its answer."""
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from ffnprobe.reading.cards import TITLES
+from ffnprobe.reading.readings import Reading
+from ffnprobe.views.figures.bars import bars, height_of, room
+from ffnprobe.views.figures.grids import label
+from ffnprobe.views.theme import dress
+
+
+def plot_reading(reading: Reading, *, k: int = 10) -> go.Figure:
+    """Draw what opens the question, what the answer promotes and what it suppresses."""
+    k = min(k, reading.question.model.config.vocab)
+    tables = {
+        "question_tokens": reading.question.top(k),
+        "promotes": reading.answer.promotes(k),
+        "suppresses": reading.answer.suppresses(k),
+    }
+    figure = make_subplots(
+        cols=3, subplot_titles=[TITLES[side] for side in tables], horizontal_spacing=0.12
+    )
+    for column, table in enumerate(tables.values(), 1):
+        values = table.value.tolist()
+        figure.add_trace(bars(values, hover=[f"{t}:" for t in table.token]), 1, column)
+        place = {"row": 1, "col": column}
+        label(figure.update_yaxes, list(table.token), autorange="reversed", **place)
+        figure.update_xaxes(range=room(values), nticks=4, **place)
+    title = (
+        f"{reading.name} ({reading.kind}) answers {tables['promotes'].token[0]} where it finds "
+        f"{tables['question_tokens'].token[0]}, by its weights"
+    )
+    note = (
+        f"{reading.provenance.model}; answers {reading.provenance.convention}, in logits per unit of "
+        "activation and of the final scale; above layer 0 question tokens are a hint only"
+    )
+    return dress(figure, title, note=note, width=1180, height=height_of(k))

@@ -1,0 +1,15 @@
+"""The note under a figure's title: of which model, answer and prompt it is."""
+
+from ffnprobe.models.provenance import Provenance
+
+
+def say(provenance: Provenance) -> str:
+    """Say what was asked, of which model, after which tokens, with which settings."""
+    than = f" rather than {provenance.versus}" if provenance.versus else ""
+    tokens = provenance.tokens or ()
+    if provenance.position is not None:
+        tokens = tokens[: provenance.position + 1]
+    answer = f" {provenance.answer}{than}" if provenance.answer else ""
+    after = f" after {' '.join(tokens)}" if tokens else ""
+    settings = f"; {provenance.settings}" if provenance.settings else ""
+    return f"{provenance.model}:{answer}{after}{settings}"

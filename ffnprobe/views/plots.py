@@ -1,0 +1,144 @@
+"""Draw a result: `plot` returns a plotly Figure and never shows it.
+
+Each result has a figure of its own, the first named below; further ones are asked for by name.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> figure = fp.plot(fp.attribute(trace, " basketball"), "account")
+>>> figure.data[0].type
+'waterfall'
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from ffnprobe.errors import DataRefused, OptionRefused
+from ffnprobe.evidence.explanation import Explanation
+from ffnprobe.facts.overlap import Overlap
+from ffnprobe.facts.relations import Relations
+from ffnprobe.facts.scores import Scores
+from ffnprobe.facts.specificity import Specificity
+from ffnprobe.interventions.ablation import Effects, GroupEffects, LayerEffects
+from ffnprobe.interventions.gradients import Estimates
+from ffnprobe.interventions.patching import LayerPatches, Patches
+from ffnprobe.interventions.steering import Steering
+from ffnprobe.reading.readings import Reading, Readings
+from ffnprobe.tracing.drivers import Drivers
+from ffnprobe.tracing.lens import Lens
+from ffnprobe.tracing.pieces import PushesByPiece
+from ffnprobe.tracing.pushes import Pushes
+from ffnprobe.tracing.similarity import Similarity
+from ffnprobe.tracing.stages import Stages
+from ffnprobe.tracing.trace import Trace
+from ffnprobe.views.figures import (
+    drivers,
+    effects,
+    facts,
+    lens,
+    predictions,
+    pushes,
+    readings,
+    stages,
+    surveys,
+)
+from ffnprobe.views.results import Listing
+
+Figures = dict[str, Callable[..., go.Figure]]
+
+FIGURES: dict[type, Figures] = {
+    Trace: {
+        "predictions": predictions.plot_predictions,
+        "lens": lens.plot_lens_tokens,
+        "neuron": predictions.plot_text,
+    },
+    Lens: {"lens": lens.plot_lens},
+    Stages: {"stages": stages.plot_stages},
+    Similarity: {"similarity": drivers.plot_similarity},
+    Drivers: {"drivers": drivers.plot_drivers},
+    Pushes: {
+        "layers": pushes.plot_layers,
+        "account": pushes.plot_account,
+        "neurons": pushes.plot_neurons,
+    },
+    PushesByPiece: {"layers": pushes.plot_layers},
+    Effects: {"neurons": effects.plot_effects, "pushes": effects.plot_against_pushes},
+    LayerEffects: {"map": effects.plot_map},
+    GroupEffects: {"groups": effects.plot_groups},
+    Estimates: {"neurons": effects.plot_estimates},
+    Patches: {"neurons": effects.plot_patches},
+    LayerPatches: {"map": effects.plot_patch_map},
+    Steering: {"predictions": predictions.plot_steering},
+    Reading: {"reading": readings.plot_reading},
+    Scores: {"known": facts.plot_known},
+    Relations: {"neurons": facts.plot_carriers},
+    Overlap: {"facts": facts.plot_overlap, "relations": facts.plot_relation_overlap},
+    Specificity: {"effects": facts.plot_specificity},
+    Explanation: {
+        "account": pushes.plot_parts,
+        "predictions": lambda story: predictions.plot_predictions(story.trace, k=5),
+        "map": effects.plot_story_map,
+        "evidence": effects.plot_evidence,
+        "layers": lambda story: pushes.plot_layers(story.pushes),
+    },
+}
+SURVEY: Figures = {
+    "kinds": surveys.plot_kinds,
+    "norms": surveys.plot_norms,
+    "cosines": surveys.plot_cosines,
+}
+SEARCH: Figures = {"search": surveys.plot_search}
+# Figures that need more than the result, and so are not drawn unasked.
+ASKED = (predictions.plot_text, effects.plot_against_pushes)
+
+
+def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
+    """Draw a result's own figure, or the one named; options are the figure's."""
+    drawn, known = _find(result)
+    if isinstance(drawn, pd.DataFrame) and drawn.empty:
+        raise DataRefused("there is nothing to draw: the table is empty.")
+    name = next(iter(known)) if figure is None else figure
+    if name not in known:
+        raise OptionRefused(
+            f'{type(result).__name__} has no figure "{name}".', remedy=", ".join(known)
+        )
+    return known[name](drawn, **options)
+
+
+def plot_all(result: Any) -> list[go.Figure]:
+    """Draw every figure that a result has and that needs nothing else; none if there is none."""
+    try:
+        drawn, known = _find(result)
+    except DataRefused:
+        return []
+    figures = []
+    for make in known.values():
+        if make not in ASKED:
+            try:
+                figures.append(make(drawn))
+            except OptionRefused:  # the result was asked for without what this figure shows
+                continue
+    return figures
+
+
+def _find(result: Any) -> tuple[Any, Figures]:
+    """Find what there is to draw and the figures it has."""
+    if isinstance(result, Listing):
+        result = next(iter(result.named.values()))
+    if isinstance(result, Readings):
+        result = result.table()
+    if isinstance(result, pd.DataFrame):
+        if {"vocab_kurtosis", "vocab_skew", "kind"} <= set(result.columns):
+            return result, SURVEY
+        if {"name", "z", "dot"} <= set(result.columns):
+            return result, SEARCH
+        raise DataRefused(
+            "no figure is drawn of such a table.",
+            remedy="a survey, a search, or the result the table was taken from",
+        )
+    if type(result) not in FIGURES:
+        known = ", ".join(kind.__name__ for kind in FIGURES)
+        raise DataRefused(f"no figure is drawn of {type(result).__name__}.", remedy=known)
+    return result, FIGURES[type(result)]

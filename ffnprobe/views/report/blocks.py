@@ -1,0 +1,115 @@
+"""The pieces a page is made of: sections, figures, tables, lists; every text in them escaped."""
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+from pandas.api.types import is_numeric_dtype
+
+from ffnprobe.cells import format_value
+from ffnprobe.models.provenance import Provenance
+
+# What would end a script, or a line of one, in the middle of a token.
+_IN_SCRIPTS = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
+
+
+def section(title: str, *parts: str, anchor: str = "") -> str:
+    """Put parts under a title."""
+    name = f' id="{escape(anchor)}"' if anchor else ""
+    return f"<section{name}><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+
+
+def words(text: str, *, soft: bool = False) -> str:
+    """Write a paragraph."""
+    return f"<p{' class=soft' if soft else ''}>{escape(text)}</p>"
+
+
+def code(text: str) -> str:
+    """Write what is to be typed."""
+    return f"<pre>{escape(text)}</pre>"
+
+
+def figure_html(figure: go.Figure) -> str:
+    """Place a figure: its title and note as text above it, its data as JSON beside it."""
+    drawn = go.Figure(figure)
+    title, note = drawn.layout.title.text or "", drawn.layout.title.subtitle.text or ""
+    # Within a page a figure is as wide as the page, and its title can be read aloud and selected.
+    drawn.update_layout(title=None, width=None, autosize=True)
+    height = drawn.layout.height - drawn.layout.margin.t + 76
+    drawn.update_layout(height=height, margin_t=44, margin_b=76)
+    # Titles are escaped where they are made; a line break there is a space here.
+    caption = f"<b>{title.replace('<br>', ' ')}</b><span>{note.replace('<br>', ' ')}</span>"
+    data = safe_json(_short(json.loads(drawn.to_json())))
+    return (
+        f'<figure><figcaption>{caption}</figcaption><div class="plot" style="height:{height}px">'
+        f'</div><script type="application/json">{data}</script></figure>'
+    )
+
+
+def _short(value: Any) -> Any:
+    """Keep six digits of every number: more than a screen has."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _short(part) for name, part in value.items()}
+    return [_short(part) for part in value] if isinstance(value, list) else value
+
+
+def safe_json(value: object) -> str:
+    """Write JSON that can stand within a script element whatever its texts hold."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for letter, name in _IN_SCRIPTS.items():
+        text = text.replace(letter, name)
+    return text
+
+
+def table_block(
+    table: pd.DataFrame, *, name: str, links: Sequence[str] | None = None, searchable: bool = True
+) -> str:
+    """Write a table that can be sorted and searched; links lead from its first column."""
+    is_number = [is_numeric_dtype(kind) for kind in table.dtypes]
+    heads = "".join(
+        f'<th scope="col" aria-sort="none" data-type="{"number" if number else "text"}">'
+        f'<button type="button">{escape(str(column).replace("_", " "))}</button></th>'
+        for column, number in zip(table.columns, is_number, strict=True)
+    )
+    rows = []
+    for order, row in enumerate(table.itertuples(index=False)):
+        cells = [escape(format_value(value)) for value in row]
+        if links is not None:
+            cells[0] = f'<a href="#{escape(links[order])}">{cells[0]}</a>'
+        rows.append(
+            "<tr>"
+            + "".join(
+                f"<td class=number>{cell}</td>" if number else f"<td>{cell}</td>"
+                for cell, number in zip(cells, is_number, strict=True)
+            )
+            + "</tr>"
+        )
+    box = (
+        f'<div class="bar"><input type="search" data-table="{escape(name)}" placeholder="search" '
+        f'aria-label="search the table"><span class="soft"></span></div>'
+        if searchable
+        else ""
+    )
+    return (
+        f'{box}<div class="scroll"><table class="sortable" id="{escape(name)}"><thead><tr>{heads}</tr>'
+        f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def definitions(pairs: Mapping[str, str]) -> str:
+    """Write a list of terms and what they mean."""
+    rows = "".join(f"<dt>{escape(t)}</dt><dd>{escape(m)}</dd>" for t, m in pairs.items())
+    return f"<dl>{rows}</dl>"
+
+
+def provenance_block(provenance: Provenance) -> str:
+    """Write where the numbers come from."""
+    lines = (line.partition(": ") for line in provenance.as_lines())
+    return section(
+        "Where the numbers come from", definitions({name: value for name, _, value in lines})
+    )

@@ -1,0 +1,47 @@
+"""An explanation as a page in the terminal."""
+
+import pandas as pd
+from rich.text import Text
+
+from ffnprobe.evidence.explanation import Explanation
+from ffnprobe.views.terminal import console, print_tables
+
+# A line of a terminal holds about so many tokens of each kind beside the numbers.
+TOKENS = 3
+
+
+def print_story(story: Explanation) -> None:
+    """Print what is explained, then each table under a line that says how to read it."""
+    out = console()
+    out.print(Text(f"why {story.title}", style="bold"))
+    out.print()
+    print_tables({"what the model says next": story.predictions.drop(columns="id")})
+    if story.map is not None:
+        print_tables(
+            {"what the answer loses without an MLP layer, by position (logits)": _grid(story.map)}
+        )
+    shown = story.neurons.drop(columns=["layer", "neuron", "position"])
+    for column in ("question_tokens", "answer_tokens"):
+        shown[column] = shown[column].str.split(" ").str[:TOKENS].str.join(" ")
+    print_tables(
+        {"the neurons that matter (push: direct; effect: lost when removed; logits)": shown}
+    )
+    print_tables({"who carries the logit": story.parts})
+    if story.together is not None:
+        print_tables({"removed together": story.together.drop(columns="position")})
+    grades = "A: weights, push and effect agree; B: two of them; C: one"
+    out.print(Text(f"{grades}. {story.provenance.settings}.", style="dim"))
+
+
+def _grid(table: pd.DataFrame) -> pd.DataFrame:
+    """Lay the map out with a row per layer and a column per position, the token above."""
+    grid = table.pivot(index="layer", columns="position", values="effect")
+    tokens = table.drop_duplicates("position").set_index("position").token
+    rows = [
+        [f"L{layer}", *(f"{value:+.2f}" for value in row)]
+        for layer, row in zip(grid.index, grid.to_numpy(), strict=True)
+    ]
+    # Columns may hold the same token twice, so the frame is built from rows, not from names.
+    frame = pd.DataFrame(rows)
+    frame.columns = pd.Index(["", *(str(tokens[place]) for place in grid.columns)])
+    return frame

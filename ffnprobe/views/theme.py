@@ -1,0 +1,116 @@
+"""One look for every figure: colour-blind-safe, zero in the middle, readable.
+
+Lines differ in colour and in dash (Okabe and Ito's colours), so that a figure survives grey print.
+Signed numbers are vermillion below zero, white at zero, blue above; sizes are on cividis. A title
+says what is seen; the note below it says on what.
+"""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+
+BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY, BLACK, GREY = "#E69F00", "#56B4E9", "#222222", "#767676"
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
+DIVERGING = ((0.0, "#8C3B00"), (0.2, VERMILLION), (0.5, "#FFFFFF"), (0.8, BLUE), (1.0, "#003E63"))
+SEQUENTIAL = "Cividis"
+SHADE = "rgba(230, 159, 0, 0.18)"
+FONT = "Helvetica Neue, Helvetica, Arial, DejaVu Sans, sans-serif"
+WIDTH, HEIGHT = 960, 520
+_TITLE, _NOTE = 18, 13
+
+_AXIS = {"showgrid": True, "gridcolor": "#E5E5E5", "zeroline": True, "zerolinecolor": GREY,
+         "linecolor": GREY, "ticks": "outside", "automargin": True}  # fmt: skip
+TEMPLATE = go.layout.Template(
+    layout={
+        "font": {"family": FONT, "size": 14, "color": BLACK},
+        "colorway": COLOURS,
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
+        "legend": {"bgcolor": "rgba(255,255,255,0.85)"},
+        "hoverlabel": {"font": {"family": FONT, "size": 13}},
+    }
+)
+
+
+def dress(
+    figure: go.Figure,
+    title: str,
+    *,
+    note: str = "",
+    x: str | None = None,
+    y: str | None = None,
+    height: int = HEIGHT,
+    width: int = WIDTH,
+) -> go.Figure:
+    """Give a figure the house look: a title that states what is seen, a note, axis names; return it."""
+    titles = textwrap.wrap(title, width // 10)
+    notes = textwrap.wrap(note, width // 7)
+    top = 34 + 24 * len(titles) + 18 * len(notes)
+    # plotly hangs a title of several lines by its middle line.
+    drop = 14 + 12 * (len(titles) - 1)
+    figure.update_layout(
+        template=TEMPLATE, width=width, height=height + top, margin={"t": top + 34, "l": 70, "r": 30, "b": 60},
+        title={
+            "text": _lines(titles), "x": 0.01, "xanchor": "left", "y": 1 - drop / (height + top),
+            "yanchor": "top", "yref": "container", "font": {"size": _TITLE},
+            "subtitle": {"text": _lines(notes), "font": {"size": _NOTE, "color": GREY}},
+        },
+    )  # fmt: skip
+    if x is not None:
+        figure.update_xaxes(title_text=plain(x))
+    if y is not None:
+        figure.update_yaxes(title_text=plain(y))
+    return figure
+
+
+def plain(text: str) -> str:
+    """Keep plotly from reading a token such as `<b>` as markup."""
+    return escape(text, quote=False)
+
+
+def _lines(wrapped: Sequence[str]) -> str:
+    return "<br>".join(plain(line) for line in wrapped)
+
+
+def line_of(order: int, *, width: float = 2.2) -> dict[str, Any]:
+    """Return the line of the n-th thing in a figure: colour and dash."""
+    return {
+        "color": COLOURS[order % len(COLOURS)],
+        "dash": DASHES[order % len(DASHES)],
+        "width": width,
+    }
+
+
+def heat(
+    values: Sequence[Sequence[float]],
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    signed: bool = True,
+    limit: float | None = None,
+    digits: int | None = 2,
+    bar: str | None = None,
+) -> go.Heatmap:
+    """Draw a heatmap, first row on top, zero white if signed, numbers in its cells unless `digits=None`."""
+    scale: Mapping[str, Any] = {"colorscale": SEQUENTIAL}
+    if signed:
+        most = limit or max((abs(v) for row in values for v in row), default=1.0) or 1.0
+        scale = {"colorscale": DIVERGING, "zmid": 0.0, "zmin": -most, "zmax": most}
+    written: Mapping[str, Any] = {}
+    gap = 0 if digits is None else 1
+    if digits is not None:
+        # Adding 0.0 turns −0.0 into 0.0, which would be written with its sign.
+        texts = [[f"{round(v, digits) + 0.0:.{digits}f}" for v in row] for row in values]
+        written = {"text": texts, "texttemplate": "%{text}"}
+    return go.Heatmap(
+        z=values, x=[plain(c) for c in columns], y=[plain(r) for r in rows], xgap=gap, ygap=gap,
+        showscale=bar is not None, colorbar={"title": {"text": bar or ""}},
+        hovertemplate="%{y}, %{x}: %{z:.4g}<extra></extra>", **scale, **written,
+    )  # fmt: skip
