@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ffnprobe.cli.command import Common, Format, command
+from ffnprobe.cli.command import Common, command
 from ffnprobe.cli.progress import show_progress
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ffnprobe.facts.scores import Scores
 
 # More rows than a terminal is read for; files and --format csv, json and md have them all.
@@ -68,29 +66,34 @@ def score(
     partial = None if common.out is None else Path(f"{common.out}.partial")
     if partial is not None and partial.exists():
         common.note(f"going on where {partial} stopped")
-    with show_progress(common, "facts") as progress:
-        scores = score_facts(
-            model, facts, templates=templates.value, top=top, effects=effects, bos=bos,
-            partial=partial, progress=progress,
-        )  # fmt: skip
+    try:
+        with show_progress(common, "facts") as progress:
+            scores = score_facts(
+                model, facts, templates=templates.value, top=top, effects=effects, bos=bos,
+                partial=partial, progress=progress,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        if partial is not None:
+            common.note(f"what is done is kept in {partial}: the same command goes on")
+        raise
     _note(common, scores)
     if not len(scores):
-        tables, provenance, title = {"problems": scores.problems}, scores.provenance, "problems"
+        common.emit({"problems": scores.problems}, scores.provenance, title="problems")
     elif by_relation:
         found = scores.by_relation(hubs=hubs, seed=seed)
-        tables, provenance, title = found.tables(), found.provenance, scores.title
+        common.emit(found.tables(), found.provenance, result=found)
     elif overlap:
         compared = scores.overlap(hubs=hubs, seed=seed)
-        tables, provenance, title = compared.tables(), compared.provenance, scores.title
+        common.emit(compared.tables(), compared.provenance, result=compared)
     elif remove is not None:
         removed = scores.specificity(remove, top, seed=seed)
-        tables, provenance = {"specificity": removed.table}, removed.provenance
         title = f"removed together: {' '.join(removed.neurons)}"
+        common.emit(removed.tables(), removed.provenance, title=title, result=removed)
+    elif common.is_for_terminal:
+        common.write(scores)
+        _print(common, scores)
     else:
-        tables, provenance, title = scores.tables(), scores.provenance, scores.title
-        if common.out is None and common.format is Format.table:
-            tables = {"facts": _shorten(common, scores)}
-    common.emit(tables, provenance, title=title)
+        common.emit(scores.tables(), scores.provenance, result=scores)
     if partial is not None:
         clear_partials(partial)
     if len(scores.problems):
@@ -119,9 +122,11 @@ def _note(common: Common, scores: "Scores") -> None:
         print(f"error: {len(problems):,} of {total:,} rows were left out.", file=sys.stderr)
 
 
-def _shorten(common: Common, scores: "Scores") -> "pd.DataFrame":
-    """Keep what fits a terminal: the first rows, the columns that are read first."""
+def _print(common: Common, scores: "Scores") -> None:
+    """Print what fits a terminal: the first rows, the columns that are read first."""
+    from ffnprobe.views.terminal import print_tables
+
     if len(scores) > ROWS:
         common.note(f"the first {ROWS} of {len(scores):,} facts; all with --out or --format csv")
-    shown = scores.table.head(ROWS).drop(columns=["pieces", "log_probability", "mlp", "attention"])
-    return shown.drop(columns=["subject", "where"])
+    left_out = ["subject", "pieces", "log_probability", "mlp", "attention", "where"]
+    print_tables({"facts": scores.table.head(ROWS).drop(columns=left_out)}, title=scores.title)

@@ -112,7 +112,9 @@ def test_an_interrupted_run_goes_on(facts, tiny_folder, tmp_path, monkeypatch):
         return plain(*given, **options)
 
     monkeypatch.setattr(scoring, "recall", interrupt)
-    assert score(tiny_folder, facts, "--out", resumed).exit_code == 130
+    stopped = score(tiny_folder, facts, "--out", resumed)
+    assert stopped.exit_code == 130
+    assert f"what is done is kept in {resumed}.partial" in stopped.stderr
     assert not resumed.exists()
     result = score(tiny_folder, facts, "--out", resumed)
     assert result.exit_code == 0
@@ -129,3 +131,13 @@ def test_unknown_tables_are_refused(tmp_path, tiny_folder):
     words = ["--model", tiny_folder, "--device", "cpu"]
     assert "is no format of facts" in refused("score", tmp_path / "facts.txt", *words)
     assert "there is no file or folder" in refused("score", tmp_path / "none.csv", *words)
+
+
+def test_pages_and_figures_are_written_beside_the_result(facts, tiny_folder, tmp_path):
+    page, figure = tmp_path / "page.html", tmp_path / "figure.html"
+    result = score(tiny_folder, facts, "--html", page, "--plot", figure, "--overlap")
+    assert result.exit_code == 0, result.output
+    assert "within relations" in page.read_text(encoding="utf-8")
+    assert "share" in figure.read_text(encoding="utf-8")
+    assert score(tiny_folder, facts, "--html", page).exit_code == 0
+    assert "the mat and" in page.read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Tables of facts: the field's file formats, what the model knows of them, and who carries them."""

@@ -1,0 +1,165 @@
+"""Ask a batch of facts at once: how the model ranks each answer, and who pushed it.
+
+    push of neuron n toward the answer = Σ over its pieces t:  a_n (w_n · (u_t − mean u)) / s
+
+as `attribute` has it (convention `centred`), each piece read at its own position. All parts are
+added up for every piece and must give the model's own logit; if not, no number is given.
+
+Only what is read is kept of a batch: the neurons and heads at the positions that predict a piece.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from einops import einsum, rearrange, reduce
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ffnprobe.facts.batches import FactIds
+from ffnprobe.models.bridge import Tap, forward
+from ffnprobe.models.model import Model
+from ffnprobe.reading.ordering import top_tokens
+from ffnprobe.tracing.account import check_closed
+from ffnprobe.tracing.predictions import rank_of
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Where each piece of each answer of a batch is read: one entry a piece."""
+
+    ids: Int[Tensor, "batch pos"]
+    owners: list[int]
+    places: list[int]
+    tokens: list[int]
+
+    @classmethod
+    def of(cls, facts: Sequence[FactIds]) -> "Reads":
+        """List the pieces of all facts in order."""
+        listed = [
+            (owner, fact.first + order, token)
+            for owner, fact in enumerate(facts)
+            for order, token in enumerate(fact.pieces)
+        ]
+        owners, places, tokens = (list(column) for column in zip(*listed, strict=True))
+        return cls(torch.tensor([q.ids for q in facts]), owners, places, tokens)
+
+    def add_up(self, values: Float[Tensor, "piece ..."]) -> Float[Tensor, "batch ..."]:
+        """Sum over the pieces of each answer."""
+        total = torch.zeros(len(self.ids), *values.shape[1:], dtype=values.dtype)
+        return total.index_add_(0, torch.tensor(self.owners), values.cpu())
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """How the model takes each answer: its worst piece's rank; logs and logits summed over pieces.
+
+    `above_mean` is the logit above the vocabulary's mean, as pushes count it.
+    """
+
+    ranks: Int[Tensor, " batch"]
+    log_probabilities: Float[Tensor, " batch"]
+    logits: Float[Tensor, " batch"]
+    above_mean: Float[Tensor, " batch"]
+
+    @classmethod
+    def read(cls, logits: Float[Tensor, "piece vocab"], reads: Reads) -> "Standing":
+        """Read the figures off the logits of every piece."""
+        pieces = range(len(logits))
+        logs = torch.log_softmax(logits.double(), dim=-1)[pieces, reads.tokens]
+        own, means = logits[pieces, reads.tokens].double(), logits.double().mean(-1)
+        ranks = torch.stack(
+            [rank_of(row, token) for row, token in zip(logits, reads.tokens, strict=True)]
+        )
+        owners = torch.tensor(reads.owners)
+        worst = torch.zeros(len(reads.ids), dtype=ranks.dtype)
+        return cls(
+            worst.scatter_reduce(0, owners, ranks.cpu(), "amax", include_self=False),
+            reads.add_up(logs),
+            reads.add_up(own),
+            reads.add_up(own - means),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence["Standing"]) -> "Standing":
+        """Put batches one after the other."""
+        return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
+
+
+@dataclass(frozen=True, eq=False)
+class Recall:
+    """A batch of facts asked: figures of each, and the k neurons (by flat number) that pushed it most."""
+
+    standing: Standing
+    mlp: Float[Tensor, " batch"]
+    attention: Float[Tensor, " batch"]
+    openings: Float[Tensor, "batch vocab"]
+    neurons: Int[Tensor, "batch k"]
+    pushes: Float[Tensor, "batch k"]
+
+
+@torch.no_grad()
+def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
+    """Ask facts of one length together; `openings` are the logits where each answer begins."""
+    reads = Reads.of(facts)
+    activations: list[Tensor] = []
+    mixes: list[Tensor] = []
+    scales: list[Tensor] = []
+    layers = range(model.config.layers)
+    taps = {("activations", layer): _keep(reads, activations) for layer in layers}
+    taps |= {("mixes", layer): _keep(reads, mixes) for layer in layers}
+    logits = ask(model, reads, taps | {("final_scale", 0): _keep(reads, scales)})
+    own = logits[range(len(logits)), reads.tokens]
+    along = model.unembedding[reads.tokens] - model.mean_unembedding
+    along = along / scales[0]
+    pushes = einsum(
+        model.answers, along, "layer neuron d_model, piece d_model -> piece layer neuron"
+    )
+    pushes *= rearrange(activations, "layer piece neuron -> piece layer neuron")
+    last = reads.ids[reads.owners, reads.places].to(model.device)
+    written = [
+        einsum(mix, a.out, "piece head d_head, head d_head d_model -> piece d_model") + a.out_bias
+        for mix, a in zip(mixes, model.attention, strict=True)
+    ]
+    biases = reduce(model.answer_biases, "layer d_model -> d_model", "sum")
+    mlp = reduce(pushes.double(), "piece layer neuron -> piece", "sum") + (along @ biases)
+    attention = _read(torch.stack(written).sum(0), along)
+    embedded = model.embedding[last] + model.position_embedding[reads.places]
+    means = logits.double().mean(-1)
+    constant = model.unembedding_bias[reads.tokens] - model.unembedding_bias.mean()
+    totals = mlp + attention + _read(embedded, along) + constant + means
+    for total, measured, token in zip(totals.tolist(), own.tolist(), reads.tokens, strict=True):
+        check_closed(total, measured, named=f"the logit of {model.vocab.show(token)}")
+    summed = rearrange(reads.add_up(pushes), "batch layer neuron -> batch (layer neuron)")
+    strongest, numbers = top_tokens(summed, k)
+    begins = [reads.owners.index(owner) for owner in range(len(facts))]
+    return Recall(
+        standing=Standing.read(logits, reads),
+        mlp=reads.add_up(mlp),
+        attention=reads.add_up(attention.double()),
+        openings=logits[begins].cpu(),
+        neurons=numbers,
+        pushes=strongest,
+    )  # fmt: skip
+
+
+def ask(
+    model: Model, reads: Reads, taps: Mapping[tuple[str, int], Tap]
+) -> Float[Tensor, "piece vocab"]:
+    """Run a batch once and return the logits where each piece is predicted."""
+    return forward(model, reads.ids, taps)[reads.owners, reads.places]
+
+
+def _keep(reads: Reads, kept: list[Tensor]) -> Tap:
+    """Keep what a place holds where pieces are read, and nothing else of it."""
+
+    def tap(tensor: Tensor) -> None:
+        kept.append(tensor[reads.owners, reads.places])
+
+    return tap
+
+
+def _read(
+    stream: Float[Tensor, "piece d_model"], along: Float[Tensor, "piece d_model"]
+) -> Float[Tensor, " piece"]:
+    return einsum(stream, along, "piece d_model, piece d_model -> piece")

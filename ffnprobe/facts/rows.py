@@ -1,0 +1,66 @@
+"""One fact a row: the prompt, the answer that goes on after it, and where both were written.
+
+A row that cannot be read is a `Problem` with its place, and the rows around it are read on. The
+answer is exactly what is predicted after the prompt, with its leading space. Tables of words
+(subject, answer) are written without it: there, as between any two words, one space stands between
+prompt and answer, and a word that brings its own space keeps it. Nothing else is ever changed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FactRow:
+    """A prompt and its true continuation; `where` names the file and line it was read from."""
+
+    prompt: str
+    answer: str
+    relation: str = ""
+    subject: str = ""
+    where: str = ""
+
+    @property
+    def fact(self) -> tuple[str, str, str]:
+        """What is stated, however it is put: a fact in several templates is several rows."""
+        return (self.relation, self.subject or self.prompt, self.answer)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A row that was left out, and why."""
+
+    where: str
+    problem: str
+
+
+Found = FactRow | Problem
+
+
+@dataclass(frozen=True)
+class FactTable:
+    """The facts of a file, in its order, and the rows that could not be read."""
+
+    source: str
+    format: str
+    rows: tuple[FactRow, ...]
+    problems: tuple[Problem, ...]
+
+
+def space(word: str) -> str:
+    """Put the one space that stands between two words in front, unless the word brings it."""
+    return word if word.startswith(" ") else f" {word}"
+
+
+def gather(found: Iterable[Found], *, source: str, format: str) -> FactTable:
+    """Part rows from problems; a row that was there before is a problem."""
+    rows: dict[tuple[str, str, str], FactRow] = {}
+    problems: list[Problem] = []
+    for one in found:
+        if isinstance(one, Problem):
+            problems.append(one)
+            continue
+        first = rows.setdefault((one.relation, one.prompt, one.answer), one)
+        if first is not one:
+            problems.append(Problem(one.where, f"the same fact as {first.where}"))
+    return FactTable(source, format, tuple(rows.values()), tuple(problems))

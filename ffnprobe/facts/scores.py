@@ -1,0 +1,207 @@
+"""The scores of a table of facts: one row a fact, and the questions it can be asked.
+
+>>> import ffnprobe as fp
+>>> rows = [
+...     fp.FactRow(f"{athlete} plays the sport of", f" {sport}", relation="sport")
+...     for athlete, sport in (("Michael Jordan", "basketball"), ("Babe Ruth", "baseball"))
+... ]
+>>> scores = fp.score(fp.load("pocket"), rows)
+>>> list(scores.by_relation().table.columns[:4])
+['relation', 'facts', 'known', 'share_known']
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ffnprobe.cards import card, table_html
+from ffnprobe.facts.counting import count_neurons, name_all
+from ffnprobe.facts.rows import FactRow, Problem
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ffnprobe.facts.overlap import Overlap
+    from ffnprobe.facts.relations import Relations
+    from ffnprobe.facts.specificity import Specificity
+    from ffnprobe.interventions.choices import Replace
+
+SHOWN = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Every fact that was asked: `table` has its figures, `neurons` who pushed it, flat, the hardest first."""
+
+    model: Model
+    rows: tuple[FactRow, ...]
+    table: "pd.DataFrame"
+    neurons: Int[Tensor, "fact k"]
+    pushes: Float[Tensor, "fact k"]
+    effect_neurons: Int[Tensor, "fact k"] | None
+    effects: Float[Tensor, "fact k"] | None
+    problems: "pd.DataFrame"
+    bos: bool
+    provenance: Provenance
+
+    def __repr__(self) -> str:
+        return f"Scores({self.title})"
+
+    def _repr_html_(self) -> str:
+        shown = self.table.drop(columns=["subject", "pieces", "mlp", "attention", "where"])
+        return card(self.title, table_html(shown, most=SHOWN))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def title(self) -> str:
+        """Say how much is known, in one line."""
+        failed = f", {len(self.problems)} left out" if len(self.problems) else ""
+        return f"{self.model.name} knows {int(self.table.known.sum()):,} of {len(self):,}{failed}"
+
+    @property
+    def share_known(self) -> float:
+        """The share of the facts whose answer is the model's first choice."""
+        return float(self.table.known.mean()) if len(self) else math.nan
+
+    def provenance_with(self, settings: str) -> Provenance:
+        """Say where a number drawn from these scores comes from."""
+        return replace(self.provenance, settings=f"{self.provenance.settings}; {settings}")
+
+    def top(self) -> "pd.DataFrame":
+        """Table who pushed each fact, one neuron a row: fact, name, layer, neuron, push."""
+        return self._list(self.neurons, self.pushes, "push")
+
+    def top_effects(self) -> "pd.DataFrame | None":
+        """Table the neurons whose removal costs each fact most; None if effects were not asked for."""
+        if self.effect_neurons is None or self.effects is None:
+            return None
+        return self._list(self.effect_neurons, self.effects, "effect")
+
+    def _list(self, numbers: Tensor, values: Tensor, column: str) -> "pd.DataFrame":
+        import pandas as pd
+
+        width = self.model.config.d_mlp
+        flat = numbers.ravel()
+        frame = pd.DataFrame(
+            {
+                "fact": torch.arange(len(numbers)).repeat_interleave(numbers.shape[-1]).numpy(),
+                "name": name_all(self.model, flat.tolist()),
+                "layer": (flat // width).numpy(),
+                "neuron": (flat % width).numpy(),
+            }
+        )
+        frame[column] = values.double().ravel().numpy()
+        return frame
+
+    def hubs(self) -> list[str]:
+        """Name the neurons that push facts whatever they are about."""
+        return name_all(self.model, count_neurons(self).hubs())
+
+    def by_relation(
+        self, k: int = 5, *, hubs: bool = False, permutations: int = 1000, seed: int = 0
+    ) -> "Relations":
+        """Sum up each relation and find its k most particular neurons; hubs only if asked for."""
+        from ffnprobe.facts.relations import sum_up
+
+        return sum_up(self, k, hubs=hubs, permutations=permutations, seed=seed)
+
+    def overlap(
+        self, *, hubs: bool = True, most: int = 300, permutations: int = 1000, seed: int = 0
+    ) -> "Overlap":
+        """Compare facts by the neurons that push them, within relations and between them."""
+        from ffnprobe.facts.overlap import compare
+
+        return compare(self, hubs=hubs, most=most, permutations=permutations, seed=seed)
+
+    def specificity(
+        self,
+        relation: str,
+        k: int = 10,
+        *,
+        most: int = 50,
+        draws: int = 10,
+        replace: "Replace | None" = None,
+        seed: int = 0,
+    ) -> "Specificity":
+        """Remove a relation's k neurons together: what its facts and others lose, beside random ones."""
+        from ffnprobe.facts.specificity import remove
+
+        return remove(self, relation, k, most=most, draws=draws, replace=replace, seed=seed)
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables, in the order they are read."""
+        every = {"facts": self.table, "neurons": self.top(), "effects": self.top_effects()}
+        every["problems"] = self.problems if len(self.problems) else None
+        return {name: table for name, table in every.items() if table is not None}
+
+
+def assemble(
+    model: Model,
+    rows: Sequence[FactRow],
+    figures: Sequence[Mapping[str, Any]],
+    problems: Sequence[Problem],
+    *,
+    provenance: Provenance,
+    bos: bool,
+) -> Scores:
+    """Lay the figures of all facts out."""
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {
+            "relation": [row.relation for row in rows],
+            "subject": [row.subject for row in rows],
+            "prompt": [row.prompt for row in rows],
+            "answer": [row.answer for row in rows],
+        }
+    )
+    plain = pd.DataFrame(list(figures), columns=FIGURES)
+    frame["pieces"] = plain.pieces.astype("int64")
+    frame["known"] = plain["rank"] == 1
+    frame["rank"] = plain["rank"].astype("int64")
+    frame["probability"] = [math.exp(log) for log in plain.log_probability]
+    for name in ("log_probability", "logit", "mlp", "attention"):
+        frame[name] = plain[name].astype("float64")
+    for name in ("mlp", "attention"):
+        frame[f"{name}_share"] = frame[name] / plain.above_mean.astype("float64")
+    shown = [None if pd.isna(rival) else model.vocab.show(int(rival)) for rival in plain.rival]
+    frame["rival"] = pd.Series(shown, dtype="object")
+    frame["margin"] = plain.margin.astype("float64")
+    lists = {name: _stack(figures, name) for name in ("neurons", "effect_neurons")}
+    for name, numbers in lists.items():
+        if numbers is not None:
+            frame[name] = [" ".join(name_all(model, row)) for row in numbers.tolist()]
+    frame["where"] = [row.where for row in rows]
+    return Scores(
+        model=model, rows=tuple(rows), table=frame,
+        neurons=_or_none(lists["neurons"]), pushes=_or_none(_stack(figures, "pushes")),
+        effect_neurons=lists["effect_neurons"], effects=_stack(figures, "effects"),
+        problems=pd.DataFrame(
+            [(p.where, p.problem) for p in problems], columns=["where", "problem"]
+        ),
+        bos=bos, provenance=provenance,
+    )  # fmt: skip
+
+
+FIGURES = [
+    "pieces", "rank", "log_probability", "logit", "above_mean", "mlp", "attention", "rival", "margin",
+]  # fmt: skip
+
+
+def _stack(figures: Sequence[Mapping[str, Any]], name: str) -> Tensor | None:
+    lists = [fact[name] for fact in figures if name in fact]
+    return torch.tensor(lists) if lists else None
+
+
+def _or_none(found: Tensor | None) -> Tensor:
+    """Stand in for the lists of a table without a fact that could be asked."""
+    return torch.zeros(0, 0, dtype=torch.long) if found is None else found

@@ -1,0 +1,163 @@
+"""Score a table of facts: is each one known, and which neurons push its answer?
+
+    known            the answer is the likeliest next token, piece by piece
+    rank             the answer's place among all tokens; of several pieces, the worst
+    log_probability  summed over the pieces, each predicted after the pieces before it
+    logit, mlp, attention   the answer's logit, and what MLPs and attention (their biases included)
+                     pushed of it, in logits; over several pieces, summed
+    mlp_share, attention_share   of the logit above the vocabulary's mean, which is what tells one
+                     token from another; the rest are embeddings and the unembedding bias
+    margin           how far the answer is above its likeliest `rival` of the relation
+    neurons          those that pushed the answer most (direct, convention `centred`)
+    effect_neurons   with `effects`: those whose removal costs it most (total, exact)
+
+Facts of one length run together, without padding; only the figures of a fact are kept, so memory
+does not grow with the prompts.
+
+>>> import ffnprobe as fp
+>>> rows = [fp.FactRow("Michael Jordan plays the sport of", " basketball", relation="sport")]
+>>> scores = fp.score(fp.load("pocket"), rows)
+>>> bool(scores.table.known[0]), len(scores.table.neurons[0].split())
+(True, 10)
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ffnprobe.facts.asking import recall
+from ffnprobe.facts.batches import FactIds, plan, prepare
+from ffnprobe.facts.formats import Facts, read_facts
+from ffnprobe.facts.partials import Partials
+from ffnprobe.facts.rivals import Rivals
+from ffnprobe.facts.scores import Scores, assemble
+from ffnprobe.interventions.ablation import ablate
+from ffnprobe.interventions.choices import (
+    Replace,
+    choose_replacement,
+    name_replacement,
+    usual_replacement,
+)
+from ffnprobe.interventions.sweeps import Progress
+from ffnprobe.models.model import Model
+from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.tracing.trace import run
+
+FACTS_AT_ONCE = 64
+# An exact sweep takes seconds a fact: little is lost when it is interrupted.
+FACTS_AT_ONCE_WITH_EFFECTS = 8
+Figures = dict[str, Any]
+
+
+def score(
+    model: Model,
+    facts: Facts,
+    *,
+    templates: str = "first",
+    top: int = 10,
+    effects: bool = False,
+    replace: Replace | None = None,
+    bos: bool = True,
+    partial: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Scores:
+    """Score every fact of a file, folder, DataFrame or list of rows (`pocket`: its own table).
+
+    With `effects`, each neuron is removed in turn at the prompt's last position (set to its mean
+    where that is known, else to zero, unless `replace` says otherwise). `partial` names a folder
+    where batches are kept, so that an interrupted run goes on. Rows that cannot be read or run are
+    in `problems`, with their line.
+    """
+    check_k(top, model.config.neurons, of="neurons")
+    table = read_facts(facts, templates=templates)
+    asked, problems = prepare(model, table.rows, bos=bos)
+    chosen = usual_replacement(model, replace)
+    settings = f"{len(asked)} rows of {table.source} ({table.format}), templates {templates}"
+    if effects:
+        settings += f", effects with {name_replacement(chosen)}"
+    batches = plan(asked, most=FACTS_AT_ONCE_WITH_EFFECTS if effects else FACTS_AT_ONCE)
+    kept = None
+    if partial is not None:
+        described = {"settings": settings, "top": top, "bos": bos, "weights": model.fingerprint}
+        described["facts"] = _digest((q.row.relation, q.ids, q.pieces) for q in asked)
+        if effects:
+            described["replacement"] = _digest(choose_replacement(model, chosen).tolist())
+        kept = Partials.open(Path(partial), described)
+    rivals = Rivals(asked)
+    figures: list[Figures | None] = [None] * len(asked)
+    done = 0
+    for order, numbers in enumerate(batches):
+        found = kept.read(order) if kept else None
+        if found is None:
+            batch = [asked[number] for number in numbers]
+            found = list(_ask(model, batch, rivals, top, chosen if effects else None, bos))
+            if kept:
+                kept.write(order, found)
+        for number, one in zip(numbers, found, strict=True):
+            figures[number] = one
+        done += len(numbers)
+        if progress is not None:
+            progress(done, len(asked))
+    return assemble(
+        model,
+        [fact.row for fact in asked],
+        [one for one in figures if one is not None],
+        [*table.problems, *problems],
+        provenance=model.provenance(convention="centred", bos=bos, settings=settings),
+        bos=bos,
+    )
+
+
+def _ask(
+    model: Model,
+    batch: Sequence[FactIds],
+    rivals: Rivals,
+    top: int,
+    replace: Replace | None,
+    bos: bool,
+) -> Iterator[Figures]:
+    """Ask facts of one length together; yield each one's figures as plain data."""
+    found = recall(model, batch, k=top)
+    for row, fact in enumerate(batch):
+        rival, margin = rivals.best(fact, found.openings[row])
+        figures = {
+            "pieces": len(fact.pieces),
+            "rank": int(found.standing.ranks[row]),
+            "log_probability": float(found.standing.log_probabilities[row]),
+            "logit": float(found.standing.logits[row]),
+            "above_mean": float(found.standing.above_mean[row]),
+            "mlp": float(found.mlp[row]),
+            "attention": float(found.attention[row]),
+            "rival": rival,
+            "margin": margin,
+            "neurons": found.neurons[row].tolist(),
+            "pushes": found.pushes[row].tolist(),
+        }
+        if replace is not None:
+            figures |= _remove(model, fact, top, replace, bos)
+        yield figures
+
+
+def _remove(model: Model, fact: FactIds, top: int, replace: Replace, bos: bool) -> Figures:
+    """Find the neurons whose removal costs the answer most, exactly."""
+    trace = run(model, fact.row.prompt, bos=bos, patterns=False)
+    options: dict[str, Any] = {
+        "replace": replace,
+        "log_probability": False,
+        "convention": "centred",
+    }
+    values = ablate(trace, fact.row.answer, **options).values
+    names = sort_neurons(values, top)
+    return {
+        "effect_neurons": [name.layer * model.config.d_mlp + name.neuron for name in names],
+        "effects": [float(values[name.layer, name.neuron]) for name in names],
+    }
+
+
+def _digest(parts: Iterable[object]) -> str:
+    """Tell one list from another."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(repr(part).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
