@@ -34,7 +34,7 @@ from ffnprobe.interventions.choices import (
     choose_replacement,
     name_replacement,
 )
-from ffnprobe.interventions.readout import Reading, read_answer
+from ffnprobe.interventions.readout import Standing, read_answer
 from ffnprobe.interventions.sweeps import Progress, sweep_groups, sweep_layers, sweep_neurons
 from ffnprobe.interventions.tables import name_question, show_html, spread, table_map, table_neurons
 from ffnprobe.models.provenance import Provenance
@@ -57,7 +57,7 @@ class Effects:
     log_probability: Float[Tensor, "layer neuron"] | None
     activations: Float[Tensor, "layer neuron"]
     positions: tuple[int, ...]
-    clean: Reading
+    clean: Standing
     provenance: Provenance
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class LayerEffects:
     values: Float[Tensor, "layer pos"]
     log_probability: Float[Tensor, "layer pos"] | None
     tokens: tuple[str, ...]
-    clean: Reading
+    clean: Standing
     provenance: Provenance
 
     def __repr__(self) -> str:
@@ -203,7 +203,7 @@ class GroupEffects:
 
     values: Float[Tensor, " group"]
     log_probability: Float[Tensor, " group"] | None
-    clean: Reading
+    clean: Standing
     provenance: Provenance
 
     def __repr__(self) -> str:

@@ -41,17 +41,17 @@ CLOSED_WITHIN = 1e-3
 
 
 @dataclass(frozen=True)
-class Reading:
+class Standing:
     """The answer as each variant gives it, in logits and in nats (None: not asked for)."""
 
     logit: Float[Tensor, " variant"]
     log_probability: Float[Tensor, " variant"] | None
 
-    def less(self, other: "Reading") -> "Reading":
-        """Subtract another reading."""
+    def less(self, other: "Standing") -> "Standing":
+        """Subtract another standing."""
         if self.log_probability is None or other.log_probability is None:
-            return Reading(self.logit - other.logit, None)
-        return Reading(self.logit - other.logit, self.log_probability - other.log_probability)
+            return Standing(self.logit - other.logit, None)
+        return Standing(self.logit - other.logit, self.log_probability - other.log_probability)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class Readout:
 
     def replayed(
         self, stream: Stream, *, layer: int, start: int, edit: Edit | None = None
-    ) -> Reading:
+    ) -> Standing:
         """Take streams that enter `layer` to the end and read the answer."""
         final = self.replay.finish(stream, layer=layer, start=start, edit=edit)
         read = slice(self.first - start, self.first - start + len(self.tokens))
@@ -90,7 +90,7 @@ class Readout:
         pattern = "variant piece d_model, piece d_model -> variant"
         logit = einsum(seen, self._directions, pattern) + self._bias
         if not self.has_log_probability:
-            return Reading(logit.cpu(), None)
+            return Standing(logit.cpu(), None)
         logs = torch.stack(
             [
                 self._log_probabilities(
@@ -99,7 +99,7 @@ class Readout:
                 for piece, token in zip(torch.split(seen, 1, dim=1), self.tokens, strict=True)
             ]
         )
-        return Reading(logit.cpu(), reduce(logs, "piece variant -> variant", "sum").cpu())
+        return Standing(logit.cpu(), reduce(logs, "piece variant -> variant", "sum").cpu())
 
     def _log_probabilities(
         self, seen: Float[Tensor, "variant d_model"], token: int
@@ -115,7 +115,7 @@ class Readout:
             found.append(-torch.nn.functional.cross_entropy(logits, tokens, reduction="none"))
         return torch.cat(found)
 
-    def clean(self) -> Reading:
+    def clean(self) -> Standing:
         """Read the answer off the clean prompt, or raise if our replay is not the model's own run."""
         stream = self.replay.entering(0, start=0)[None]
         found = self.replayed(stream, layer=0, start=0)

@@ -19,7 +19,7 @@ from einops import einsum
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ffnprobe.interventions.readout import Reading, Readout
+from ffnprobe.interventions.readout import Standing, Readout
 from ffnprobe.interventions.replay import Edit, Replay, Stream
 
 Progress = Callable[[int, int], None]  # how many are done, of how many
@@ -34,12 +34,12 @@ def sweep_neurons(
     positions: list[int],
     chosen: Bool[Tensor, "layer neuron"],
     progress: Progress | None = None,
-) -> Reading:
+) -> Standing:
     """Replace each chosen neuron by itself, at all the positions: one effect each, by layer and number."""
     replay, start = readout.replay, positions[0]
     gaps = (replacement - replay.trace.activations)[:, positions]
     inside = [position - start for position in positions]
-    found: list[Reading] = []
+    found: list[Standing] = []
     done, total = 0, int(chosen.sum())
     for layer in chosen.any(dim=-1).nonzero()[:, 0].tolist():
         clean = replay.entering(layer + 1, start=start)
@@ -58,11 +58,11 @@ def sweep_neurons(
 
 def sweep_layers(
     readout: Readout, replacement: Replacement, *, progress: Progress | None = None
-) -> Reading:
+) -> Standing:
     """Replace a whole MLP layer at one position, for each layer and position in turn."""
     replay = readout.replay
     layers, positions = replay.model.config.layers, torch.arange(readout.first + 1)
-    found: list[Reading] = []
+    found: list[Standing] = []
     for layer in range(layers):
         gaps = replacement[layer] - replay.trace.activations[layer]
         pattern = "pos neuron, neuron d_model -> pos d_model"
@@ -84,7 +84,7 @@ def sweep_groups(
     *,
     positions: list[int],
     groups: Bool[Tensor, "group layer neuron"],
-) -> Reading:
+) -> Standing:
     """Replace all neurons of a group together, at all the positions, for each group in turn."""
     replay, start = readout.replay, positions[0]
     layer = int(groups.any(dim=0).any(dim=-1).int().argmax())  # the first that any group touches
@@ -105,7 +105,7 @@ def _lose(
     layer: int,
     start: int,
     edit: Edit | None = None,
-) -> Reading:
+) -> Standing:
     """Replay the clean stream and its variants from a layer on; return what each variant loses."""
     before = readout.replayed(clean[None], layer=layer, start=start)
     return before.less(readout.replayed(streams, layer=layer, start=start, edit=edit))
@@ -137,6 +137,6 @@ def _at_once(replay: Replay, start: int) -> int:
     return max(1, NUMBERS_AT_ONCE // ((length - start) * max(config.d_mlp, config.heads * length)))
 
 
-def _joined(readings: list[Reading]) -> Reading:
-    logs = [r.log_probability for r in readings if r.log_probability is not None]
-    return Reading(torch.cat([r.logit for r in readings]), torch.cat(logs) if logs else None)
+def _joined(standings: list[Standing]) -> Standing:
+    logs = [r.log_probability for r in standings if r.log_probability is not None]
+    return Standing(torch.cat([r.logit for r in standings]), torch.cat(logs) if logs else None)
