@@ -5,6 +5,10 @@ in the FFN alone learn sentiment on SST-2; per seed all start from the same embe
 same batches. Four claims are weighed by paired differences over seeds. The fifth FFN is a SwiGLU
 narrowed to the parameter count of the others.
 
+Found (sentences of SST-2, 5 seeds): one claim of four holds. SwiGLU keeps small negatives; its
+gradients are steadier than ReLU's but not than GELU's or Swish's; it is 1.0–1.3 points more accurate,
+which 5 seeds do not settle against all three; nothing gathers in the bump. See docs/lab.md.
+
     python analyses/activation_comparison.py --data SST2_FOLDER --seeds 8 --store runs/ --html six.html
 """
 

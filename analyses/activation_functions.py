@@ -4,6 +4,9 @@ Method: curves and derivatives of ReLU, GELU (both forms) and Swish, SwiGLU as a
 bumps to the last digit; then every score of a model over texts (pocket: its own sentences) is
 counted: below zero, and in the bump of the model's activation function.
 
+Found: pocket's first layer is near balance (57 % of its scores below zero), the later ones say no
+to almost everything (87–93 %); 31–47 % fall in the bump, where a neuron that says no still speaks.
+
     python analyses/activation_functions.py --html activations.html
     python analyses/activation_functions.py --model gpt2 --scan scan/
 """

@@ -1,8 +1,12 @@
 """Which tokens are alike, how does that change from layer to layer, and what does temperature do?
 
-Method: dot products and cosines of token embeddings, each pair ranked among random pairs of the
+Method: dot products and cosines of token embeddings, each pair ranked within the
 vocabulary (related, unrelated, opposed); cosines between a prompt's words at every layer; the
 next-token distribution at temperatures from 0.1 to 3.
+
+Found: in pocket sports are related (basketball and football 0.45), cities and sports are not, and
+some sports oppose some painters. Position embeddings make a prompt's words alike at once (0.03 to
+0.38), the layers set them apart again (0.13). " basketball" still has 83 % at temperature 2.
 
     python analyses/embedding_similarity.py --html similarity.html
 """

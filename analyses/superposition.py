@@ -5,6 +5,11 @@ the same number and lengths; effective dimension; interference; in how many of t
 each of pocket's neurons is among the ten hardest pushers; and the small model in which superposition
 appears as signals become rare.
 
+Found: 768 answers spread over 42–89 effective dimensions of 192 (random ones: about 150), and pairs
+reach cosines of 0.66–0.98. Of pocket's 2,134 known facts 87 % of the places among the ten hardest
+pushers go to layer 0, where 628 neurons serve 29 facts each on average. In the small model 5 of 20
+signals survive in 5 dimensions if always on, 19 if on 1 % of the time.
+
     python analyses/superposition.py --html superposition.html
 """
 
@@ -13,6 +18,7 @@ from ffnprobe.cli.script import new_parser, run_script
 from ffnprobe.lab.sparse import train_sparse
 from ffnprobe.lab.superposition import count_facts, measure_layer, table_crowding
 from ffnprobe.models import pocket
+from ffnprobe.names import check_layer
 from ffnprobe.views.pages import save_figures
 from ffnprobe.views.superposition import plot_crowding, plot_fact_load, plot_sparse
 from ffnprobe.views.terminal import print_tables
@@ -20,10 +26,12 @@ from ffnprobe.views.terminal import print_tables
 
 def main(argv: list[str] | None = None) -> None:
     parser = new_parser(__doc__, quick="40 facts, a short training", model=True)
-    parser.add_argument("--layer", type=int, default=-1, help="the layer that is drawn")
+    parser.add_argument("--layer", type=int, help="the layer that is drawn (default: the last)")
     options = parser.parse_args(argv)
     model = fp.load(options.model)
-    layer = options.layer % model.config.layers
+    layers = model.config.layers
+    layer = layers - 1 if options.layer is None else options.layer
+    check_layer(layer, layers=layers, named=f"L{layer}", model=model.name)
     tables = {f"directions of {model.name}": table_crowding(model)}
     figures = [plot_crowding(measure_layer(model, layer), note=f"{model.name}, layer L{layer}.")]
     if model.name == "pocket":

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ffnprobe.lab.activations import find_bump, find_curve
 from ffnprobe.lab.comparison import Comparison, Outcome
+from ffnprobe.lab.encoder import VARIANTS
 from ffnprobe.lab.tallies import EDGES
 from ffnprobe.views.theme import BLACK, GREY, SHADE, dress, line_of
 
@@ -170,10 +171,14 @@ def plot_bump(comparison: Comparison) -> go.Figure:
         name="Swish",
         line={"color": BLACK, "width": 3},
     )
-    runs = {"Swish, before training": [o.entering_at_start for o in comparison.of("swish")]}
-    for variant in ("swish", "swiglu", "swiglu_equal"):
-        runs[LABELS[variant]] = [outcome.entering for outcome in comparison.of(variant)]
-    for order, (label, tallies) in enumerate(runs.items()):
+    # Each FFN keeps the line it has in the other figures; what is not trained has the next one.
+    runs = [
+        (LABELS[variant], order, [outcome.entering for outcome in comparison.of(variant)])
+        for order, variant in enumerate(LABELS)
+        if find_bump(VARIANTS[variant]) == bump
+    ]
+    start = [outcome.entering_at_start for outcome in comparison.of("swish")]
+    for label, order, tallies in [*runs, ("Swish, before training", len(LABELS), start)]:
         share = statistics.mean(tally.in_bump.item() for tally in tallies)
         figure.add_scatter(
             x=_MIDDLES, y=torch.stack([tally.density[0] for tally in tallies]).mean(0).tolist(),

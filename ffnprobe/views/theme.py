@@ -71,8 +71,8 @@ def dress(
 
 
 def plain(text: str) -> str:
-    """Keep plotly from reading a token such as `<b>` as markup."""
-    return escape(text, quote=False)
+    """Keep plotly from reading a token such as `<b>` as markup, or `$x$` as mathematics."""
+    return escape(text, quote=False).replace("$", "&#36;")
 
 
 def _lines(wrapped: Sequence[str]) -> str:

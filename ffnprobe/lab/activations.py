@@ -1,0 +1,107 @@
+"""Activation functions by name: value, slope, minimum, bump.
+
+    relu      max(x, 0)
+    gelu      x Φ(x), with the erf
+    gelu_new  x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))), GPT-2's
+    swish     x σ(x)
+    swiglu    swish(gate) · score: two questions a neuron, one opens the other
+
+The smooth ones dip below zero left of the origin and return to it: a **bump**. It has no edge of
+its own, so we say that it reaches as far as the value is at most half the minimum.
+
+>>> swish = find_bump("swish")
+>>> f"{swish.depth:.6f} at {swish.at:.6f}, from {swish.low:.3f} to {swish.high:.3f}"
+'-0.278465 at -1.278465, from -3.035 to -0.334'
+>>> find_bump("relu") is None
+True
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.model import ACTIVATION_FUNCTIONS
+
+# One input each; SwiGLU is Swish on the gate, times the score.
+CURVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": ACTIVATION_FUNCTIONS["relu"],
+    "gelu": ACTIVATION_FUNCTIONS["gelu"],
+    "gelu_new": ACTIVATION_FUNCTIONS["gelu_new"],
+    "swish": ACTIVATION_FUNCTIONS["silu"],
+}
+GATED = "swiglu"
+NAMES = (*CURVES, GATED)
+# Every smooth curve here has its minimum and its half depths within these.
+_LEFT, _RIGHT = -8.0, -1e-3
+
+
+@dataclass(frozen=True)
+class Bump:
+    """Where a curve dips: its minimum `depth` at `at`, and where it is half as deep."""
+
+    depth: float
+    at: float
+    low: float
+    high: float
+
+    def holds(self, scores: Tensor) -> Tensor:
+        """Say of each score whether it falls in the bump."""
+        return (scores >= self.low) & (scores <= self.high)
+
+
+def check_activation(name: str) -> str:
+    """Return the name of an activation function, or list the known ones."""
+    if name not in NAMES:
+        raise OptionRefused(f'"{name}" is no activation function here.', remedy=", ".join(NAMES))
+    return name
+
+
+def is_gated(name: str) -> bool:
+    """Say whether the activation takes a gate beside the score."""
+    return check_activation(name) == GATED
+
+
+def find_curve(name: str) -> Callable[[Tensor], Tensor]:
+    """Return the function of one input: of the score, or for SwiGLU of the gate."""
+    return CURVES["swish" if is_gated(name) else name]
+
+
+def find_slope(name: str, scores: Float[Tensor, " point"]) -> Float[Tensor, " point"]:
+    """Return the derivative of a curve at each point (ReLU's at 0 is 0)."""
+    points = scores.detach().clone().requires_grad_()
+    (slope,) = torch.autograd.grad(find_curve(name)(points).sum(), points)
+    return slope
+
+
+def find_bump(name: str) -> Bump | None:
+    """Find a curve's minimum and half depths to the last digit; None if it never dips."""
+    curve = find_curve(name)
+    if name == "relu":
+        return None
+
+    def value(x: float) -> float:
+        return curve(torch.tensor(x, dtype=torch.float64)).item()
+
+    def slope(x: float) -> float:
+        return find_slope(name, torch.tensor(x, dtype=torch.float64)).item()
+
+    at = _bisect(slope, _LEFT, _RIGHT)
+    half = value(at) / 2
+    return Bump(
+        depth=value(at),
+        at=at,
+        low=_bisect(lambda x: half - value(x), _LEFT, at),
+        high=_bisect(lambda x: value(x) - half, at, _RIGHT),
+    )
+
+
+def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Find where a function goes from below zero to above it."""
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return high
