@@ -13,7 +13,8 @@ from ffnprobe.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from ffnprobe.corpora.contexts import Examples, examples
-    from ffnprobe.corpora.scans import Scan, scan
+    from ffnprobe.corpora.scanning import scan
+    from ffnprobe.corpora.scans import Scan
     from ffnprobe.errors import FfnProbeError
     from ffnprobe.evidence.explanation import Explanation
     from ffnprobe.evidence.stories import explain
@@ -61,7 +62,7 @@ _HOMES = {
     "read": "ffnprobe.reading.readings",
     "run": "ffnprobe.tracing.trace",
     "save": "ffnprobe.views.saving",
-    "scan": "ffnprobe.corpora.scans",
+    "scan": "ffnprobe.corpora.scanning",
     "score": "ffnprobe.facts.scoring",
     "search": "ffnprobe.reading.rankings",
     "steer": "ffnprobe.interventions.steering",

@@ -21,7 +21,7 @@ _LINE = "1px solid rgba(128,128,128,.35)"
 _CARD = f"border:{_LINE};border-radius:6px;padding:8px 12px;margin:4px 0;overflow-x:auto;color:inherit;background:transparent"
 _NUMBERS = "text-align:right;font-variant-numeric:tabular-nums"
 # A token's chip; the colour tells a value above zero (blue) from one below (vermillion).
-_CHIP = f"display:inline-block;border:{_LINE};border-radius:4px;padding:0 4px;margin:1px;white-space:pre"
+_CHIP = f"display:inline-block;border:{_LINE};border-radius:4px;padding:0 4px;margin:1px;overflow-wrap:anywhere"
 _ABOVE, _BELOW = "0,114,178", "213,94,0"
 _STRONGEST = 0.65
 ROWS = 60

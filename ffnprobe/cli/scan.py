@@ -13,7 +13,7 @@ from ffnprobe.cli.command import Common, command
 from ffnprobe.cli.engines import AddressOption, Engine, EngineOption, WorkersOption
 
 if TYPE_CHECKING:
-    from ffnprobe.corpora.scans import Progress
+    from ffnprobe.corpora.scanning import Progress
 
 
 class Errors(StrEnum):
@@ -45,6 +45,9 @@ def scan(
     errors: Annotated[
         Errors, typer.Option(help="Stop at bytes that are no UTF-8, or replace them.")
     ] = Errors.STRICT,
+    block_tokens: Annotated[
+        int, typer.Option(metavar="N", help="Tokens in a block, what a stop can lose.")
+    ] = 16_384,
     engine: EngineOption = Engine.local,
     workers: WorkersOption = None,
     address: AddressOption = None,
@@ -55,13 +58,13 @@ def scan(
     Stopped, it loses the last block at most; the same command goes on and ends the same.
     """
     model = common.load()
-    from ffnprobe.corpora.scans import scan as scan_texts
+    from ffnprobe.corpora.scanning import scan as scan_texts
 
     with _show_rate(common) as progress:
         try:
             found = scan_texts(
                 model, texts, store=store, context=context, k=examples, column=column,
-                errors=errors.value, engine=engine.value, workers=workers, address=address, bos=bos,
+                errors=errors.value, block_tokens=block_tokens, engine=engine.value, workers=workers, address=address, bos=bos,
                 progress=progress,
             )  # fmt: skip
         except KeyboardInterrupt:

@@ -19,7 +19,7 @@ from einops import einsum
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ffnprobe.interventions.readout import Standing, Readout
+from ffnprobe.interventions.readout import Readout, Standing
 from ffnprobe.interventions.replay import Edit, Replay, Stream
 
 Progress = Callable[[int, int], None]  # how many are done, of how many

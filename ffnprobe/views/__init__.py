@@ -1,1 +1,1 @@
-"""What people look at and take away: tables in files and in the terminal."""
+"""What people look at and take away: tables in files and in the terminal, figures, pages."""

@@ -15,6 +15,8 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from ffnprobe.corpora.contexts import Examples
+from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.facts.overlap import Overlap
@@ -41,6 +43,7 @@ from ffnprobe.views.figures import (
     predictions,
     pushes,
     readings,
+    scans,
     stages,
     surveys,
 )
@@ -76,6 +79,8 @@ FIGURES: dict[type, Figures] = {
     Relations: {"neurons": facts.plot_carriers},
     Overlap: {"facts": facts.plot_overlap, "relations": facts.plot_relation_overlap},
     Specificity: {"effects": facts.plot_specificity},
+    Scan: {"firing": scans.plot_firing, "histogram": scans.plot_histogram},
+    Examples: {"examples": scans.plot_examples},
     Explanation: {
         "account": pushes.plot_parts,
         "predictions": lambda story: predictions.plot_predictions(story.trace, k=5),
@@ -91,7 +96,7 @@ SURVEY: Figures = {
 }
 SEARCH: Figures = {"search": surveys.plot_search}
 # Figures that need more than the result, and so are not drawn unasked.
-ASKED = (predictions.plot_text, effects.plot_against_pushes)
+ASKED = (predictions.plot_text, effects.plot_against_pushes, scans.plot_histogram)
 
 
 def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:

@@ -1,7 +1,5 @@
 """Who asked a neuron's question, and how alike a prompt's tokens are."""
 
-import math
-
 import plotly.graph_objects as go
 
 from ffnprobe.tracing.drivers import Drivers
@@ -51,7 +49,7 @@ def plot_similarity(similarity: Similarity) -> go.Figure:
     figure.update_xaxes(tickangle=-40)
     title = (
         "The cosines are undefined: the tokens' vectors are zero"
-        if math.isnan(means[-1])
+        if similarity.cosines.isnan().all()
         else f"The mean cosine of two tokens goes from {means[0]:.2f} to {means[-1]:.2f}"
     )
     note = say(similarity.provenance)

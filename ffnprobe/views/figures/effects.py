@@ -1,7 +1,7 @@
 """What the answer loses: by neuron, beside the direct push, and as a map of layers and positions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -154,7 +154,7 @@ def _ahead(values: Tensor) -> str:
 
 def plot_map(effects: LayerEffects) -> go.Figure:
     """Draw what the answer loses without an MLP layer, at each position."""
-    return _map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", "loses {:.2f} logits")  # fmt: skip
+    return _map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", _lose)  # fmt: skip
 
 
 def plot_story_map(story: Explanation) -> go.Figure:
@@ -164,7 +164,7 @@ def plot_story_map(story: Explanation) -> go.Figure:
             "this explanation was asked for without effects.", remedy="explain(…, effects=True)"
         )
     grid = story.map.pivot(index="layer", columns="position", values="effect").to_numpy().tolist()
-    return _map(grid, story.trace.tokens, story.provenance, "effect", "loses {:.2f} logits")
+    return _map(grid, story.trace.tokens, story.provenance, "effect", _lose)
 
 
 def plot_patch_map(patches: LayerPatches) -> go.Figure:
@@ -172,11 +172,23 @@ def plot_patch_map(patches: LayerPatches) -> go.Figure:
     pairs = zip(patches.tokens_source, patches.tokens_target, strict=True)
     tokens = [here if here == there else f"{there} → {here}" for here, there in pairs]
     grid = patches.carried.tolist()
-    return _map(grid, tokens, patches.provenance, "share carried", "gains {:.0%} of the difference")
+    return _map(grid, tokens, patches.provenance, "share carried", _carry)
+
+
+def _lose(effect: float) -> str:
+    return f"{'loses' if effect >= 0 else 'gains'} {abs(effect):.2f} logits without"
+
+
+def _carry(share: float) -> str:
+    return f"{'gains' if share >= 0 else 'loses'} {abs(share):.0%} of the difference with"
 
 
 def _map(
-    grid: Values, tokens: Sequence[str], provenance: Provenance, bar: str, words: str
+    grid: Values,
+    tokens: Sequence[str],
+    provenance: Provenance,
+    bar: str,
+    words: Callable[[float], str],
 ) -> go.Figure:
     figure = new_grids()
     layers = [f"L{layer}" for layer in range(len(grid))]
@@ -188,7 +200,5 @@ def _map(
         (abs(v), layer, place) for layer, row in enumerate(grid) for place, v in enumerate(row)
     ]
     _, layer, place = max(cells, key=lambda cell: (cell[0], -cell[1], -cell[2]))
-    verb = "with" if "gains" in words else "without"
-    ahead = _ahead(torch.tensor(grid))
-    title = f"{provenance.answer} {words.format(grid[layer][place])} {verb} the MLP of L{layer} at {tokens[place]}{ahead}"
+    title = f"{provenance.answer} {words(grid[layer][place])} the MLP of L{layer} at {tokens[place]}{_ahead(torch.tensor(grid).abs())}"
     return dress(figure, title, note=say(provenance), height=140 + 34 * len(grid))

@@ -7,9 +7,9 @@ from ffnprobe.facts.overlap import Overlap
 from ffnprobe.facts.relations import Relations
 from ffnprobe.facts.scores import Scores
 from ffnprobe.facts.specificity import Specificity
+from ffnprobe.models.provenance import Provenance
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
-from ffnprobe.views.figures.words import say
 from ffnprobe.views.theme import COLOURS, dress, heat, plain
 
 
@@ -22,7 +22,7 @@ def plot_known(scores: Scores) -> go.Figure:
     rows = [f"{name} ({size:,})" for name, size in zip(names, shares["size"], strict=True)]
     label(figure.update_yaxes, rows, autorange="reversed")
     title = f"{scores.title}: {scores.share_known:.1%}"
-    note = say(scores.provenance)
+    note = _note(scores.provenance)
     dress(figure, title, note=note, x="share known (rank 1)", height=height_of(len(values)))
     return figure.update_xaxes(range=room(values))
 
@@ -40,7 +40,7 @@ def plot_carriers(relations: Relations) -> go.Figure:
     label(figure.update_yaxes, rows, autorange="reversed")
     beyond = int((first.p <= 0.05).sum())
     title = f"{beyond} of {len(first)} relations have a neuron of their own, beyond chance"
-    note = say(relations.provenance)
+    note = _note(relations.provenance)
     dress(figure, title, note=note, x="z of the count", height=height_of(len(values)))
     return figure.update_xaxes(range=room(values))
 
@@ -64,7 +64,7 @@ def plot_overlap(overlap: Overlap) -> go.Figure:
         f"Facts of one relation share {within:.1%} of their neurons, of two relations {between:.1%}; "
         f"random neurons {random:.2%}"
     )
-    dress(figure, title, note=say(overlap.provenance), height=820)
+    dress(figure, title, note=_note(overlap.provenance), height=820)
     figure.update_xaxes(**ticks, tickangle=-60, showgrid=False)
     return figure.update_yaxes(**ticks, autorange="reversed", showgrid=False)
 
@@ -80,8 +80,14 @@ def plot_relation_overlap(overlap: Overlap) -> go.Figure:
         values[one, two] = values[two, one] = row.overlap
     figure = new_grids()
     add_grid(figure, values.tolist(), rows=names, columns=names, signed=False, bar="shared")
-    title = "How many of their neurons facts of two relations share"
-    dress(figure, title, note=say(overlap.provenance), height=120 + 26 * len(names))
+    apart = table[table.relation != table.other].sort_values("overlap", kind="stable")
+    title = f"Facts of one relation share {overlap.summary.overlap[0]:.1%} of their neurons"
+    if len(apart):
+        most = apart.iloc[-1]
+        title += (
+            f"; of two relations, {most.relation} and {most.other} the most: {most.overlap:.1%}"
+        )
+    dress(figure, title, note=_note(overlap.provenance), height=120 + 26 * len(names))
     return figure.update_xaxes(tickangle=-60)
 
 
@@ -104,5 +110,9 @@ def plot_specificity(specificity: Specificity) -> go.Figure:
         f"{mine[0]:.2f} logits; without random ones {mine[1]:.2f}"
     )
     figure.update_layout(barmode="group", legend={"orientation": "h", "y": -0.16})
-    note = say(specificity.provenance)
+    note = _note(specificity.provenance)
     return dress(figure, title, note=note, x="facts of", y="effect (logits above the mean)")
+
+
+def _note(provenance: Provenance) -> str:
+    return f"{provenance.model}; {provenance.settings}"

@@ -11,6 +11,7 @@ from ffnprobe.tracing.listing import find_neuron
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
+from ffnprobe.views.figures.words import join_tokens
 from ffnprobe.views.theme import BLUE, ORANGE, dress, plain
 
 TOKENS_A_LINE = 8
@@ -25,7 +26,7 @@ def plot_predictions(trace: Trace, *, k: int = 10, position: int = -1) -> go.Fig
     figure = go.Figure(bars(probabilities, hover=hover))
     label(figure.update_yaxes, list(table.token), autorange="reversed")
     title = f"{table.token[0]} comes next with probability {probabilities[0]:.3f}"
-    note = f"{trace.model.name} after {' '.join(trace.tokens[: place + 1])}"
+    note = f"{trace.model.name} after {join_tokens(trace.tokens[: place + 1])}"
     dress(figure, title, note=note, x="probability", height=height_of(len(table)))
     return figure.update_xaxes(range=room(probabilities))
 
@@ -57,7 +58,7 @@ def plot_steering(steering: Steering, *, k: int = 10) -> go.Figure:
         if first == then
         else f"{table.token[first]} was first, now {table.token[then]} is ({after})"
     )
-    note = f"{steering.provenance.settings}; after {' '.join(steering.trace.tokens)}"
+    note = f"{steering.provenance.settings}; after {join_tokens(steering.trace.tokens)}"
     dress(figure, title, note=note, x="probability", height=height_of(len(table)))
     return figure.update_xaxes(range=[-0.03, 1.03])
 

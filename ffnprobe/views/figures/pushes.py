@@ -47,11 +47,7 @@ def plot_layers(pushes: Pushes | PushesByPiece) -> go.Figure:
         )  # fmt: skip
     figure.update_layout(barmode="relative", legend={"orientation": "h", "y": -0.14})
     figure.update_xaxes(type="category")
-    most = [_strongest_layer(piece) for piece in pieces]
-    title = "; ".join(
-        f"the neurons of {layer} push {token} most"
-        for layer, token in zip(most, shown, strict=True)
-    )
+    title = "; ".join(map(_strongest_layer, pieces))
     note = say(pushes.provenance)
     return dress(
         figure,
@@ -65,7 +61,8 @@ def plot_layers(pushes: Pushes | PushesByPiece) -> go.Figure:
 def _strongest_layer(pushes: Pushes) -> str:
     sums = pushes.values.double().sum(-1)
     layer = int(sums.abs().argmax())
-    return f"L{layer} ({float(sums[layer]):+.2f})"
+    way = "toward" if sums[layer] >= 0 else "away from"
+    return f"the neurons of L{layer} push most, {way} {pushes.provenance.answer} ({float(sums[layer]):+.2f})"
 
 
 def plot_account(pushes: Pushes) -> go.Figure:
@@ -115,7 +112,9 @@ def _waterfall(steps: dict[str, float], logit: float, provenance: Provenance) ->
         f"The parts add up to {provenance.answer}'s logit, {logit:.2f}{than}; "
         f"the largest part: {most} ({steps[most]:+.2f})"
     )
-    return dress(figure, title, note=say(provenance), y="logits", height=460)
+    dress(figure, title, note=say(provenance), y="logits", height=460)
+    # Room for the first slanted name: plotly leaves out one that would stick out.
+    return figure.update_layout(margin_l=120)
 
 
 def plot_neurons(pushes: Pushes, *, k: int = 10) -> go.Figure:

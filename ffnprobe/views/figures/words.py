@@ -1,6 +1,10 @@
 """The note under a figure's title: of which model, answer and prompt it is."""
 
+from collections.abc import Sequence
+
 from ffnprobe.models.provenance import Provenance
+
+TOKENS = 16
 
 
 def say(provenance: Provenance) -> str:
@@ -10,6 +14,12 @@ def say(provenance: Provenance) -> str:
     if provenance.position is not None:
         tokens = tokens[: provenance.position + 1]
     answer = f" {provenance.answer}{than}" if provenance.answer else ""
-    after = f" after {' '.join(tokens)}" if tokens else ""
+    after = f" after {join_tokens(tokens)}" if tokens else ""
     settings = f"; {provenance.settings}" if provenance.settings else ""
     return f"{provenance.model}:{answer}{after}{settings}"
+
+
+def join_tokens(tokens: Sequence[str]) -> str:
+    """Write a prompt's tokens, of a long one the last."""
+    shown = " ".join(tokens[-TOKENS:])
+    return shown if len(tokens) <= TOKENS else f"… {shown}"

@@ -60,13 +60,22 @@ for (const box of document.querySelectorAll("input[type=search]")) {
   search(box);
 }
 
-// Cards: a link to one opens it; on paper all are open.
+// Cards: a link to one opens it.
 function openTarget() {
   const target = document.getElementById(location.hash.slice(1));
   if (target && target.tagName === "DETAILS") target.open = true;
 }
 window.addEventListener("hashchange", openTarget);
 openTarget();
+
+// On paper every card is open, and a figure is as wide as a page of A4 or Letter has room for.
+const paperWidth = 680;
 window.addEventListener("beforeprint", () => {
   for (const card of document.querySelectorAll("details")) card.open = true;
+  for (const place of document.querySelectorAll(".plot")) Plotly.relayout(place, { width: paperWidth });
+});
+window.addEventListener("afterprint", () => {
+  for (const place of document.querySelectorAll(".plot")) {
+    Plotly.relayout(place, { width: null, autosize: true });
+  }
 });

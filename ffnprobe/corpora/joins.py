@@ -1,0 +1,41 @@
+"""Put a scan's numbers beside other tables of neurons."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ffnprobe.corpora.contexts import examples, quote
+from ffnprobe.corpora.scans import Scan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def join_survey(neurons: "pd.DataFrame", scan: Scan) -> "pd.DataFrame":
+    """Add each neuron's mean activation, its moments, firing rate, dead and position-only."""
+    joined = neurons.merge(scan.table().drop(columns=["layer", "neuron"]), on="name", how="left")
+    known = dict(neurons.attrs["provenance"])
+    known["settings"] = "; ".join(
+        part for part in (known.get("settings"), scan.provenance.settings) if part
+    )
+    joined.attrs["provenance"] = known
+    return joined
+
+
+def join_examples(neurons: "pd.DataFrame", scan: Scan) -> "pd.DataFrame":
+    """Put the corpus's mean beside each neuron's activation, and its strongest example last."""
+    found = [examples(scan, name, 1) for name in neurons.name]
+    joined = neurons.drop(columns="mean_activation", errors="ignore")
+    after = list(joined.columns).index("activation") + 1
+    joined.insert(after, "mean_activation", [each.mean for each in found])
+    joined["strongest_example"] = [
+        quote(each.strongest[0]) if each.strongest else "" for each in found
+    ]
+    return joined
+
+
+def table_examples(scan: Scan, names: Sequence[str], *, k: int) -> "pd.DataFrame":
+    """Table several neurons' examples, at most k on each side, one row each."""
+    import pandas as pd
+
+    tables = [examples(scan, name).table(k) for name in names]
+    return scan.provenance.note(pd.concat(tables, ignore_index=True))

@@ -1,0 +1,158 @@
+"""Measure one block: run its passages through the model and account for every activation.
+
+A block is run the same way wherever it is run: passages of one length together, shortest first,
+about `TOKENS_AT_ONCE` tokens at a time and without padding, each batch added up in the same order.
+With one thread a block's result is therefore the same to the last bit on every machine whose
+processor rounds alike.
+
+Activations are used up layer by layer as the model makes them; none is kept.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from einops import rearrange, reduce
+from jaxtyping import Float32, Int64
+from torch import Tensor
+
+from ffnprobe.corpora.histograms import BINS, count_bins
+from ffnprobe.corpora.moments import centre_sums
+from ffnprobe.corpora.passages import Block, Passage, Settings
+from ffnprobe.corpora.peaks import AFTER, BEFORE, NO_TOKEN, WINDOW, Peaks, Race, unpack
+from ffnprobe.corpora.positions import first_of, number_ranges
+from ffnprobe.corpora.statistics import Statistics
+from ffnprobe.models.bridge import Tap, watch
+from ffnprobe.models.model import Model
+
+TOKENS_AT_ONCE = 1024
+# Rows of activations whose float64 copies stay in a core's cache: 32 × 3,072 × 8 bytes are 0.8 MB.
+ROWS_IN_CACHE = 32
+
+
+class Meter:
+    """One layer's account of a block, kept while its batches come in."""
+
+    def __init__(self, neurons: int, ranges: int, k: int, device: torch.device) -> None:
+        self.pivot: Tensor | None = None
+        self.position_sums = torch.zeros(ranges, neurons, dtype=torch.float64, device=device)
+        self.powers = torch.zeros(3, neurons, dtype=torch.float64, device=device)
+        self.histogram = torch.zeros(neurons, BINS, dtype=torch.int64, device=device)
+        self.strongest = Race(neurons, k, device)
+        self.weakest = Race(neurons, k, device)
+
+    def see(
+        self,
+        activations: Float32[Tensor, "batch pos neuron"],
+        passages: Int64[Tensor, " batch"],
+        ranges: Int64[Tensor, " pos"],
+    ) -> None:
+        """Account for a batch of passages."""
+        self.strongest.see(activations, passages)
+        self.weakest.see(-activations, passages)
+        rows = rearrange(activations, "batch pos neuron -> (batch pos) neuron")
+        self.histogram += count_bins(rows)
+        if self.pivot is None:
+            self.pivot = reduce(rows[:ROWS_IN_CACHE].double(), "row neuron -> neuron", "mean")
+        places = ranges.repeat(len(activations))
+        for start in range(0, len(rows), ROWS_IN_CACHE):
+            part = slice(start, start + ROWS_IN_CACHE)
+            gaps = rows[part].double() - self.pivot
+            squares = gaps * gaps
+            self.position_sums.index_add_(0, places[part], gaps)
+            self.powers[0] += squares.sum(dim=0)
+            self.powers[1] += (squares * gaps).sum(dim=0)
+            self.powers[2] += (squares * squares).sum(dim=0)
+
+
+def measure(
+    model: Model, block: Block, settings: Settings, *, check: Callable[[], None] = lambda: None
+) -> Statistics:
+    """Run a block and return its statistics, on CPU; `check` is called before each batch."""
+    c = model.config
+    ranges = len(first_of(settings.length))
+    # Apple's GPUs know no float64.
+    place = torch.device("cpu") if model.device.type == "mps" else model.device
+    meters = [Meter(c.d_mlp, ranges, settings.k, place) for _ in range(c.layers)]
+    counts = torch.zeros(ranges, dtype=torch.int64)
+    for numbers, ids in _batches(block.passages, settings, model.vocab.bos):
+        check()
+        length = ids.shape[1] - settings.bos
+        numbered = number_ranges(length)
+        counts += torch.bincount(numbered, minlength=ranges) * len(numbers)
+        rows, spans = numbers.to(place), numbered.to(place)
+
+        def tap(layer: int, rows: Tensor = rows, spans: Tensor = spans) -> Tap:
+            def see(activations: Tensor) -> None:
+                meters[layer].see(activations[:, int(settings.bos) :].to(place), rows, spans)
+
+            return see
+
+        watch(model, ids, {("activations", layer): tap(layer) for layer in range(c.layers)})
+    return _gather(meters, counts, block, settings)
+
+
+def _batches(
+    passages: tuple[Passage, ...], settings: Settings, bos: int | None
+) -> Iterator[tuple[Int64[Tensor, " batch"], Int64[Tensor, "batch pos"]]]:
+    """Batch passages of one length, the shortest first: their numbers in the block, their ids."""
+    front = [bos] if settings.bos else []
+    by_length: dict[int, list[int]] = {}
+    for number, passage in enumerate(passages):
+        by_length.setdefault(len(passage.ids), []).append(number)
+    for length in sorted(by_length):
+        size = max(1, TOKENS_AT_ONCE // length)
+        for numbers in torch.split(torch.tensor(by_length[length]), size):
+            yield numbers, torch.tensor([[*front, *passages[n].ids] for n in numbers.tolist()])
+
+
+def _gather(meters: list[Meter], counts: Tensor, block: Block, settings: Settings) -> Statistics:
+    """Put the layers' accounts together."""
+
+    def stack(pick: Callable[[Meter], Tensor]) -> Tensor:
+        return torch.stack([pick(meter).cpu() for meter in meters])
+
+    def pivot_of(meter: Meter) -> Tensor:
+        assert meter.pivot is not None, "a block has passages, and a passage has tokens"
+        return meter.pivot
+
+    pivots = stack(pivot_of)
+    gaps = stack(lambda meter: meter.position_sums)
+    first = reduce(gaps, "layer range neuron -> layer neuron", "sum")
+    powers = rearrange(stack(lambda m: m.powers), "layer power neuron -> power layer neuron")
+    return Statistics(
+        moments=centre_sums(int(counts.sum()), pivots, torch.cat([first[None], powers])),
+        histogram=stack(lambda meter: meter.histogram),
+        position_sums=gaps + pivots[:, None] * counts[:, None],
+        position_counts=counts,
+        strongest=_peaks(
+            stack(lambda m: m.strongest.keys), stack(lambda m: m.strongest.places), block, sign=1
+        ),
+        weakest=_peaks(
+            stack(lambda m: m.weakest.keys), stack(lambda m: m.weakest.places), block, sign=-1
+        ),
+    )
+
+
+def _peaks(keys: Tensor, places: Tensor, block: Block, *, sign: int) -> Peaks:
+    """Look up the texts, positions and surrounding tokens of a block's strongest activations."""
+    values, numbers = unpack(keys)
+    is_none = numbers < 0
+    texts, starts = (torch.tensor([passage[part] for passage in block.passages]) for part in (0, 1))
+    positions = (starts[numbers] + places).int()
+    return Peaks(
+        activations=sign * values,
+        passages=torch.where(is_none, -1, block.first + numbers),
+        texts=torch.where(is_none, -1, texts[numbers]),
+        positions=positions.masked_fill(is_none, -1),
+        windows=_windows(block.passages, numbers, places).masked_fill(is_none[..., None], NO_TOKEN),
+    )
+
+
+def _windows(passages: tuple[Passage, ...], numbers: Tensor, places: Tensor) -> Tensor:
+    """Cut the tokens around each example out of its passage; none where the passage ends."""
+    none_before, none_after = [NO_TOKEN] * BEFORE, [NO_TOKEN] * AFTER
+    lengths = torch.tensor([len(passage.ids) + BEFORE + AFTER for passage in passages])
+    padded = [token for p in passages for token in (*none_before, *p.ids, *none_after)]
+    starts = torch.cumsum(lengths, dim=0) - lengths
+    first = starts[numbers] + places
+    return torch.tensor(padded, dtype=torch.int32)[first[..., None] + torch.arange(WINDOW)]

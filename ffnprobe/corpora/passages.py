@@ -1,0 +1,182 @@
+"""Texts as what the model runs: passages of at most its context, gathered in blocks.
+
+    text → token ids → passages (at most `context` tokens, BOS among them) → blocks
+
+A block is the unit of work, of resuming and of merging: consecutive passages, closed by the first
+that brings it to `block_tokens` tokens. Each block knows the chained hash of all tokens up to its
+end, so that a scan only goes on over the very texts it began with.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import xxhash
+
+from ffnprobe.corpora.documents import read_pieces
+from ffnprobe.corpora.sources import TextSource
+from ffnprobe.errors import DataRefused, OptionRefused, TokenNotFound
+from ffnprobe.models.model import Model
+from ffnprobe.models.vocab import Vocab
+
+# A text is one number, its source's above and its own below, so that numbers sort as texts do.
+SOURCE_BITS = 32
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a scan's numbers depend on, beside the model and the texts.
+
+    context        the most tokens of a passage, BOS included
+    bos            whether BOS is put in front of each passage (it is left out of all numbers)
+    k              how many examples are kept on each side
+    column         where jsonl, parquet and datasets hold their texts
+    errors         what is done about bytes that are no UTF-8: strict or replace
+    block_tokens   how many tokens make a block
+    """
+
+    context: int
+    bos: bool = True
+    k: int = 20
+    column: str = "text"
+    errors: str = "strict"
+    block_tokens: int = 16_384
+
+    def check(self, model: Model) -> "Settings":
+        """Refuse what this model cannot run."""
+        least = 2 if self.bos else 1
+        if not least <= self.context <= model.config.positions:
+            raise OptionRefused(
+                f"context = {self.context}: {model.name} has {model.config.positions} positions.",
+                remedy=f"{least} to {model.config.positions}",
+            )
+        if self.bos and model.vocab.bos is None:
+            raise OptionRefused(f"{model.name} has no BOS token.", remedy="bos=False (--no-bos)")
+        if self.errors not in ("strict", "replace"):
+            raise OptionRefused(f'errors is not "{self.errors}".', remedy="strict, replace")
+        for name, value in (("k", self.k), ("block_tokens", self.block_tokens)):
+            if value < 1:
+                raise OptionRefused(f"{name} = {value}: there must be one at least.")
+        return self
+
+    @property
+    def length(self) -> int:
+        """The most tokens of text in a passage."""
+        return self.context - self.bos
+
+
+class Passage(NamedTuple):
+    """A run of one text's tokens: the text's number and where in it the run starts."""
+
+    text: int
+    start: int
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How far a corpus has been taken: counts, and the chained hash of every token so far."""
+
+    blocks: int = 0
+    passages: int = 0
+    tokens: int = 0
+    texts: int = 0
+    split: int = 0
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive passages, the number of the first, and how far the corpus is done with them."""
+
+    first: int
+    passages: tuple[Passage, ...]
+    done: Done
+    share: float | None
+
+
+def name_text(sources: Sequence[str], text: int) -> str:
+    """Name a text: its source, and its line or row where the source holds several."""
+    source, number = text >> SOURCE_BITS, text & (2**SOURCE_BITS - 1)
+    return sources[source] if number == 0 else f"{sources[source]}:{number}"
+
+
+def cut_blocks(vocab: Vocab, sources: Sequence[TextSource], settings: Settings) -> Iterator[Block]:
+    """Cut a corpus into blocks, in order."""
+    done = Done()
+    held: list[Passage] = []
+    tokens, share = 0, None
+    for passage, share in _cut_passages(vocab, sources, settings):
+        held.append(passage)
+        tokens += len(passage.ids)
+        if tokens >= settings.block_tokens:
+            block = _close(done, held, settings.length, share)
+            yield block
+            done, held, tokens = block.done, [], 0
+    if held:
+        yield _close(done, held, settings.length, share)
+
+
+def _close(done: Done, passages: list[Passage], length: int, share: float | None) -> Block:
+    digest = xxhash.xxh3_128(done.digest.encode())
+    for passage in passages:
+        digest.update(np.array([passage.text, passage.start, *passage.ids], dtype="<i8").tobytes())
+    return Block(
+        first=done.passages,
+        passages=tuple(passages),
+        done=Done(
+            blocks=done.blocks + 1,
+            passages=done.passages + len(passages),
+            tokens=done.tokens + sum(len(passage.ids) for passage in passages),
+            texts=done.texts + sum(passage.start == 0 for passage in passages),
+            # A text that is split has a second passage, which starts after a whole one.
+            split=done.split + sum(passage.start == length for passage in passages),
+            digest=digest.hexdigest(),
+        ),
+        share=share,
+    )
+
+
+def _cut_passages(
+    vocab: Vocab, sources: Sequence[TextSource], settings: Settings
+) -> Iterator[tuple[Passage, float | None]]:
+    """Cut every text into passages, each with the share of the corpus read so far, if known."""
+    text, start = -1, 0
+    held: list[int] = []
+    share: float | None = None
+    for number, words, share in _number_texts(sources, settings):
+        if number != text:
+            if held:
+                yield Passage(text, start, tuple(held)), share
+            text, start, held = number, 0, []
+        held += _split(vocab, words, name_text([source.name for source in sources], number))
+        while len(held) >= settings.length:
+            yield Passage(text, start, tuple(held[: settings.length])), share
+            held = held[settings.length :]
+            start += settings.length
+    if held:
+        yield Passage(text, start, tuple(held)), share
+
+
+def _number_texts(
+    sources: Sequence[TextSource], settings: Settings
+) -> Iterator[tuple[int, str, float | None]]:
+    """Read every source, its texts numbered over the whole corpus."""
+    sizes = [source.size for source in sources]
+    known = [size for size in sizes if size is not None]
+    total = sum(known) if len(known) == len(sizes) else None
+    for order, source in enumerate(sources):
+        pieces = read_pieces(source, column=settings.column, errors=settings.errors)
+        for number, words, part in pieces:
+            share = None
+            if total and part is not None:
+                share = (sum(known[:order]) + part * known[order]) / total
+            yield (order << SOURCE_BITS) + number, words, share
+
+
+def _split(vocab: Vocab, words: str, name: str) -> list[int]:
+    try:
+        return vocab.ids(words)
+    except TokenNotFound:
+        raise DataRefused(f"{name} holds characters this vocabulary cannot write.") from None

@@ -1,0 +1,145 @@
+"""What a scan has found: every neuron's numbers over a corpus, and the corpus's own description.
+
+>>> import ffnprobe as fp
+>>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
+>>> list(scan.by_layer().columns)
+['layer', 'neurons', 'dead', 'position_only', 'firing_rate']
+"""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ffnprobe.cards import card, table_html
+from ffnprobe.corpora import store as stores
+from ffnprobe.corpora.passages import Done
+from ffnprobe.corpora.statistics import Statistics
+from ffnprobe.errors import DataRefused
+from ffnprobe.models.means import Means
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import NeuronId
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# A neuron with more of its variance explained by position than this is position-only.
+POSITION_ONLY = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """What a corpus showed of every neuron, with the description of the corpus."""
+
+    manifest: dict[str, Any]
+    statistics: Statistics
+    done: Done
+    tokens: tuple[str, ...]
+    is_finished: bool = True
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> "Scan":
+        """Open a store; one that is not finished tells what it knows so far."""
+        path = Path(folder)
+        manifest, state = stores.read_manifest(path), stores.read_state(path)
+        if state is None:
+            raise DataRefused(
+                f"the scan in {path} has finished no block yet.", remedy="run it again"
+            )
+        tokens = stores.read_tokens(path)
+        return cls(manifest, state.statistics, state.done, tokens, state.is_finished)
+
+    def __repr__(self) -> str:
+        return f"Scan({self.manifest['model']['name']}: {self.corpus})"
+
+    def _repr_html_(self) -> str:
+        return card(repr(self), table_html(self.by_layer()))
+
+    @property
+    def corpus(self) -> str:
+        """Describe the corpus in a line."""
+        known = self.done
+        part = "" if self.is_finished else ", not finished"
+        return f"{known.texts:,} texts, {known.tokens:,} tokens ({known.digest[:8]}{part})"
+
+    @property
+    def provenance(self) -> Provenance:
+        """The model, the corpus and the settings behind every number."""
+        model, settings = self.manifest["model"], self.manifest["settings"]
+        return Provenance(
+            model["name"], model["source"], model["fingerprint"], bos=settings["bos"],
+            settings=f"scan of {self.corpus}, passages of at most {settings['context']} tokens",
+        )  # fmt: skip
+
+    @cached_property
+    def means(self) -> Means:
+        """Every neuron's mean activation, to put in a neuron's place."""
+        return Means(
+            self.statistics.moments.mean.float(), self.manifest["model"]["fingerprint"], self.corpus
+        )
+
+    def check(self, model: Model) -> "Scan":
+        """Return this scan if it is of the model's weights, or refuse to mix them."""
+        known = self.manifest["model"]
+        if known["fingerprint"] != model.fingerprint:
+            raise DataRefused(
+                f"the scan is of other weights: {known['name']} ({known['fingerprint'][:8]}), "
+                f"not {model.name} ({model.fingerprint[:8]}).",
+                remedy=f"scan the texts with {model.name}",
+            )
+        return self
+
+    def find(self, name: str | NeuronId) -> NeuronId:
+        """Return a neuron's name if the scan has it, or say what it has."""
+        known = self.manifest["model"]
+        found = name if isinstance(name, NeuronId) else NeuronId.parse(name)
+        return found.check(layers=known["layers"], neurons=known["neurons"], model=known["name"])
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables: every neuron, and each layer."""
+        return {"neurons": self.table(), "layers": self.by_layer()}
+
+    def table(self) -> "pd.DataFrame":
+        """Table every neuron: mean and shape of its activations, firing rate, dead, position-only."""
+        import pandas as pd
+
+        facts, moments = self.statistics, self.statistics.moments
+        layers, neurons = facts.above.shape
+        names = [NeuronId(layer, neuron) for layer in range(layers) for neuron in range(neurons)]
+        frame = pd.DataFrame(
+            {
+                "name": [str(name) for name in names],
+                "layer": [name.layer for name in names],
+                "neuron": [name.neuron for name in names],
+            }
+        )
+        columns = {
+            "mean_activation": moments.mean,
+            "activation_variance": moments.variance,
+            "activation_skew": moments.skew,
+            "activation_kurtosis": moments.kurtosis,
+            "firing_rate": facts.firing_rate,
+            "position_share": facts.position_share,
+            "is_dead": facts.above == 0,
+            "is_position_only": facts.position_share > POSITION_ONLY,
+        }
+        for column, values in columns.items():
+            frame[column] = values.flatten().numpy()
+        return self.provenance.note(frame)
+
+    def by_layer(self) -> "pd.DataFrame":
+        """Table each layer: how many neurons, dead and position-only ones, the mean firing rate."""
+        neurons = self.table()
+        layers = (
+            neurons.groupby("layer")
+            .agg(
+                neurons=("neuron", "count"),
+                dead=("is_dead", "sum"),
+                position_only=("is_position_only", "sum"),
+                firing_rate=("firing_rate", "mean"),
+            )
+            .reset_index()
+        )
+        return self.provenance.note(layers)

@@ -1,0 +1,131 @@
+"""Where texts come from: files, folders, globs, standard input, datasets of the hub, or a mapping.
+
+    speeches/1789.txt      any file that is not .jsonl or .parquet: one text
+    posts.jsonl            one text a line: an object with the column, or a string
+    rows.parquet           one text a row, in the column
+    speeches/              every .txt, .jsonl and .parquet file below the folder
+    speeches/*.txt         a glob
+    hub:NAME[:CONFIG[:SPLIT]]   a dataset through `datasets`, streamed; the split is train if not said
+    -                      standard input: one text
+
+Files are taken in the order of their names, each once, however they were listed: the order they are
+given in does not move a number. A mapping of names to texts is a corpus in memory.
+
+>>> [(source.name, source.size) for source in find_texts({"b": "two words", "a": "one"})]
+[('a', 3), ('b', 9)]
+"""
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from ffnprobe.errors import DataRefused
+
+Texts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, str]
+KINDS = {".txt": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
+HUB = "hub:"
+BYTES_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """One file, stream or text: what it is called, how it is read, and its bytes' hash if known."""
+
+    name: str
+    kind: str
+    where: str
+    size: int | None = None
+    hash: str | None = None
+
+    def describe(self) -> dict[str, object]:
+        """Describe the source for a store: by content, not by where it lies today."""
+        return {"name": self.name, "kind": self.kind, "bytes": self.size, "hash": self.hash}
+
+
+def find_texts(texts: Texts) -> list[TextSource]:
+    """List the sources that paths, globs, names or a mapping stand for, hashed and in order."""
+    if isinstance(texts, Mapping):
+        return [_given(name, texts[name]) for name in sorted(texts)]
+    several = [texts] if isinstance(texts, (str, os.PathLike)) else list(texts)
+    words = [os.fspath(word) for word in several]
+    streams = [_stream(word) for word in dict.fromkeys(words) if _is_stream(word)]
+    files = {path.resolve(): path for word in words if not _is_stream(word) for path in _find(word)}
+    if not files and not streams:
+        raise DataRefused("no text is named.", remedy="a file, a folder, a glob, or -")
+    return [*_files(files), *streams]
+
+
+def hash_bytes(chunks: Iterable[bytes]) -> str:
+    """Hash bytes, in pieces as they come."""
+    digest = xxhash.xxh3_128()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """Read a file a piece at a time, or say why it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(BYTES_AT_ONCE):
+                yield chunk
+    except OSError as error:
+        raise DataRefused(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _is_stream(word: str) -> bool:
+    return word == "-" or word.startswith(HUB)
+
+
+def _stream(word: str) -> TextSource:
+    if word == "-":
+        return TextSource("standard input", "stdin", "-")
+    where = word.removeprefix(HUB)
+    if not where:
+        raise DataRefused("hub: names no dataset.", remedy="hub:NAME, hub:NAME:CONFIG:SPLIT")
+    return TextSource(where, "hub", where)
+
+
+def _given(name: str, text: str) -> TextSource:
+    data = text.encode("utf-8", errors="surrogateescape")
+    return TextSource(name, "given", text, len(data), hash_bytes([data]))
+
+
+def _find(word: str) -> list[Path]:
+    """Find the files a path, a folder or a glob stands for."""
+    path = Path(word).expanduser()
+    if path.is_dir():
+        found = [p for p in path.rglob("*") if p.suffix.lower() in KINDS and p.is_file()]
+        if not found:
+            raise DataRefused(f"the folder {word} holds no {', '.join(KINDS)} file.")
+        return found
+    if path.exists():
+        return [path]
+    if glob.has_magic(word):
+        found = [Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file()]
+        if not found:
+            raise DataRefused(f"no file matches {word}.", remedy='"folder/**/*.txt", in quotes')
+        return found
+    raise DataRefused(f"there is no file {word}.", remedy="a file, a folder, a glob, or -")
+
+
+def _files(files: Mapping[Path, Path]) -> list[TextSource]:
+    """Name files from the folder they have in common, so that a store can move with its texts."""
+    if not files:
+        return []
+    top = os.path.commonpath([path.parent for path in files])
+    named = sorted((path.relative_to(top).as_posix(), path) for path in files)
+    return [
+        TextSource(
+            name=name,
+            kind=KINDS.get(path.suffix.lower(), "text"),
+            where=str(path),
+            size=path.stat().st_size,
+            hash=hash_bytes(read_chunks(path)),
+        )
+        for name, path in named
+    ]

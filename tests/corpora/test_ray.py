@@ -1,0 +1,91 @@
+"""On a real, small Ray cluster of this machine: the same bytes, whatever happens to a worker."""
+
+import os
+import signal
+import socket
+import time
+
+import pytest
+import torch
+
+import ffnprobe as fp
+from ffnprobe.corpora import clusters
+from ffnprobe.corpora.layers import survey_on_ray
+from ffnprobe.errors import OptionRefused
+from tests.corpora.conftest import OPTIONS, bytes_of
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    """Two CPUs' worth of Ray, started once; what joins it leaves it running."""
+    ray = pytest.importorskip("ray", reason="needs Ray: pip install ffnprobe[ray]")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    yield ray
+    ray.shutdown()
+
+
+class Killed(BaseException):
+    """Stands in for the end of the process."""
+
+
+def test_begun_here_and_ended_by_two_workers_one_of_them_killed_it_has_the_same_bytes(
+    tiny, speeches, whole, tmp_path, monkeypatch, cluster
+):
+    def stop(tokens, share):
+        if tokens:
+            raise Killed
+
+    with pytest.raises(Killed):
+        fp.scan(tiny, speeches, store=tmp_path / "scan", progress=stop, **OPTIONS)
+    crews, killed = [], []
+    submit = clusters.Crew.submit
+
+    def remember(crew, *things):
+        crews.append(crew)
+        return submit(crew, *things)
+
+    monkeypatch.setattr(clusters.Crew, "submit", remember)
+
+    def kill_one(tokens, share):
+        if crews and not killed:
+            killed.append(cluster.get(submit(crews[0], 1, process_of)))
+            os.kill(killed[0], signal.SIGKILL)
+
+    options = OPTIONS | {"engine": "ray", "workers": 2}
+    fp.scan(tiny, speeches, store=tmp_path / "scan", progress=kill_one, **options)
+    assert killed
+    assert bytes_of(tmp_path / "scan") == bytes_of(whole)
+
+
+def process_of(model):
+    return os.getpid()
+
+
+def test_a_survey_on_ray_is_the_survey(tiny):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    here, there = fp.survey(tiny, layers="1-2", k=3), survey_on_ray(tiny, layers="1-2", k=3)
+    torch.set_num_threads(threads)
+    assert there.equals(here)
+    assert there.attrs == here.attrs
+
+
+def test_more_workers_than_fit_are_refused(tiny):
+    with pytest.raises(
+        OptionRefused, match="3 workers of 1 CPU do not fit: the cluster has room for 2"
+    ):
+        fp.scan(tiny, {"a": "the cat"}, engine="ray", workers=3)
+
+
+def test_an_address_that_does_not_answer_is_named_in_seconds(tiny, cluster, monkeypatch):
+    monkeypatch.setattr(cluster, "is_initialized", lambda: False)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    began = time.monotonic()
+    with pytest.raises(OptionRefused) as refusal:
+        fp.scan(tiny, {"a": "the cat"}, engine="ray", address=address)
+    assert refusal.value.what == f"no Ray cluster answers at {address}: Connection refused."
+    assert time.monotonic() - began < 30

@@ -1,0 +1,45 @@
+"""One of every result type, by name, of a model and a prompt."""
+
+from typing import Any
+
+import ffnprobe as fp
+from ffnprobe.interventions import (
+    ablate_layers,
+    ablate_together,
+    estimate,
+    patch,
+    patch_layers,
+)
+
+
+def every_result(
+    model: fp.Model, prompt: list[int], answer: int, *, bos: bool = True
+) -> dict[str, Any]:
+    """Make one of every result type; the prompt is ids so that any model can be asked."""
+    trace = fp.run(model, prompt, bos=bos)
+    other = fp.run(model, [*prompt[:-1], answer], bos=bos)
+    last = model.config.layers - 1
+    pushes = fp.attribute(trace, answer)
+    made = {
+        "Trace": trace,
+        "Lens": trace.lens(answer),
+        "Stages": trace.stages(last),
+        "Similarity": trace.similarity(),
+        "Drivers": trace.drivers(f"L{last}N1"),
+        "Pushes": pushes,
+        "Effects": fp.ablate(trace, answer),
+        "LayerEffects": ablate_layers(trace, answer),
+        "GroupEffects": ablate_together(trace, answer, [["L0N1"], ["L0N2", f"L{last}N3"]]),
+        "Estimates": estimate(trace, answer),
+        "Steering": fp.steer(model, prompt, {"L0N1": 2.0}, generate=2, bos=bos),
+        "Reading": fp.read(model, f"L{last}N1"),
+        "Readings": fp.read(model, [f"L{last}N1", "L0N2"]),
+        "Related": fp.read(model, "L0N1").related(3),
+        "Explanation": fp.explain(model, prompt, answer, top=4, bos=bos),
+        "survey": fp.survey(model),
+    }  # fmt: skip
+    # Where both prompts say the same there is nothing to carry.
+    if not trace.logits[-1].equal(other.logits[-1]):
+        made["Patches"] = patch(other, trace, answer, prompt[-1])
+        made["LayerPatches"] = patch_layers(other, trace, answer, prompt[-1])
+    return made

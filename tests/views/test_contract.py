@@ -1,0 +1,56 @@
+"""docs/tables.md is a contract: it names every table and every column, in order."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import ffnprobe as fp
+from ffnprobe.views.results import as_result
+
+DOCS = Path(__file__).parents[2] / "docs" / "tables.md"
+ROW = re.compile(r"\| `(\w+)` \| `(\w+)` \| (.+) \|")
+
+
+def read_contract() -> dict[tuple[str, str], list[str]]:
+    """Read `| result | table | columns |` rows; a column in brackets is not always there."""
+    return {
+        (found[1], found[2]): re.findall(r"\[?`[^`]+`\]?", found[3])
+        for found in map(ROW.fullmatch, DOCS.read_text(encoding="utf-8").splitlines())
+        if found
+    }
+
+
+def check(columns: list[str], promised: list[str], where: tuple[str, str]) -> None:
+    always = [name.strip("`") for name in promised if not name.startswith("[")]
+    names = [name.strip("[]`") for name in promised]
+    if "z of …" in names:
+        columns = list(dict.fromkeys("z of …" if c.startswith("z of ") else c for c in columns))
+    assert columns == [name for name in names if name in columns], where
+    assert set(always) <= set(columns), where
+
+
+def test_every_table_has_the_columns_promised(results, pocket, jordan):
+    contract = read_contract()
+    seen = set()
+    story = fp.explain(pocket, jordan.prompt, " basketball", top=2)
+    others = {
+        "Explanation": story, "search": fp.search(pocket, " basketball", k=2),
+        "Effects": fp.ablate(jordan, " basketball", versus=" football", neurons=["L5N1-L5N9"]),
+    }  # fmt: skip
+    for name, result in [*results.items(), *others.items()]:
+        for table, frame in as_result(result).tables().items():
+            where = (name, table)
+            assert where in contract, f"{where} is not documented"
+            check(list(frame.columns), contract[where], where)
+            seen.add(where)
+    documented = {where for where in contract if where[0] in results}
+    assert seen == documented
+
+
+def test_a_column_that_is_missing_is_noticed():
+    with pytest.raises(AssertionError):
+        check(["a", "c"], ["`a`", "`b`", "[`c`]"], ("x", "y"))
+    with pytest.raises(AssertionError):
+        check(["b", "a"], ["`a`", "`b`"], ("x", "y"))
+    check(["a", "b"], ["`a`", "`b`", "[`c`]"], ("x", "y"))

@@ -1,0 +1,115 @@
+"""The page: complete, self-contained, small enough, and true to its result."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from html import unescape
+
+import pytest
+
+import ffnprobe as fp
+from ffnprobe.views.report import surveys
+from ffnprobe.views.report.blocks import safe_json
+from tests.conftest import JORDAN
+
+PLOT = re.compile(r'<div class="plot"[^>]*></div><script type="application/json">(.*?)</script>')
+
+
+@pytest.fixture(scope="module")
+def story(pocket):
+    return fp.explain(pocket, JORDAN, " basketball", top=4)
+
+
+@pytest.fixture(scope="module")
+def page(story, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "jordan.html"
+    fp.save(story, path)
+    return path
+
+
+def test_the_page_is_one_small_file_without_addresses(page):
+    text = page.read_text(encoding="utf-8")
+    assert page.stat().st_size < 6_000_000
+    own = text.partition("<script>")[0] + text.rpartition("</script>")[2]
+    assert "http:" not in own
+    assert "https:" not in own
+    assert "src=" not in own
+    assert text.count("plotly.js v") == 1
+
+
+def test_the_page_holds_everything_a_stranger_needs(page, story):
+    text = unescape(page.read_text(encoding="utf-8").partition("<script>")[0])
+    for words in (
+        f"Why {story.title}?", "What the model says next", "Who carries the answer",
+        "Where the feed-forward layers matter", "The evidence", "The neurons, one by one",
+        "Without all of them at once", "What the words mean", "How to get this page again",
+        "Where the numbers come from", story.provenance.fingerprint, "of 6,000 tokens",
+    ):  # fmt: skip
+        assert words in text, words
+    assert text.count("<details") == len(story.neurons)
+    for name in story.neurons["name"]:
+        assert name in text
+
+
+def test_figures_in_the_page_are_the_result(page, story):
+    drawn = [json.loads(found) for found in PLOT.findall(page.read_text(encoding="utf-8"))]
+    assert len(drawn) == 5
+    waterfall = next(d for d in drawn if d["data"][0]["type"] == "waterfall")
+    assert waterfall["data"][0]["y"] == pytest.approx(story.parts.push.tolist(), rel=1e-5, abs=1e-6)
+    heat = next(d for d in drawn if d["data"][0]["type"] == "heatmap")
+    grid = story.map.pivot(index="layer", columns="position", values="effect").to_numpy().tolist()
+    assert [v for row in heat["data"][0]["z"] for v in row] == pytest.approx(
+        [v for row in grid for v in row], rel=1e-5, abs=1e-6
+    )
+
+
+def test_the_page_can_be_got_again_as_it_says(page, tmp_path):
+    pre = re.findall(r"<pre>(.*?)</pre>", page.read_text(encoding="utf-8"), re.DOTALL)
+    command, python = map(unescape, pre)
+    words = shlex.split(command)
+    assert words[:2] == ["ffnprobe", "explain"]
+    for name, made in (
+        ("command", [sys.executable, "-m", "ffnprobe", *words[1:]]),
+        ("python", [sys.executable, "-c", python]),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        subprocess.run(made, cwd=folder, check=True, capture_output=True)
+        assert (folder / "story.html").read_bytes() == page.read_bytes()
+
+
+def test_what_only_python_can_ask_for_is_said_so(hostile_results, tmp_path):
+    fp.save(hostile_results["Explanation"], tmp_path / "x.html")
+    text = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "only Python can give" in text
+    assert len(re.findall("<pre>", text)) == 1
+
+
+def test_without_effects_the_page_has_no_map(pocket, tmp_path):
+    fp.save(
+        fp.explain(pocket, JORDAN, versus=" football", top=2, effects=False), tmp_path / "x.html"
+    )
+    text = unescape((tmp_path / "x.html").read_text(encoding="utf-8"))
+    assert "Where the feed-forward layers matter" not in text
+    assert "why ␣basketball rather than ␣football" in text
+    assert "--no-effects" in text
+    assert "--versus= football" in text.replace("'", "")
+
+
+def test_a_large_survey_shows_the_most_selective_and_says_so(results, tmp_path, monkeypatch):
+    survey = results["survey"]
+    monkeypatch.setattr(surveys, "ROWS", 20)
+    fp.save(survey, tmp_path / "x.html")
+    text = (tmp_path / "x.html").read_text(encoding="utf-8").partition("<script>")[0]
+    assert f"have {len(survey)} neurons; this page shows the 20" in text
+    best = survey.nlargest(20, "vocab_kurtosis")
+    shown = re.findall(r"<tr><td>(L\d+N\d+)</td>", text)
+    assert shown == [name for name in survey["name"] if name in set(best["name"])]
+
+
+def test_json_in_a_script_cannot_end_it():
+    text = safe_json({"x": "</script><!--\u2028\u2029&"})
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text) == {"x": "</script><!--\u2028\u2029&"}
