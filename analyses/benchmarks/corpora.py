@@ -18,7 +18,7 @@ from time import perf_counter
 import torch
 
 import ffnprobe as fp
-from ffnprobe.corpora.meters import _batches
+from ffnprobe.corpora.meters import group_passages
 from ffnprobe.corpora.passages import Settings, cut_blocks
 from ffnprobe.corpora.sources import find_texts
 from ffnprobe.models.bridge import bridge_of
@@ -26,7 +26,7 @@ from ffnprobe.models.model import Model
 
 BLOCKS, BLOCK_TOKENS = 6, 4092
 PEAK = """
-import resource, sys, torch
+import sys, torch
 import ffnprobe as fp
 model = fp.load("pocket", device="cpu")
 words = open(sys.argv[1]).read()
@@ -36,7 +36,9 @@ long = model.vocab.text((ids * (many // len(ids) + 1))[:many])
 open(sys.argv[3] + "/long.txt", "w").write(long)
 del long, ids, words
 fp.scan(model, sys.argv[3] + "/long.txt", store=sys.argv[3] + "/scan", workers=1)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# Not getrusage: its peak begins with the parent's.
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(int(status["VmHWM"].split()[0]))
 """
 
 
@@ -80,7 +82,9 @@ def forward_rate(model: Model, text: Path) -> float:
     settings = Settings(context=model.config.positions, block_tokens=BLOCK_TOKENS)
     blocks = islice(cut_blocks(model.vocab, find_texts(text), settings), 1, BLOCKS - 1)
     bridge, tokens = bridge_of(model), 0
-    batches = [ids for b in blocks for _, ids in _batches(b.passages, settings, model.vocab.bos)]
+    batches = [
+        ids for b in blocks for _, ids in group_passages(b.passages, settings, model.vocab.bos)
+    ]
     with torch.no_grad():
         bridge(batches[0])
         started = perf_counter()

@@ -32,7 +32,7 @@ def explain(
     model = common.load()
     from ffnprobe.evidence.stories import explain as explain_answer
 
-    if answer is not None:
+    if answer is not None and len(model.vocab.ids(answer)) == 1:
         note_spelling(common, model.vocab, answer)
     with show_progress(common, "neurons") as progress:
         story = explain_answer(

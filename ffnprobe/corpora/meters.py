@@ -74,7 +74,7 @@ def measure(
     place = torch.device("cpu") if model.device.type == "mps" else model.device
     meters = [Meter(c.d_mlp, ranges, settings.k, place) for _ in range(c.layers)]
     counts = torch.zeros(ranges, dtype=torch.int64)
-    for numbers, ids in _batches(block.passages, settings, model.vocab.bos):
+    for numbers, ids in group_passages(block.passages, settings, model.vocab.bos):
         check()
         length = ids.shape[1] - settings.bos
         numbered = number_ranges(length)
@@ -91,7 +91,7 @@ def measure(
     return _gather(meters, counts, block, settings)
 
 
-def _batches(
+def group_passages(
     passages: tuple[Passage, ...], settings: Settings, bos: int | None
 ) -> Iterator[tuple[Int64[Tensor, " batch"], Int64[Tensor, "batch pos"]]]:
     """Batch passages of one length, the shortest first: their numbers in the block, their ids."""
