@@ -9,6 +9,11 @@ import ffnprobe as fp
 from ffnprobe.views.results import as_result
 
 DOCS = Path(__file__).parents[2] / "docs" / "tables.md"
+FACTS = [
+    fp.FactRow("Michael Jordan plays the sport of", " basketball", relation="sport"),
+    fp.FactRow("Tiger Woods plays the sport of", " golf", relation="sport"),
+    fp.FactRow("The capital of France is", " Paris", relation="capital"),
+]
 ROW = re.compile(r"\| `(\w+)` \| `(\w+)` \| (.+) \|")
 
 
@@ -38,13 +43,18 @@ def test_every_table_has_the_columns_promised(results, pocket, jordan):
         "Explanation": story, "search": fp.search(pocket, " basketball", k=2),
         "Effects": fp.ablate(jordan, " basketball", versus=" football", neurons=["L5N1-L5N9"]),
     }  # fmt: skip
+    scores = fp.score(pocket, [*FACTS, fp.FactRow("", " x", relation="sport")], effects=True)
+    others |= {
+        "Scores": scores, "Relations": scores.by_relation(), "Overlap": scores.overlap(),
+        "Specificity": scores.specificity("sport", 2),
+    }  # fmt: skip
     for name, result in [*results.items(), *others.items()]:
         for table, frame in as_result(result).tables().items():
             where = (name, table)
             assert where in contract, f"{where} is not documented"
             check(list(frame.columns), contract[where], where)
             seen.add(where)
-    documented = {where for where in contract if where[0] in results}
+    documented = {where for where in contract if where[0] in {*results, *others}}
     assert seen == documented
 
 
