@@ -54,7 +54,6 @@ def main(argv: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = options.model or write_folder(Path(place))
         for room in options.only or ROOMS:
-            # One process per room would hide nothing, but memory of one room must not weigh on the next.
             module = importlib.import_module(f"benchmarks.{room}")
             for name, ratio, goal in module.measure(folder):
                 print(f"{room:14} {ratio:9.3f}  goal {goal:14} {name}", flush=True)
