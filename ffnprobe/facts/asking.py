@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ffnprobe.facts.batches import FactIds
+from ffnprobe.models.arithmetic import cap, measure_scale, normalise, write_heads
 from ffnprobe.models.bridge import Tap, forward
 from ffnprobe.models.model import Model
 from ffnprobe.reading.ordering import top_tokens
@@ -104,31 +105,36 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
     reads = Reads.of(facts)
     activations: list[Tensor] = []
     mixes: list[Tensor] = []
-    scales: list[Tensor] = []
+    finals: list[Tensor] = []
+    totals: list[Tensor] = []
     layers = range(model.config.layers)
     taps = {("activations", layer): _keep(reads, activations) for layer in layers}
     taps |= {("mixes", layer): _keep(reads, mixes) for layer in layers}
-    logits = ask(model, reads, taps | {("final_scale", 0): _keep(reads, scales)})
+    if model.config.has_post_norms:
+        taps |= {("mlp_totals", layer): _keep(reads, totals) for layer in layers}
+    logits = ask(model, reads, taps | {("final", 0): _keep(reads, finals)})
     own = logits[range(len(logits)), reads.tokens]
-    along = model.unembedding[reads.tokens] - model.mean_unembedding
-    along = along / scales[0]
+    scales = measure_scale(model, finals[0])[:, None]
+    along = (model.unembedding[reads.tokens] - model.mean_unembedding) / scales
     pushes = einsum(
         model.answers, along, "layer neuron d_model, piece d_model -> piece layer neuron"
     )
     pushes *= rearrange(activations, "layer piece neuron -> piece layer neuron")
+    if totals:
+        post = measure_scale(model, torch.stack(totals))
+        pushes /= rearrange(post, "layer piece -> piece layer 1")
     last = reads.ids[reads.owners, reads.places].to(model.device)
-    written = [
-        einsum(mix, a.out, "piece head d_head, head d_head d_model -> piece d_model") + a.out_bias
-        for mix, a in zip(mixes, model.attention, strict=True)
-    ]
+    written = [write_heads(model, layer, mix) for layer, mix in enumerate(mixes)]
     biases = reduce(model.answer_biases, "layer d_model -> d_model", "sum")
     mlp = reduce(pushes.double(), "piece layer neuron -> piece", "sum") + (along @ biases)
     attention = _read(torch.stack(written).sum(0), along)
-    embedded = model.embedding[last] + model.position_embedding[reads.places]
-    means = logits.double().mean(-1)
+    embedded = model.embedding[last]
+    if model.position_embedding is not None:
+        embedded = embedded + model.position_embedding[reads.places]
+    means = _mean_logits(model, logits, finals[0])
     constant = model.unembedding_bias[reads.tokens] - model.unembedding_bias.mean()
-    totals = mlp + attention + _read(embedded, along) + constant + means
-    for total, measured, token in zip(totals.tolist(), own.tolist(), reads.tokens, strict=True):
+    sums = cap(model, mlp + attention + _read(embedded, along) + constant + means)
+    for total, measured, token in zip(sums.tolist(), own.tolist(), reads.tokens, strict=True):
         check_closed(total, measured, named=f"the logit of {model.vocab.show(token)}")
     summed = rearrange(reads.add_up(pushes), "batch layer neuron -> batch (layer neuron)")
     strongest, numbers = top_tokens(summed, k)
@@ -148,6 +154,16 @@ def ask(
 ) -> Float[Tensor, "piece vocab"]:
     """Run a batch once and return the logits where each piece is predicted."""
     return forward(model, reads.ids, taps)[reads.owners, reads.places]
+
+
+def _mean_logits(
+    model: Model, logits: Float[Tensor, "piece vocab"], final: Float[Tensor, "piece d_model"]
+) -> Float[Tensor, " piece"]:
+    """Return the mean of all logits of each piece, before the cap if there is one."""
+    if model.config.logit_cap is None:
+        return logits.double().mean(-1)
+    seen = normalise(model, final)
+    return (seen @ model.mean_unembedding + model.unembedding_bias.mean()).double()
 
 
 def _keep(reads: Reads, kept: list[Tensor]) -> Tap:

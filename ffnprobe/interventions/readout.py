@@ -9,7 +9,8 @@ at the position that predicts it, and logits and log-probabilities are summed ov
 With `versus` there is no log-probability of its own: the difference of two logs is the logits'.
 The logit is the model's own (convention `folded`): a change that moves all logits alike counts in it.
 Convention `centred` reads the logit above the vocabulary's mean, as pushes do by default: there, as
-with `versus` and in the log-probability, such a change counts for nothing.
+with `versus` and in the log-probability, such a change counts for nothing. Where a model caps its
+logits, the logit is that before the cap, as a push is; the log-probability is the model's own.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -30,6 +31,7 @@ from torch import Tensor
 
 from ffnprobe.errors import AccountNotClosed, OptionRefused
 from ffnprobe.interventions.replay import Edit, Replay, Stream
+from ffnprobe.models.arithmetic import cap
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.tracing.answers import answer_ids, extend, one_token
 from ffnprobe.tracing.pushes import CONVENTIONS
@@ -110,27 +112,26 @@ class Readout:
         found = []
         for part in torch.split(seen, max(1, LOGITS_AT_ONCE // model.config.vocab)):
             # One fused step: this product is the bulk of the work where the vocabulary is large.
-            logits = torch.nn.functional.linear(part, unembedding, bias)
+            logits = cap(model, torch.nn.functional.linear(part, unembedding, bias))
             tokens = torch.full((len(part),), token, device=part.device)
             found.append(-torch.nn.functional.cross_entropy(logits, tokens, reduction="none"))
         return torch.cat(found)
 
     def clean(self) -> Standing:
         """Read the answer off the clean prompt, or raise if our replay is not the model's own run."""
-        stream = self.replay.entering(0, start=0)[None]
-        found = self.replayed(stream, layer=0, start=0)
-        logits = self.replay.trace.logits[self.first : self.first + len(self.tokens)]
-        own = logits[range(len(self.tokens)), list(self.tokens)]
-        if self.versus is not None:
-            own = own - logits[:, self.versus]
-        elif self.convention == "centred":
-            own = own - logits.mean(-1)
-        ours, theirs = float(found.logit), float(own.sum())
-        if not abs(ours - theirs) <= CLOSED_WITHIN * max(1.0, abs(theirs)):
-            raise AccountNotClosed(
-                f"our replay gives the answer {ours:.6f}; the model {theirs:.6f}."
-            )
-        return found
+        replay, model, many = self.replay, self.replay.model, len(self.tokens)
+        final = replay.finish(replay.entering(0, start=0)[None], layer=0, start=0)
+        seen = replay.normalise(final[0, self.first : self.first + many])
+        read = [*self.tokens, *([] if self.versus is None else [self.versus])]
+        pattern = "pos d_model, token d_model -> pos token"
+        logits = einsum(seen, replay.held(model.unembedding[read]), pattern)
+        ours = cap(model, logits + replay.held(model.unembedding_bias[read])).cpu()
+        theirs = replay.trace.logits[self.first : self.first + many, read]
+        worst = (ours - theirs).abs().argmax()
+        one, other = float(ours.take(worst)), float(theirs.take(worst))
+        if not abs(one - other) <= CLOSED_WITHIN * max(1.0, abs(other)):
+            raise AccountNotClosed(f"our replay gives the answer {one:.6f}; the model {other:.6f}.")
+        return self.replayed(final, layer=model.config.layers, start=0)
 
     def provenance(
         self, trace: Trace, *, settings: str, positions: Sequence[int] = ()

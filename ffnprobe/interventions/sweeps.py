@@ -1,7 +1,8 @@
 """Change one thing at a time, exactly: each neuron, each MLP layer at each position, each group.
 
 To give neuron n of layer l the activation r in place of a adds (r − a) w_n to the stream that
-leaves layer l; nothing else of that layer changes. So all variants of a layer begin at the next
+leaves layer l (through the norm its MLP writes through, if it has one); nothing else of that layer
+changes. So all variants of a layer begin at the next
 one, as one batch, and only at the positions from the first changed one on. The result is always
 
     effect = the answer on the clean prompt − the answer with the change
@@ -45,10 +46,11 @@ def sweep_neurons(
         clean = replay.entering(layer + 1, start=start)
         for neurons in torch.split(chosen[layer].nonzero()[:, 0], _at_once(replay, start)):
             streams = clean.repeat(len(neurons), 1, 1)
-            streams[:, inside] += einsum(
-                replay.held(gaps[layer][:, neurons]), replay.held(replay.model.answers[layer][neurons]),
+            shifts = einsum(
+                replay.held(gaps[layer][:, neurons]), replay.held(replay.model.rows[layer][neurons]),
                 "pos variant, variant d_model -> variant pos d_model",
             )  # fmt: skip
+            streams[:, inside] = replay.shifted(layer, positions, shifts)
             found.append(_lose(readout, clean, streams, layer=layer + 1, start=start))
             done += len(neurons)
             if progress is not None:
@@ -66,12 +68,13 @@ def sweep_layers(
     for layer in range(layers):
         gaps = replacement[layer] - replay.trace.activations[layer]
         pattern = "pos neuron, neuron d_model -> pos d_model"
-        shifts = einsum(replay.held(gaps), replay.held(replay.model.answers[layer]), pattern)
+        shifts = einsum(replay.held(gaps), replay.held(replay.model.rows[layer]), pattern)
         for places in torch.split(positions, _at_once(replay, 0)):
             start = int(places[0])
             clean = replay.entering(layer + 1, start=start)
             streams = clean.repeat(len(places), 1, 1)
-            streams[range(len(places)), places - start] += shifts[places]
+            changed = replay.shifted(layer, places.tolist(), shifts[places])
+            streams[range(len(places)), places - start] = changed
             found.append(_lose(readout, clean, streams, layer=layer + 1, start=start))
         if progress is not None:
             progress(layer + 1, layers)

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.model import ACTIVATION_FUNCTIONS
+from ffnprobe.models.arithmetic import ACTIVATION_FUNCTIONS
 
 # One input each; SwiGLU is Swish on the gate, times the score.
 CURVES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -8,7 +8,8 @@ Hooked places, by our words; `[batch pos …]` at each layer:
 
     before_attention, before_mlp   the residual stream
     scores, activations            of the neurons, before and after the nonlinearity
-    scales                         sqrt(var + eps) of the LayerNorm before the MLP
+    gate_scores                    of the gates, where neurons have gates
+    attention_totals, mlp_totals   what is written, before the norm it is written through, if any
     mixes                          what each head mixed from the values it attended to
     patterns                       attention, `[batch head query key]`
     final, final_scale             the residual stream before the last LayerNorm, and its scale
@@ -23,9 +24,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.checkpoint import short_name
 from ffnprobe.models.model import Model
 
 if TYPE_CHECKING:
@@ -33,17 +37,39 @@ if TYPE_CHECKING:
 
 PLACES = {
     "before_attention": "blocks.{layer}.hook_resid_pre",
-    "before_mlp": "blocks.{layer}.hook_resid_mid",
+    "before_mlp": "blocks.{layer}.ln2.hook_in",
     "scores": "blocks.{layer}.mlp.hook_pre",
     "activations": "blocks.{layer}.mlp.hook_post",
-    "scales": "blocks.{layer}.ln2.hook_scale",
     "mixes": "blocks.{layer}.attn.hook_z",
     "patterns": "blocks.{layer}.attn.hook_pattern",
 }
-FINAL_PLACES = {"final": "ln_final.hook_in", "final_scale": "ln_final.hook_scale"}
+# With a gate, TransformerLens calls the gate's score `hook_pre` and the question's `hook_pre_linear`.
+GATED_PLACES = {
+    "scores": "blocks.{layer}.mlp.hook_pre_linear",
+    "gate_scores": "blocks.{layer}.mlp.hook_pre",
+}
+POST_PLACES = {
+    "attention_totals": "blocks.{layer}.ln1_post.hook_in",
+    "mlp_totals": "blocks.{layer}.ln2_post.hook_in",
+}
+FINAL_PLACES = {"final": "ln_final.hook_in"}
+# The classes of transformers that a family's network is built of.
+CLASSES = {
+    "gpt2": ("GPT2Config", "GPT2LMHeadModel"),
+    "gpt_neo": ("GPTNeoConfig", "GPTNeoForCausalLM"),
+    "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM"),
+    "opt": ("OPTConfig", "OPTForCausalLM"),
+    "llama": ("LlamaConfig", "LlamaForCausalLM"),
+    "mistral": ("MistralConfig", "MistralForCausalLM"),
+    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM"),
+    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
+    "gemma2": ("Gemma2Config", "Gemma2ForCausalLM"),
+    "gemma3_text": ("Gemma3TextConfig", "Gemma3ForCausalLM"),
+}
 Tap = Callable[[Tensor], Tensor | None]
 
 _booted: "WeakKeyDictionary[Model, TransformerBridge]" = WeakKeyDictionary()
+_rotaries: "WeakKeyDictionary[Model, Any]" = WeakKeyDictionary()
 
 
 def bridge_of(model: Model) -> "TransformerBridge":
@@ -53,48 +79,74 @@ def bridge_of(model: Model) -> "TransformerBridge":
     return _booted[model]
 
 
+def places_of(model: Model) -> dict[str, str]:
+    """Name the hooked places this model has, each with TransformerLens's name for it."""
+    gated = GATED_PLACES if model.config.is_gated else {}
+    post = POST_PLACES if model.config.has_post_norms else {}
+    return PLACES | gated | post | FINAL_PLACES
+
+
 def _boot(model: Model) -> "TransformerBridge":
     # Nothing is fetched here, and a progress bar or a warning of a library is not ours to print.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from transformer_lens.model_bridge import TransformerBridge
-        from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
+        from transformers import PreTrainedTokenizerFast
 
         logging.getLogger("transformers").setLevel(logging.ERROR)
-        network = _network(model, GPT2LMHeadModel)
+        network = _network(model)
+        bos = None if model.vocab.bos is None else model.vocab.show(model.vocab.bos)
         tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=model.vocab.tokenizer,
-            bos_token="<|endoftext|>", eos_token="<|endoftext|>",
-            name_or_path=model.name, add_bos_token=True,
+            tokenizer_object=model.vocab.tokenizer, bos_token=bos, eos_token=bos,
+            name_or_path=model.name, add_bos_token=bos is not None,
         )  # fmt: skip
         return TransformerBridge.boot_transformers(
             model.name, hf_model=network, tokenizer=tokenizer, device=str(model.device)
         )
 
 
-def _network(model: Model, kind: Any) -> Any:
+def _network(model: Model) -> Any:
     """Build the Hugging Face model around the loaded tensors, without a second copy of them."""
-    from transformers import GPT2Config
+    import transformers
+    from transformers.initialization import no_init_weights
 
-    c = model.config
-    config = GPT2Config(
-        vocab_size=c.vocab, n_positions=c.positions, n_embd=c.d_model, n_layer=c.layers,
-        n_head=c.heads, n_inner=c.d_mlp, activation_function=c.activation,
-        layer_norm_epsilon=c.eps, tie_word_embeddings=c.is_tied,
-        scale_attn_weights=c.is_attention_scaled,
-        scale_attn_by_inverse_layer_idx=c.is_attention_scaled_by_layer,
-        bos_token_id=model.vocab.bos, eos_token_id=model.vocab.bos, architectures=["GPT2LMHeadModel"],
-    )  # fmt: skip
-    with torch.device("meta"):
-        network = kind(config)
-    tensors = {
-        name if name.startswith("lm_head") else f"transformer.{name}": model.raw(name)
-        for name in model.weights
-    }
-    network.load_state_dict(tensors, assign=True, strict=not c.is_tied)
+    config_class, network_class = CLASSES[model.config.family]
+    try:
+        config = getattr(transformers, config_class)(
+            **model.config.native, architectures=[network_class]
+        )
+        # Kept in fp32 and computed step by step, so that every hook sees what is computed.
+        config.dtype, config._attn_implementation = torch.float32, "eager"
+        with no_init_weights():
+            network = getattr(transformers, network_class)(config)
+    except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
+        cause = str(error).strip().splitlines()[-1].strip()
+        raise ModelNotLoaded(f"{model.name}: its configuration is refused: {cause}") from None
+    named = network.state_dict()
+    held = {short_name(name, model.config): name for name in named}
+    tensors = {held[name]: model.raw(name) for name in model.weights}
+    network.load_state_dict(tensors, assign=True, strict=not model.config.is_tied)
     network.tie_weights()
+    if (rotary := getattr(network.base_model, "rotary_emb", None)) is not None:
+        _rotaries[model] = rotary
     return network.requires_grad_(False).eval()
+
+
+def rotations(
+    model: Model, layer: int, length: int
+) -> tuple[Float[Tensor, "pos rotated"], Float[Tensor, "pos rotated"]] | None:
+    """Return the cosines and sines positions are told by in a layer; None where they are embedded."""
+    bridge_of(model)
+    if model not in _rotaries:
+        return None
+    rotary, like = _rotaries[model], torch.zeros(1, device=model.device)
+    where = torch.arange(length, device=model.device)[None]
+    # Gemma 3 turns by one base where attention sees all and by another where it has a window.
+    kinds = [rotary.config.layer_types[layer]] if hasattr(rotary, "layer_types") else []
+    with torch.no_grad():
+        cosines, sines = rotary(like, where, *kinds)
+    return cosines[0], sines[0]
 
 
 def forward(
@@ -109,7 +161,7 @@ def forward(
     def hook(tap: Tap) -> Callable[..., Tensor | None]:
         return lambda tensor, hook: tap(tensor)
 
-    names = PLACES | FINAL_PLACES
+    names = places_of(model)
     hooks = [(names[place].format(layer=layer), hook(tap)) for (place, layer), tap in taps.items()]
     with torch.no_grad():
         logits: Tensor = bridge_of(model).run_with_hooks(ids.to(model.device), fwd_hooks=hooks)

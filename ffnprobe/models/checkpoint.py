@@ -1,6 +1,6 @@
-"""A checkpoint's tensors, by GPT-2's own names, mapped from disk and never executed.
+"""A checkpoint's tensors, by their family's own names, mapped from disk and never executed.
 
-Published checkpoints differ in layout: with or without the `transformer.` prefix, with causal-mask
+Published checkpoints differ in layout: with or without a prefix such as `transformer.`, with causal-mask
 buffers, with an explicit copy of a tied head, in one file or in shards, safetensors or `.bin`.
 Here they all become one dictionary with exactly the names and shapes the configuration demands.
 A `.bin` file is a pickle: it is read with `weights_only`, which refuses anything but tensors.
@@ -19,8 +19,13 @@ from torch import Tensor
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.config import Config
+from ffnprobe.models.layouts import LAYOUTS
 
-_MASKS = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
+# Causal masks and rotary frequencies, which older checkpoints carry and no newer one needs.
+_BUFFERS = re.compile(
+    r"h\.\d+\.attn\.(attention\.)?(bias|masked_bias)"
+    r"|layers\.\d+\.(attention|self_attn)\.(bias|masked_bias|rotary_emb\.inv_freq)"
+)
 FILES = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -33,7 +38,7 @@ def read_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     """Map a folder's tensors, checked against the configuration: names, shapes, finite numbers."""
     for name in FILES:
         if (folder / name).is_file():
-            return check(_canonical(_open(folder / name), config), config, where=str(folder))
+            return arrange(_open(folder / name), config, where=str(folder))
     raise ModelNotLoaded(
         f"{folder} has no weights.", remedy=f"one of {', '.join(FILES)} beside config.json"
     )
@@ -77,20 +82,36 @@ def _open(path: Path) -> dict[str, Tensor]:
     return loaded
 
 
+def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dict[str, Tensor]:
+    """Bring a checkpoint's tensors under the names the configuration demands, and check them."""
+    return check(_canonical(tensors, config), config, where=where)
+
+
 def _canonical(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """Rename to GPT-2's own names, without mask buffers or a second copy of a tied head."""
-    renamed = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
-    renamed = {name: t for name, t in renamed.items() if not _MASKS.fullmatch(name)}
-    head, embedding = renamed.get("lm_head.weight"), renamed.get("wte.weight")
+    """Rename to the family's own names, without buffers or a second copy of a tied head."""
+    lay = LAYOUTS[config.family]
+    renamed = {short_name(name, config): tensor for name, tensor in tensors.items()}
+    renamed = {name: t for name, t in renamed.items() if not _BUFFERS.fullmatch(name)}
+    head = renamed.get(f"{lay.head}.weight")
+    embedding = renamed.get(f"{lay.embedding}.weight")
     if config.is_tied and head is not None and embedding is not None:
         if not torch.equal(head, embedding):
             raise ModelNotLoaded(
-                "the configuration ties the head to the embedding, but lm_head.weight differs "
-                "from wte.weight.",
+                f"the configuration ties the head to the embedding, but {lay.head}.weight differs "
+                f"from {lay.embedding}.weight.",
                 remedy='"tie_word_embeddings": false in config.json, if the head is its own',
             )
-        del renamed["lm_head.weight"]
+        del renamed[f"{lay.head}.weight"]
     return renamed
+
+
+def short_name(name: str, config: Config) -> str:
+    """Return a tensor's name without the family's prefix, whatever it was once called."""
+    lay = LAYOUTS[config.family]
+    for prefix in lay.prefixes:
+        name = name.removeprefix(prefix)
+    # GPT-NeoX's older name for its head.
+    return f"{lay.head}.weight" if name == "embed_out.weight" else name
 
 
 def check(tensors: dict[str, Tensor], config: Config, *, where: str) -> dict[str, Tensor]:
@@ -101,7 +122,9 @@ def check(tensors: dict[str, Tensor], config: Config, *, where: str) -> dict[str
         raise ModelNotLoaded(f"{where} lacks {_some(missing)}.")
     unknown = [name for name in tensors if name not in wanted]
     if unknown:
-        raise ModelNotLoaded(f"{where} holds {_some(unknown)}, which a GPT-2 does not have.")
+        raise ModelNotLoaded(
+            f"{where} holds {_some(unknown)}, which its configuration does not know."
+        )
     for name, shape in wanted.items():
         if tuple(tensors[name].shape) != shape:
             raise ModelNotLoaded(

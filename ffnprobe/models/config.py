@@ -1,4 +1,4 @@
-"""A GPT-2's measurements, read from its `config.json`, and where its parameters are.
+"""A model's measurements, and where its parameters are.
 
 Nothing here loads weights or torch: shapes and parameter counts follow from the configuration alone.
 
@@ -7,22 +7,18 @@ Nothing here loads weights or torch: shapes and parameter counts follow from the
 '124,439,808'
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.layouts import count_parts, name_shapes
 
-ACTIVATIONS = ("gelu_new", "gelu", "relu", "silu")
-# Names of one function: both spellings stand in published configurations.
-_SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
+LINEARS = frozenset(("query", "key", "value", "out", "gate", "up", "down"))
 
 
 @dataclass(frozen=True)
 class Config:
-    """The measurements of one GPT-2-architecture model."""
+    """The measurements of one model; what is not said is as GPT-2 has it."""
 
     layers: int
     heads: int
@@ -36,10 +32,36 @@ class Config:
     bos: int | None = 50256
     is_attention_scaled: bool = True
     is_attention_scaled_by_layer: bool = False
+    family: str = "gpt2"
+    head_width: int | None = None  # d_model / heads where it is not said
+    shared_heads: int | None = None  # keys and values: as many as heads where it is not said
+    is_gated: bool = False
+    is_parallel: bool = False  # attention and MLP read the same stream
+    is_rms: bool = False
+    gain_offset: float = 0.0  # 1 where a norm's gain is kept as its distance from 1
+    has_post_norms: bool = False  # attention and MLP write through a norm of their own
+    has_head_norms: bool = False  # queries and keys are normalised
+    biases: frozenset[str] = LINEARS
+    windows: tuple[
+        int | None, ...
+    ] = ()  # by layer, how far back attention sees; empty: all the way
+    query_scale: float | None = None
+    attention_cap: float | None = None
+    logit_cap: float | None = None
+    embedding_scale: float = 1.0
+    position_offset: int = 0
+    # What Hugging Face's own code builds the network from.
+    native: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def d_head(self) -> int:
-        return self.d_model // self.heads
+        """The width of a head."""
+        return self.head_width or self.d_model // self.heads
+
+    @property
+    def kv_heads(self) -> int:
+        """How many heads of keys and values there are, each read by one head or several."""
+        return self.shared_heads or self.heads
 
     @property
     def neurons(self) -> int:
@@ -47,110 +69,16 @@ class Config:
         return self.layers * self.d_mlp
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name every tensor of the checkpoint with its shape, as GPT-2's own code lays it out."""
-        d, m = self.d_model, self.d_mlp
-        named: dict[str, tuple[int, ...]] = {"wte.weight": (self.vocab, d)}
-        named["wpe.weight"] = (self.positions, d)
-        for layer in range(self.layers):
-            block = {
-                "ln_1.weight": (d,), "ln_1.bias": (d,),
-                "attn.c_attn.weight": (d, 3 * d), "attn.c_attn.bias": (3 * d,),
-                "attn.c_proj.weight": (d, d), "attn.c_proj.bias": (d,),
-                "ln_2.weight": (d,), "ln_2.bias": (d,),
-                "mlp.c_fc.weight": (d, m), "mlp.c_fc.bias": (m,),
-                "mlp.c_proj.weight": (m, d), "mlp.c_proj.bias": (d,),
-            }  # fmt: skip
-            named |= {f"h.{layer}.{name}": shape for name, shape in block.items()}
-        named |= {"ln_f.weight": (d,), "ln_f.bias": (d,)}
-        if not self.is_tied:
-            named["lm_head.weight"] = (self.vocab, d)
-        return named
+        """Name every tensor of the checkpoint with its shape, as the family's own code lays it out."""
+        return name_shapes(self)
 
     def parts(self) -> dict[str, int]:
         """Count the parameters of each part of the model."""
-        counts = dict.fromkeys(
-            ("token embedding", "position embedding", "attention", "MLP", "norms", "head"), 0
-        )
-        kinds = {"wte": "token embedding", "wpe": "position embedding", "lm_head": "head",
-                 "attn": "attention", "mlp": "MLP", "ln_1": "norms", "ln_2": "norms", "ln_f": "norms"}  # fmt: skip
-        for name, shape in self.shapes().items():
-            words = name.split(".")
-            size = 1
-            for length in shape:
-                size *= length
-            counts[kinds[words[2] if words[0] == "h" else words[0]]] += size
-        if self.is_tied:
-            del counts["head"]
-        return counts
+        return count_parts(self)
 
     def parameters(self) -> int:
         """Count all parameters; a tied head counts once."""
         return sum(self.parts().values())
-
-
-def read_config(folder: Path) -> Config:
-    """Read a folder's `config.json`, refusing what is not a GPT-2 this package gets right."""
-    path = folder / "config.json"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelNotLoaded(
-            f"{folder} has no config.json.",
-            remedy="a folder in Hugging Face layout: config.json, model.safetensors, tokenizer.json",
-        ) from None
-    except (UnicodeDecodeError, json.JSONDecodeError, OSError) as error:
-        raise ModelNotLoaded(f"{path} cannot be read: {error}.") from None
-    if not isinstance(values, dict):
-        raise ModelNotLoaded(f"{path} is not a configuration: it holds no object.")
-    return parse_config(values, where=str(path))
-
-
-def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
-    """Turn the fields of a Hugging Face GPT-2 configuration into a `Config`."""
-    family = values.get("model_type")
-    if family != "gpt2":
-        raise ModelNotLoaded(
-            f'{where} is of architecture "{family}"; ffnprobe reads "gpt2".',
-            remedy="gpt2, gpt2-medium, gpt2-large, gpt2-xl, distilgpt2, pocket or a GPT-2 folder",
-        )
-    if values.get("add_cross_attention"):
-        raise ModelNotLoaded(f"{where} has cross-attention, which ffnprobe does not read.")
-
-    def number(*names: str) -> int:
-        for name in names:
-            value = values.get(name)
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                return value
-            if value is not None:
-                raise ModelNotLoaded(f"{where}: {name} is {value!r}, not a positive whole number.")
-        raise ModelNotLoaded(f"{where} does not say {names[0]}.")
-
-    d_model = number("n_embd", "hidden_size")
-    heads = number("n_head", "num_attention_heads")
-    if d_model % heads:
-        raise ModelNotLoaded(f"{where}: n_embd {d_model} does not divide into n_head {heads}.")
-    named = values.get("activation_function", "gelu_new")
-    activation = _SYNONYMS.get(named, named)
-    if activation not in ACTIVATIONS:
-        raise ModelNotLoaded(
-            f'{where}: activation function "{named}" is not one ffnprobe gets right.',
-            remedy=f"a model with {', '.join(ACTIVATIONS)}",
-        )
-    bos = values.get("bos_token_id", 50256)
-    return Config(
-        layers=number("n_layer", "num_hidden_layers"),
-        heads=heads,
-        d_model=d_model,
-        d_mlp=4 * d_model if values.get("n_inner") is None else number("n_inner"),
-        positions=number("n_positions", "n_ctx", "max_position_embeddings"),
-        vocab=number("vocab_size"),
-        activation=activation,
-        eps=float(values.get("layer_norm_epsilon", 1e-5)),
-        is_tied=bool(values.get("tie_word_embeddings", True)),
-        bos=bos if isinstance(bos, int) else None,
-        is_attention_scaled=bool(values.get("scale_attn_weights", True)),
-        is_attention_scaled_by_layer=bool(values.get("scale_attn_by_inverse_layer_idx", False)),
-    )
 
 
 def _published(layers: int, heads: int, d_model: int) -> Config:

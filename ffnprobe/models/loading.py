@@ -7,8 +7,9 @@ booted from the same weights when the first prompt is run.
 import os
 
 from ffnprobe.models.checkpoint import fingerprint, read_weights
-from ffnprobe.models.config import read_config
-from ffnprobe.models.model import Model, choose_device
+from ffnprobe.models.devices import choose_device
+from ffnprobe.models.families import read_config
+from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EMBEDDED, find_source
 from ffnprobe.models.vocab import read_vocab
 

@@ -8,15 +8,19 @@ TransformerLens these are columns of W_in and rows of W_out.)
     answer       w_n = W_out[n, :]
     unembedding  u_t = γ_f ⊙ W_U[:, t], centred over d_model; bias d_t = β_f · W_U[:, t]
 
+A gated neuron has a second question, its gate, folded alike. Where the norms are RMSNorms nothing is
+centred over d_model and there is no β. Where an MLP writes through a norm of its own (Gemma) its gain
+is in the answers, and the norm's scale, which differs from position to position, in the trace.
+
 >>> import ffnprobe as fp
 >>> model = fp.load("pocket")
 >>> model.questions.shape == model.answers.shape
 True
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from types import MappingProxyType
 
 import torch
@@ -24,40 +28,19 @@ from einops import rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.attention import Attention, fold_attention
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.models.config import Config
 from ffnprobe.models.folding import check_centred, fold_reader
+from ffnprobe.models.layouts import LAYOUTS, Layout
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.sources import Source
 from ffnprobe.models.vocab import Vocab
 
-ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu_new": partial(torch.nn.functional.gelu, approximate="tanh"),
-    "gelu": torch.nn.functional.gelu,
-    "relu": torch.relu,
-    "silu": torch.nn.functional.silu,
-}
-
-
-@dataclass(frozen=True)
-class Attention:
-    """One layer's attention, reading x̂ (LayerNorm folded in) and writing to the residual stream."""
-
-    query: Float[Tensor, "head d_head d_model"]
-    key: Float[Tensor, "head d_head d_model"]
-    value: Float[Tensor, "head d_head d_model"]
-    query_bias: Float[Tensor, "head d_head"]
-    key_bias: Float[Tensor, "head d_head"]
-    value_bias: Float[Tensor, "head d_head"]
-    out: Float[Tensor, "head d_head d_model"]
-    out_bias: Float[Tensor, " d_model"]
-    scale: float
-
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A pretrained GPT-2, its weights mapped as they are on disk and folded in fp32 on demand."""
+    """A pretrained model, its weights mapped as they are on disk and folded in fp32 on demand."""
 
     name: str
     source: Source
@@ -77,6 +60,11 @@ class Model:
             f"vocabulary {c.vocab}, {self.fingerprint[:8]})"
         )
 
+    @property
+    def layout(self) -> Layout:
+        """The names this model's family gives its tensors."""
+        return LAYOUTS[self.config.family]
+
     def raw(self, name: str) -> Tensor:
         """Return a weight as it is on disk, in fp32, on the model's device."""
         return self.weights[name].to(device=self.device, dtype=torch.float32)
@@ -89,82 +77,150 @@ class Model:
         """Start a result's provenance."""
         return Provenance(self.name, str(self.source), self.fingerprint, **known)  # type: ignore[arg-type]
 
-    @cached_property
-    def activate(self) -> Callable[[Tensor], Tensor]:
-        """The activation function of this model's FFN layers."""
-        return ACTIVATION_FUNCTIONS[self.config.activation]
+    def linear(
+        self, layer: int, part: str
+    ) -> tuple[Float[Tensor, "wide high"], Float[Tensor, " high"] | None]:
+        """Return a matrix of a block, `[in out]` whatever the family keeps, and its bias if it has one."""
+        name = self.layout.of(layer, part)
+        weight = self.raw(f"{name}.weight")
+        bias = f"{name}.bias"
+        return (
+            weight if self.layout.is_transposed else rearrange(weight, "high wide -> wide high"),
+            self.raw(bias) if bias in self.weights else None,
+        )
 
-    @cached_property
-    def _folded(self) -> tuple[Tensor, Tensor]:
+    def gain(self, norm: str) -> Float[Tensor, " wide"]:
+        """Return a norm's gain, γ."""
+        return self.raw(f"{norm}.weight") + self.config.gain_offset
+
+    def shift(self, norm: str) -> Float[Tensor, " wide"] | None:
+        """Return a norm's shift, β; an RMSNorm has none."""
+        return None if self.config.is_rms else self.raw(f"{norm}.bias")
+
+    def fold(
+        self, layer: int, norm: str, part: str, rows: slice | list[int] = slice(None)
+    ) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
+        """Fold a norm of a block into a matrix that reads it, for some of its outputs or all."""
+        weight, bias = self.linear(layer, part)
+        name = self.layout.of(layer, norm)
+        return fold_reader(
+            weight[:, rows], None if bias is None else bias[rows], self.gain(name), self.shift(name)
+        )
+
+    def centre(self, rows: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
+        """Take from each row its mean over d_model, if the norms let none through."""
+        if self.config.is_rms:
+            return rows
+        return rows - reduce(rows, "... d_model -> ... 1", "mean")
+
+    def _fold_all(self, part: str, name: str) -> tuple[Tensor, Tensor]:
         c = self.config
         rows = torch.empty(c.layers, c.d_mlp, c.d_model, device=self.device)
         biases = torch.empty(c.layers, c.d_mlp, device=self.device)
         for layer in range(c.layers):
-            rows[layer], biases[layer] = self._read_layer_norm(layer, "ln_2", "mlp.c_fc")
-        check_centred(rows, name="questions")
+            rows[layer], biases[layer] = self.fold(layer, self.layout.mlp_norm, part)
+        if not c.is_rms:
+            check_centred(rows, name=name)
         return rows, biases
 
-    def _read_layer_norm(self, layer: int, norm: str, reader: str) -> tuple[Tensor, Tensor]:
-        part = f"h.{layer}."
-        return fold_reader(
-            self.raw(f"{part}{reader}.weight"), self.raw(f"{part}{reader}.bias"),
-            self.raw(f"{part}{norm}.weight"), self.raw(f"{part}{norm}.bias"),
-        )  # fmt: skip
+    @cached_property
+    def _questions(self) -> tuple[Tensor, Tensor]:
+        return self._fold_all(self.layout.up, "questions")
+
+    @cached_property
+    def _gates(self) -> tuple[Tensor, Tensor]:
+        return self._fold_all(str(self.layout.gate), "gates")
 
     @property
     def questions(self) -> Float[Tensor, "layer neuron d_model"]:
         """What each neuron asks of the normalised residual x̂."""
-        return self._folded[0]
+        return self._questions[0]
 
     @property
     def question_biases(self) -> Float[Tensor, "layer neuron"]:
         """Each neuron's score where x̂ is zero."""
-        return self._folded[1]
+        return self._questions[1]
+
+    @property
+    def gates(self) -> Float[Tensor, "layer neuron d_model"] | None:
+        """What opens each neuron, if this model's neurons have gates."""
+        return self._gates[0] if self.config.is_gated else None
+
+    @property
+    def gate_biases(self) -> Float[Tensor, "layer neuron"] | None:
+        """Each gate's score where x̂ is zero."""
+        return self._gates[1] if self.config.is_gated else None
 
     @cached_property
     def answers(self) -> Float[Tensor, "layer neuron d_model"]:
         """What each neuron adds to the residual stream, per unit of activation."""
-        return torch.stack(
-            [self.raw(f"h.{layer}.mlp.c_proj.weight") for layer in range(self.config.layers)]
-        )
+        if not self.config.has_post_norms:
+            return self.rows
+        return torch.stack([self.answers_of(layer) for layer in range(self.config.layers)])
+
+    @cached_property
+    def rows(self) -> Float[Tensor, "layer neuron d_model"]:
+        """W_down as it is on disk: the answers before the gain of a norm an MLP writes through."""
+        layers = range(self.config.layers)
+        return torch.stack([self.linear(layer, self.layout.down)[0] for layer in layers])
+
+    def answers_of(self, layer: int) -> Float[Tensor, "neuron d_model"]:
+        """Return one layer's answers; without a copy if they are so on disk, in fp32."""
+        rows, _ = self.linear(layer, self.layout.down)
+        gain = self.mlp_post_gain(layer)
+        return rows if gain is None else rows * gain
+
+    def mlp_post_gain(self, layer: int) -> Float[Tensor, " d_model"] | None:
+        """Return the gain of the norm an MLP writes through, if it writes through one."""
+        norm = self.layout.mlp_post_norm
+        return self.gain(self.layout.of(layer, norm)) if norm else None
 
     @cached_property
     def answer_biases(self) -> Float[Tensor, "layer d_model"]:
         """What each MLP layer adds whatever its neurons do."""
-        return torch.stack(
-            [self.raw(f"h.{layer}.mlp.c_proj.bias") for layer in range(self.config.layers)]
-        )
+        c = self.config
+        found = torch.zeros(c.layers, c.d_model, device=self.device)
+        for layer in range(c.layers):
+            _, bias = self.linear(layer, self.layout.down)
+            if bias is not None:
+                found[layer] = bias
+        return found
 
     @cached_property
     def embedding(self) -> Float[Tensor, "vocab d_model"]:
-        """The token embeddings."""
-        return self.raw("wte.weight")
+        """The token embeddings, as they enter the stream."""
+        found = self.raw(f"{self.layout.embedding}.weight")
+        scale = self.config.embedding_scale
+        return found if scale == 1.0 else found * scale
 
     @cached_property
-    def position_embedding(self) -> Float[Tensor, "position d_model"]:
-        """The position embeddings."""
-        return self.raw("wpe.weight")
+    def position_embedding(self) -> Float[Tensor, "position d_model"] | None:
+        """The position embeddings; None where positions are told to attention instead."""
+        name = self.layout.positions
+        return self.raw(f"{name}.weight")[self.config.position_offset :] if name else None
 
     @cached_property
     def head(self) -> Float[Tensor, "vocab d_model"]:
         """The unembedding as it is on disk, W_U, before folding."""
-        return self.embedding if self.config.is_tied else self.raw("lm_head.weight")
+        tied = self.config.is_tied
+        return self.raw(f"{self.layout.embedding if tied else self.layout.head}.weight")
 
     @cached_property
     def final_gain(self) -> Float[Tensor, " d_model"]:
-        """The final LayerNorm's gain, γ_f."""
-        return self.raw("ln_f.weight")
+        """The final norm's gain, γ_f."""
+        return self.gain(self.layout.final_norm)
 
     @cached_property
-    def final_shift(self) -> Float[Tensor, " d_model"]:
-        """The final LayerNorm's shift, β_f."""
-        return self.raw("ln_f.bias")
+    def final_shift(self) -> Float[Tensor, " d_model"] | None:
+        """The final norm's shift, β_f; an RMSNorm has none."""
+        return self.shift(self.layout.final_norm)
 
     @cached_property
     def _folded_head(self) -> tuple[Tensor, Tensor]:
         columns = rearrange(self.head, "vocab d_model -> d_model vocab")
         rows, bias = fold_reader(columns, None, self.final_gain, self.final_shift)
-        check_centred(rows, name="unembedding")
+        if not self.config.is_rms:
+            check_centred(rows, name="unembedding")
         return rows, bias
 
     @property
@@ -184,40 +240,5 @@ class Model:
 
     @cached_property
     def attention(self) -> tuple[Attention, ...]:
-        """Every layer's attention, LayerNorm folded in."""
-        return tuple(self._fold_attention(layer) for layer in range(self.config.layers))
-
-    def _fold_attention(self, layer: int) -> Attention:
-        c = self.config
-        rows, biases = self._read_layer_norm(layer, "ln_1", "attn.c_attn")
-        split = rearrange(
-            rows, "(kind head d_head) d_model -> kind head d_head d_model", kind=3, head=c.heads
-        )
-        bias = rearrange(biases, "(kind head d_head) -> kind head d_head", kind=3, head=c.heads)
-        out = rearrange(
-            self.raw(f"h.{layer}.attn.c_proj.weight"),
-            "(head d_head) d_model -> head d_head d_model",
-            head=c.heads,
-        )
-        scale = c.d_head**-0.5 if c.is_attention_scaled else 1.0
-        scale /= layer + 1 if c.is_attention_scaled_by_layer else 1
-        return Attention(
-            query=split[0], key=split[1], value=split[2],
-            query_bias=bias[0], key_bias=bias[1], value_bias=bias[2],
-            out=out, out_bias=self.raw(f"h.{layer}.attn.c_proj.bias"), scale=scale,
-        )  # fmt: skip
-
-
-def choose_device(name: str) -> torch.device:
-    """Turn `auto`, `cpu`, `cuda` or `mps` into a device this machine has."""
-    here = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if name == "auto":
-        name = next(kind for kind in ("cuda", "mps", "cpu") if here[kind])
-    if not here.get(name, False):
-        present = ", ".join(kind for kind, is_here in here.items() if is_here)
-        raise ModelNotLoaded(f'device "{name}" is not on this machine.', remedy=f"auto, {present}")
-    return torch.device(name)
+        """Every layer's attention, its norm folded in."""
+        return tuple(fold_attention(self, layer) for layer in range(self.config.layers))

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models import hub, pocket
-from ffnprobe.models.config import PUBLISHED, Config, read_config
+from ffnprobe.models.config import PUBLISHED, Config
+from ffnprobe.models.families import read_config
 
 EMBEDDED = "pocket"
 

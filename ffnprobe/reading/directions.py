@@ -11,7 +11,6 @@ from itertools import groupby
 from jaxtyping import Float
 from torch import Tensor, linalg
 
-from ffnprobe.models.folding import fold_reader
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 
@@ -47,16 +46,12 @@ def pick_questions(
 ) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
     """Fold the questions, and their biases, of some of a layer's neurons, or of all."""
     chosen = slice(None) if neurons is None else list(neurons)
-    part = f"h.{layer}."
-    return fold_reader(
-        model.raw(f"{part}mlp.c_fc.weight")[:, chosen], model.raw(f"{part}mlp.c_fc.bias")[chosen],
-        model.raw(f"{part}ln_2.weight"), model.raw(f"{part}ln_2.bias"),
-    )  # fmt: skip
+    return model.fold(layer, model.layout.mlp_norm, model.layout.up, chosen)
 
 
 def pick_answers(model: Model, layer: int) -> Float[Tensor, "neuron d_model"]:
     """Return the answers of a layer's neurons as they are on disk, without a copy if in fp32."""
-    return model.raw(f"h.{layer}.mlp.c_proj.weight")
+    return model.answers_of(layer)
 
 
 def layer_runs(names: Sequence[NeuronId]) -> Iterator[tuple[int, list[int]]]:

@@ -11,6 +11,8 @@ A question q is projected on the token embeddings (`through="embed"`: q · W_E[t
 unembedding (`through="unembed"`: q · u_t). True to the letter only at layer 0: later layers read
 what earlier layers wrote, not the bare embedding.
 
+Where the final norm is an RMSNorm nothing is centred over d_model and there is no shift.
+
 The gain is folded into the direction, not into the unembedding: w · u_t = (γ_f ⊙ (w − mean w)) ·
 W_U[:, t], one row to fold instead of one for each token. A direction so prepared is a *reader*.
 """
@@ -23,6 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
+from ffnprobe.models.arithmetic import normalise
 from ffnprobe.models.model import Model
 
 CONVENTIONS = ("centred", "gain", "raw", "normed")
@@ -58,12 +61,11 @@ def answer_readers(
         return answers, model.head
     if convention == "gain":
         return answers * model.final_gain, model.head
-    centred = centre(answers)
     if convention == "centred":
-        return centred * model.final_gain, model.head
-    variance = reduce(centred.square(), "row d_model -> row 1", "mean")
-    normed = centred / (variance + model.config.eps).sqrt()
-    return normed * model.final_gain + model.final_shift, model.head
+        return model.centre(answers) * model.final_gain, model.head
+    normed = normalise(model, answers) * model.final_gain
+    shift = model.final_shift
+    return normed if shift is None else normed + shift, model.head
 
 
 def question_readers(
@@ -73,7 +75,7 @@ def question_readers(
     check_through(through)
     if through == "embed":
         return questions, model.embedding
-    return centre(questions) * model.final_gain, model.head
+    return model.centre(questions) * model.final_gain, model.head
 
 
 def project_blocks(
@@ -86,11 +88,6 @@ def project_blocks(
     for start in range(0, len(readers), size):
         rows = slice(start, min(start + size, len(readers)))
         yield rows, torch.matmul(readers[rows], columns, out=buffer[: rows.stop - start])
-
-
-def centre(rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
-    """Take from each row its mean over d_model, which no LayerNorm lets through."""
-    return rows - reduce(rows, "row d_model -> row 1", "mean")
 
 
 def check_convention(convention: str) -> None:

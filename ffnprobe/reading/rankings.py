@@ -34,7 +34,7 @@ from ffnprobe.names import NeuronId
 from ffnprobe.reading.directions import pick_answers, pick_questions
 from ffnprobe.reading.layers import choose_layers
 from ffnprobe.reading.ordering import check_k, sort_neurons
-from ffnprobe.reading.projection import answer_readers, centre, question_readers
+from ffnprobe.reading.projection import answer_readers, question_readers
 from ffnprobe.reading.spectrum import Spectrum, token_directions
 from ffnprobe.reading.tokens import list_tokens, only_tokens
 
@@ -100,7 +100,7 @@ def compare_tokens(
     known = token_directions(model)
     if by == "answer":
         spectrum = known.unembedding
-        targets = centre(model.head[ids] * model.final_gain)
+        targets = model.centre(model.head[ids] * model.final_gain)
     else:
         spectrum, targets = known.embedding, model.embedding[ids]
     target_norms = linalg.vector_norm(targets, dim=-1)

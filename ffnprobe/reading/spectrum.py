@@ -24,7 +24,6 @@ from jaxtyping import Float
 from torch import Tensor, linalg
 
 from ffnprobe.models.model import Model
-from ffnprobe.reading.projection import centre
 
 TOKENS_AT_ONCE = 8192
 TOKENS_IN_CACHE = 512
@@ -38,6 +37,7 @@ class Spectrum:
     mean: Float[Tensor, " d_model"]
     directions: Float[Tensor, "d_model direction"]
     deviations: Float[Tensor, " direction"]
+    is_centred: bool  # over d_model: the norm before them lets no mean through
 
     def spreads(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, " row"]:
         """Return the standard deviation over tokens of each row's dot product with them."""
@@ -47,8 +47,9 @@ class Spectrum:
     def null_shares(self, answers: Float[Tensor, "row d_model"]) -> Float[Tensor, " row"]:
         """Return the share of each answer's norm that lies in the weakest directions."""
         weakest = self.directions[:, : max(2, len(self.mean) // NULL_PART)]
-        centred = centre(answers)
-        inside, whole = (linalg.vector_norm(part, dim=-1) for part in (centred @ weakest, centred))
+        if self.is_centred:
+            answers = answers - reduce(answers, "row d_model -> row 1", "mean")
+        inside, whole = (linalg.vector_norm(part, dim=-1) for part in (answers @ weakest, answers))
         shares: Tensor = inside / whole
         return shares
 
@@ -59,11 +60,12 @@ class TokenDirections:
     def __init__(self, model: Model) -> None:
         # Not the model itself: this is kept for as long as the model is, and no longer.
         self._embedding, self._head, self._gain = model.embedding, model.head, model.final_gain
+        self._is_centred = not model.config.is_rms
 
     @cached_property
     def embedding(self) -> Spectrum:
         """The spectrum of the token embeddings, which questions are read through."""
-        return _decompose(*_covariance(self._embedding), like=self._embedding)
+        return _decompose(*_covariance(self._embedding), like=self._embedding, is_centred=False)
 
     @cached_property
     def unembedding(self) -> Spectrum:
@@ -71,10 +73,12 @@ class TokenDirections:
         mean, covariance = _covariance(self._head)
         gain = self._gain.double().cpu().numpy()
         covariance = gain[:, None] * covariance * gain
-        covariance -= reduce(covariance, "row column -> 1 column", "mean")
-        covariance -= reduce(covariance, "row column -> row 1", "mean")
         scaled = gain * mean
-        return _decompose(scaled - scaled.mean(), covariance, like=self._head)
+        if self._is_centred:
+            covariance -= reduce(covariance, "row column -> 1 column", "mean")
+            covariance -= reduce(covariance, "row column -> row 1", "mean")
+            scaled -= scaled.mean()
+        return _decompose(scaled, covariance, like=self._head, is_centred=self._is_centred)
 
     @cached_property
     def unembedding_norms(self) -> Float[Tensor, " vocab"]:
@@ -84,7 +88,8 @@ class TokenDirections:
             scaled = rows * self._gain
             means = reduce(scaled, "vocab d_model -> vocab", "mean")
             lengths = linalg.vector_norm(scaled, dim=-1)
-            squares.append(lengths.square() - len(self._gain) * means.square())
+            taken = len(self._gain) * means.square() if self._is_centred else 0.0
+            squares.append(lengths.square() - taken)
         return torch.cat(squares).clamp(min=0).sqrt()
 
     @cached_property
@@ -120,9 +125,12 @@ def _covariance(
 def _decompose(
     mean: Float[np.ndarray, " d_model"],
     covariance: Float[np.ndarray, "d_model d_model"],
+    *,
     like: Tensor,
+    is_centred: bool,
 ) -> Spectrum:
     """Find the principal directions, as fp32 tensors on the device of another."""
     values, directions = np.linalg.eigh(covariance)
     parts = (mean, directions, np.sqrt(values.clip(min=0)))
-    return Spectrum(*(torch.from_numpy(part).to(like) for part in parts))
+    centre, along, deviations = (torch.from_numpy(part).to(like) for part in parts)
+    return Spectrum(centre, along, deviations, is_centred)

@@ -3,7 +3,8 @@
 The residual stream is a sum: token embedding, position embedding, every head, every neuron, every
 b_O and b_out. Read along a direction v through a LayerNorm of scale s, a part p adds v · p / s, in
 the units of what v reads: logits for an unembedding, score for a question. v is centred over
-d_model, so the mean that LayerNorm takes away adds nothing.
+d_model, so the mean that LayerNorm takes away adds nothing. Where attention or MLP write through a
+norm of their own, its scale too is taken as it was.
 
 A head's part is what it carried from the positions it read. Its value bias adds the same vector
 wherever it looks (a pattern sums to 1), so that is counted with b_O, as published tables do.
@@ -59,29 +60,31 @@ class Account:
     def table(self, column: str, activations: Float[Tensor, "mlp neuron"]) -> "pd.DataFrame":
         """Table every part once, so that the column adds up to the number measured.
 
+        What a model does not have (biases, embedded positions) adds nothing and has no row.
         Neurons stand as two rows a layer: those with an activation above zero, and the others.
         """
         import pandas as pd
 
         rows: list[tuple[str, str, int | None, int | None, float]] = [
             ("embedding", "embedding", None, None, self.embedding),
-            ("position", "position", None, None, self.position),
         ]
+        if self.position:
+            rows.append(("position", "position", None, None, self.position))
         above = torch.where(activations > 0, self.neurons, 0.0).double().sum(-1).tolist()
         below = torch.where(activations > 0, 0.0, self.neurons).double().sum(-1).tolist()
         for layer, heads in enumerate(self.heads.tolist()):
             rows += [
                 (f"L{layer}H{head}", "head", layer, head, value) for head, value in enumerate(heads)
             ]
-            bias = float(self.attention_biases[layer])
-            rows.append((f"L{layer} b_O", "attention bias", layer, None, bias))
+            if bias := float(self.attention_biases[layer]):
+                rows.append((f"L{layer} b_O", "attention bias", layer, None, bias))
             if layer < len(above):
-                bias = float(self.mlp_biases[layer])
                 rows += [
                     (f"L{layer} neurons above zero", "neurons", layer, None, above[layer]),
                     (f"L{layer} neurons below zero", "neurons", layer, None, below[layer]),
-                    (f"L{layer} b_out", "MLP bias", layer, None, bias),
                 ]
+                if bias := float(self.mlp_biases[layer]):
+                    rows.append((f"L{layer} b_out", "MLP bias", layer, None, bias))
         rows += [(name, name, None, None, value) for name, value in self.constants.items()]
         frame = pd.DataFrame(rows, columns=["part", "kind", "layer", "head", column])
         return frame.astype({"layer": "Int64", "head": "Int64"})
@@ -102,27 +105,41 @@ def settle(
     """Account for a number read along a direction after so many attentions and MLPs, or raise."""
     model = trace.model
     along = direction / scale
-    activations = trace.activations[:mlps, position].to(model.device)
+    amounts = trace.amounts[:mlps, position].to(model.device)
     answers = einsum(model.answers[:mlps], along, "mlp neuron d_model, d_model -> mlp neuron")
-    heads, biases = [], []
-    for layer, attention in enumerate(model.attention[:attentions]):
-        reader = einsum(attention.out, along, "head d_head d_model, d_model -> head d_head")
+    heads = torch.zeros(attentions, model.config.heads, device=model.device)
+    biases = torch.zeros(attentions, device=model.device)
+    for layer in range(attentions):
+        out, attention = write_along(trace, layer, position, along), model.attention[layer]
+        reader = einsum(attention.out, out, "head d_head d_model, d_model -> head d_head")
         mix = trace.mixes[layer, position].to(model.device)
-        heads.append(einsum(mix - attention.value_bias, reader, "head d_head, head d_head -> head"))
-        constant = einsum(attention.value_bias, reader, "head d_head, head d_head ->")
-        biases.append(constant + attention.out_bias @ along)
+        bias = attention.for_heads(attention.value_bias)
+        heads[layer] = einsum(mix - bias, reader, "head d_head, head d_head -> head")
+        constant = einsum(bias, reader, "head d_head, head d_head ->")
+        biases[layer] = constant + attention.out_bias @ out
+    places = model.position_embedding
     account = Account(
         measured=measured,
         embedding=float(model.embedding[trace.ids[position]] @ along),
-        position=float(model.position_embedding[position] @ along),
-        heads=torch.stack(heads).cpu(),
-        attention_biases=torch.stack(biases).cpu(),
-        neurons=(activations * answers).cpu(),
+        position=0.0 if places is None else float(places[position] @ along),
+        heads=heads.cpu(),
+        attention_biases=biases.cpu(),
+        neurons=(amounts * answers).cpu(),
         mlp_biases=(model.answer_biases[:mlps] @ along).cpu(),
         constants=constants,
     )
     check_closed(account.total, measured, named=named)
     return account
+
+
+def write_along(
+    trace: Trace, layer: int, position: int, along: Float[Tensor, " d_model"]
+) -> Float[Tensor, " d_model"]:
+    """Turn a direction of the stream into one of what attention wrote, before its own norm if any."""
+    gain, scales = trace.model.attention[layer].post_gain, trace.attention_post_scales
+    if gain is None or scales is None:
+        return along
+    return along * gain / float(scales[layer, position])
 
 
 def check_closed(total: float, measured: float, *, named: str) -> None:
@@ -132,8 +149,3 @@ def check_closed(total: float, measured: float, *, named: str) -> None:
             f"{named} is {measured:.4f} in the model, and its parts add up to {total:.4f}.",
             remedy="load the model and run the prompt again: the weights are not those of this run",
         )
-
-
-def normalise(stream: Float[Tensor, "... d_model"], eps: float) -> Float[Tensor, "... d_model"]:
-    """Return x̂: the stream less its mean, over sqrt(var + eps), without gain and shift."""
-    return torch.nn.functional.layer_norm(stream, stream.shape[-1:], eps=eps)

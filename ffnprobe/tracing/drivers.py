@@ -25,10 +25,12 @@ from torch import Tensor
 
 from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused
+from ffnprobe.models.arithmetic import normalise
+from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k, sort_neurons
-from ffnprobe.tracing.account import Account, normalise, settle
+from ffnprobe.tracing.account import Account, settle, write_along
 from ffnprobe.tracing.listing import find_neuron, list_neurons
 from ffnprobe.tracing.trace import Trace
 
@@ -131,17 +133,22 @@ class Drivers:
         layer, end = self.neuron.layer, self.position + 1
         scale = float(trace.scales[layer, self.position])
         along = model.questions[layer, self.neuron.neuron] / scale
-        patterns = trace.patterns[: layer + 1, :, self.position, :end]
-        found = []
-        for number, attention in enumerate(model.attention[: layer + 1]):
-            reader = einsum(attention.out, along, "head d_head d_model, d_model -> head d_head")
-            sought = einsum(
-                reader, attention.value, "head d_head, head d_head d_model -> head d_model"
-            )
-            stream = trace.before_attention[number, :end].to(model.device)
-            seen = normalise(stream, model.config.eps)
-            found.append(einsum(sought, seen, "head d_model, key d_model -> head key").cpu())
-        return patterns * torch.stack(found), patterns
+        attentions = read_attentions(model, layer)
+        patterns = trace.patterns[:attentions, :, self.position, :end]
+        found = torch.zeros(patterns.shape)
+        for number, attention in enumerate(model.attention[:attentions]):
+            out = write_along(trace, number, self.position, along)
+            reader = einsum(attention.out, out, "head d_head d_model, d_model -> head d_head")
+            values = attention.for_heads(attention.value)
+            sought = einsum(reader, values, "head d_head, head d_head d_model -> head d_model")
+            seen = normalise(model, trace.before_attention[number, :end].to(model.device))
+            found[number] = einsum(sought, seen, "head d_model, key d_model -> head key")
+        return patterns * found, patterns
+
+
+def read_attentions(model: Model, layer: int) -> int:
+    """Say how many attentions have written before a layer's MLP reads."""
+    return layer if model.config.is_parallel else layer + 1
 
 
 @torch.no_grad()
@@ -151,7 +158,8 @@ def drive(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Driver
     name = find_neuron(model, neuron)
     account = settle(
         trace, model.questions[name.layer, name.neuron], position=place,
-        scale=float(trace.scales[name.layer, place]), attentions=name.layer + 1, mlps=name.layer,
+        scale=float(trace.scales[name.layer, place]), mlps=name.layer,
+        attentions=read_attentions(model, name.layer),
         constants={"question bias": float(model.question_biases[name.layer, name.neuron])},
         measured=float(trace.scores[name.layer, place, name.neuron]),
         named=f"the score of {name}",

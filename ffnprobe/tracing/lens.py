@@ -25,8 +25,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.cards import card, table_html
+from ffnprobe.models.arithmetic import cap, normalise, write_heads
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.tracing.account import normalise
 from ffnprobe.tracing.answers import one_token, predicted
 from ffnprobe.tracing.predictions import rank_of
 from ffnprobe.tracing.trace import Trace
@@ -60,9 +60,9 @@ def read_stream(trace: Trace, answer: str | int | None = None, *, position: int 
     chosen = predicted(trace, place) if answer is None else answer
     token = one_token(model, chosen, use="the lens")
     stream = _stages(trace, place).to(model.device)
-    seen = normalise(stream, model.config.eps)
+    seen = normalise(model, stream)
     pattern = "stage d_model, vocab d_model -> stage vocab"
-    logits = einsum(seen, model.unembedding, pattern) + model.unembedding_bias
+    logits = cap(model, einsum(seen, model.unembedding, pattern) + model.unembedding_bias)
     probabilities = torch.softmax(logits.double(), dim=-1)
     likeliest = logits.argmax(-1).tolist()
     toward = model.unembedding[token] - model.mean_unembedding
@@ -91,6 +91,12 @@ def read_stream(trace: Trace, answer: str | int | None = None, *, position: int 
 
 def _stages(trace: Trace, position: int) -> Float[Tensor, "stage d_model"]:
     """Line up the stream at a position: the embedding, then after each attention and MLP."""
-    both = torch.stack([trace.before_attention[:, position], trace.before_mlp[:, position]])
+    before, after = trace.before_attention[:, position], trace.before_mlp[:, position]
+    if trace.model.config.is_parallel:  # what the MLP reads has not been through attention
+        device, layers = trace.model.device, range(len(before))
+        mixes = trace.mixes[:, position].to(device)
+        written = [write_heads(trace.model, layer, mixes[layer]).cpu() for layer in layers]
+        after = before + torch.stack(written)
+    both = torch.stack([before, after])
     inside = rearrange(both, "part layer d_model -> (layer part) d_model")
     return torch.cat([inside, trace.final[position, None]])

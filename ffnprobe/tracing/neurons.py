@@ -33,6 +33,7 @@ def table_neuron(
     else:
         toward = [one_token(model, answer, use="a neuron's push")] * len(trace)
     activations = trace.activations[name.layer, :, name.neuron]
+    amounts = trace.amounts[name.layer, :, name.neuron]
     directions = model.unembedding[toward] - model.mean_unembedding
     lifts = einsum(
         directions, model.answers[name.layer, name.neuron], "pos d_model, d_model -> pos"
@@ -43,7 +44,7 @@ def table_neuron(
             "token": trace.tokens,
             "score": trace.scores[name.layer, :, name.neuron].tolist(),
             "activation": activations.tolist(),
-            "push": (activations * lifts.cpu() / trace.final_scale).tolist(),
+            "push": (amounts * lifts.cpu() / trace.final_scale).tolist(),
             "toward": model.vocab.show_all(toward),
         }
     )

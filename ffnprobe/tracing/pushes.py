@@ -11,7 +11,8 @@ Two conventions for u_t of a single token, which `versus` makes one:
               mean logit at the position, which is taken from every token alike, is a part of its own
     folded    u_t as the model's logit reads it; the mean is spread over all parts
 
-The account is closed against the model's own logit each time, or an error says both numbers.
+The account is closed against the model's own logit each time, or an error says both numbers. Where
+a model caps its logits, pushes are in logits before the cap, and what it takes is a part of its own.
 
 An answer of several tokens is teacher-forced: each piece is predicted at its own position after the
 pieces before it, and log-probabilities add. `versus` compares two tokens at one position, so there
@@ -35,9 +36,10 @@ from torch import Tensor
 
 from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused
+from ffnprobe.models.arithmetic import cap, normalise
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.ordering import check_k, sort_neurons
-from ffnprobe.tracing.account import Account, settle
+from ffnprobe.tracing.account import Account, check_closed, settle
 from ffnprobe.tracing.answers import answer_ids, extend, one_token
 from ffnprobe.tracing.listing import list_neurons
 from ffnprobe.tracing.pieces import PushesByPiece
@@ -226,7 +228,11 @@ def _attribute_token(
     elif convention == "centred":
         direction = direction - model.mean_unembedding
         constants["unembedding bias"] -= float(model.unembedding_bias.mean())
-        constants["vocabulary mean"] = float(logits.double().mean())
+        constants["vocabulary mean"] = _mean_logit(trace, position)
+    if model.config.logit_cap is not None:
+        constants["logit cap"] = measured - _uncapped(trace, position, answer)
+        if versus is not None:
+            constants["logit cap"] += _uncapped(trace, position, versus)
     shown = model.vocab.show(answer)
     named = f"the logit of {shown}" + (
         "" if versus is None else f" less that of {model.vocab.show(versus)}"
@@ -237,3 +243,22 @@ def _attribute_token(
         attentions=layers, mlps=layers, constants=constants, measured=measured, named=named,
     )  # fmt: skip
     return Pushes(trace, answer, versus, position, convention, account)
+
+
+def _uncapped(trace: Trace, position: int, token: int) -> float:
+    """Return a token's logit before the cap, or raise if the cap does not lead to the model's own."""
+    model = trace.model
+    seen = normalise(model, trace.final[position].to(model.device))
+    logit = seen @ model.unembedding[token] + model.unembedding_bias[token]
+    own = float(trace.logits[position, token])
+    check_closed(float(cap(model, logit)), own, named=f"the logit of {model.vocab.show(token)}")
+    return float(logit)
+
+
+def _mean_logit(trace: Trace, position: int) -> float:
+    """Return the mean of all logits at a position, before the cap if there is one."""
+    model = trace.model
+    if model.config.logit_cap is None:
+        return float(trace.logits[position].double().mean())
+    seen = normalise(model, trace.final[position].to(model.device))
+    return float(seen @ model.mean_unembedding + model.unembedding_bias.mean())

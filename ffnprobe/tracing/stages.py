@@ -2,7 +2,7 @@
 
     input       x̂, the stream before the MLP, normalised (gain and shift are in the questions)
     scores      q_n · x̂ + c_n
-    activations gelu(scores)
+    activations gelu(scores); with gates, f(gate scores) × scores
     output      Σ_n a_n w_n + b_out
     after       before + output
 
@@ -10,7 +10,8 @@ Every token goes through alone: `shuffled(order)` sends the same vectors through
 and the columns come out in that order, unchanged. Only attention looks at other positions; its
 pattern is kept beside, `[head query key]`, if the trace has it.
 
-The stream after is the one the model had; an FFN that does not lead there raises.
+The stream after is the one the model had (less what attention wrote beside, where the two run in
+parallel); an FFN that does not lead there raises.
 
 >>> import ffnprobe as fp
 >>> stages = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of").stages(3)
@@ -23,16 +24,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from einops import einsum, reduce
+from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused
+from ffnprobe.models.arithmetic import ask, normalise, open_up, write, write_heads
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId, check_layer
-from ffnprobe.tracing.account import check_closed, normalise
+from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Stages:
     before: Float[Tensor, "pos d_model"]
     input: Float[Tensor, "pos d_model"]
     scores: Float[Tensor, "pos neuron"]
+    gate_scores: Float[Tensor, "pos neuron"] | None
     activations: Float[Tensor, "pos neuron"]
     output: Float[Tensor, "pos d_model"]
     after: Float[Tensor, "pos d_model"]
@@ -110,6 +113,9 @@ def follow(trace: Trace, layer: int) -> Stages:
     pattern = None if trace.patterns is None else trace.patterns[layer]
     stages = _pass(model, layer, trace.tokens, trace.before_mlp[layer], provenance, pattern)
     after = trace.final if layer + 1 == layers else trace.before_attention[layer + 1]
+    if model.config.is_parallel:
+        # Attention wrote beside this MLP, into the same stream.
+        after = after - write_heads(model, layer, trace.mixes[layer].to(model.device)).cpu()
     worst = (stages.after - after).abs().argmax()
     check_closed(
         float(stages.after.take(worst)), float(after.take(worst)),
@@ -128,13 +134,12 @@ def _pass(
     pattern: Float[Tensor, "head query key"] | None = None,
 ) -> Stages:
     """Take vectors through an FFN layer, one row each."""
-    seen = normalise(before.to(model.device), model.config.eps)
-    scores = einsum(seen, model.questions[layer], "pos d_model, neuron d_model -> pos neuron")
-    scores = scores + model.question_biases[layer]
-    activations = model.activate(scores)
-    written = einsum(activations, model.answers[layer], "pos neuron, neuron d_model -> pos d_model")
-    output = (written + model.answer_biases[layer]).cpu()
+    seen = normalise(model, before.to(model.device))
+    scores, gates = ask(model, layer, seen)
+    activations = open_up(model, scores, gates)
+    output = write(model, layer, activations).cpu()
     return Stages(
-        model, layer, tokens, before, seen.cpu(), scores.cpu(), activations.cpu(), output,
-        before + output, pattern, provenance,
+        model, layer, tokens, before, seen.cpu(), scores.cpu(),
+        None if gates is None else gates.cpu(), activations.cpu(), output, before + output, pattern,
+        provenance,
     )  # fmt: skip

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from ffnprobe.cards import card, table_html, tokens_html
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.bridge import capture
+from ffnprobe.models.arithmetic import measure_scale
+from ffnprobe.models.bridge import capture, places_of
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from ffnprobe.tracing.similarity import Similarity
     from ffnprobe.tracing.stages import Stages
 
-PLACES = ("before_attention", "before_mlp", "scores", "activations", "scales", "mixes",
-          "final", "final_scale")  # fmt: skip
+PLACES = ("before_attention", "before_mlp", "scores", "activations", "mixes", "final")
+EXTRA_PLACES = ("gate_scores", "attention_totals", "mlp_totals")
 # Prompts of one length run together up to this many tokens at a time.
 TOKENS_AT_ONCE = 1024
 
@@ -62,6 +63,11 @@ class Trace:
     final_scale: Float[Tensor, " pos"]
     logits: Float[Tensor, "pos vocab"]
     patterns: Float[Tensor, "layer head query key"] | None
+    # Of the gates, where neurons have gates.
+    gate_scores: Float[Tensor, "layer pos neuron"] | None = None
+    # Of the norms attention and MLP write through, where they write through norms of their own.
+    attention_post_scales: Float[Tensor, "layer pos"] | None = None
+    mlp_post_scales: Float[Tensor, "layer pos"] | None = None
 
     def __post_init__(self) -> None:
         c = self.model.config
@@ -108,6 +114,12 @@ class Trace:
         """How much memory the trace holds, in bytes."""
         held = (getattr(self, field.name) for field in fields(self))
         return sum(part.nbytes for part in held if isinstance(part, Tensor))
+
+    @property
+    def amounts(self) -> Float[Tensor, "layer pos neuron"]:
+        """How much of each answer was added: the activations, over the scale they are written with."""
+        scales = self.mlp_post_scales
+        return self.activations if scales is None else self.activations / scales[..., None]
 
     def at(self, position: int) -> int:
         """Turn a position (negative from the end) into a plain index, or say which there are."""
@@ -227,21 +239,27 @@ def _run_batch(
     model: Model, texts: list[str], ids: list[tuple[int, ...]], *, bos: bool, patterns: bool
 ) -> list[Trace]:
     """Run prompts of one length together and cut the batch into traces."""
-    places = (*PLACES, "patterns") if patterns else PLACES
-    found = capture(model, torch.tensor(ids), places)
+    places = [name for name in (*PLACES, *EXTRA_PLACES) if name in places_of(model)]
+    found = capture(model, torch.tensor(ids), [*places, "patterns"] if patterns else places)
+    scales = {
+        "scales": measure_scale(model, found["before_mlp"]),
+        "final_scale": measure_scale(model, found["final"]),
+    }
+    if model.config.has_post_norms:
+        scales["attention_post_scales"] = measure_scale(model, found.pop("attention_totals"))
+        scales["mlp_post_scales"] = measure_scale(model, found.pop("mlp_totals"))
     return [
         Trace(
-            model=model, prompt=text, ids=ids[row], has_bos=bos,
+            model=model, prompt=text, ids=ids[row], has_bos=bos, logits=found["logits"][row],
+            final=found["final"][row], final_scale=scales["final_scale"][row],
             before_attention=found["before_attention"][:, row],
             before_mlp=found["before_mlp"][:, row],
             scores=found["scores"][:, row],
             activations=found["activations"][:, row],
-            scales=found["scales"][:, row, :, 0],
             mixes=found["mixes"][:, row],
-            final=found["final"][row],
-            final_scale=found["final_scale"][row, :, 0],
-            logits=found["logits"][row],
             patterns=found["patterns"][:, row] if patterns else None,
+            gate_scores=found["gate_scores"][:, row] if model.config.is_gated else None,
+            **{name: scale[:, row] for name, scale in scales.items() if name != "final_scale"},
         )
         for row, text in enumerate(texts)
     ]  # fmt: skip

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import ffnprobe as fp
+from ffnprobe.models.arithmetic import open_up
 from ffnprobe.models.bridge import bridge_of
 
 MEANS_SEED = 7
@@ -81,7 +82,7 @@ def direct(
         stream = stream + torch.einsum("hpe,hed->pd", mixed, sixty_four(attention.out))
         stream = stream + sixty_four(attention.out_bias)
         scores = norm(stream) @ sixty_four(model.questions[layer]).T
-        activations = model.activate(scores + sixty_four(model.question_biases[layer]))
+        activations = open_up(model, scores + sixty_four(model.question_biases[layer]), None)
         activations = activations if change is None else change(layer, activations)
         kept["activations"].append(activations)
         stream = stream + activations @ sixty_four(model.answers[layer])

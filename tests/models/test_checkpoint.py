@@ -168,7 +168,7 @@ SPOILED = {
     "h.1.mlp.c_fc.weight holds numbers that are not finite": spoil_nan,
     r"wpe.weight is \[28, 35\]; config.json says \[29, 35\]": spoil_shape,
     "lacks h.2.mlp.c_fc.bias": spoil_missing,
-    "holds h.0.mlp.gate.weight, which a GPT-2 does not have": spoil_unknown,
+    "holds h.0.mlp.gate.weight, which its configuration does not know": spoil_unknown,
     "ln_f.bias holds torch.int64, not floats": spoil_integers,
     "lm_head.weight differs from wte.weight": spoil_tie,
     "names a shard outside its folder": spoil_index,
@@ -176,14 +176,14 @@ SPOILED = {
     "has no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "has no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
     "cannot be read": lambda folder: (folder / "config.json").write_text("{"),
-    'is of architecture "llama"; ffnprobe reads "gpt2"': lambda folder: spoil_config(
-        folder, model_type="llama"
+    'is of architecture "bloom", which ffnprobe does not read': lambda folder: spoil_config(
+        folder, model_type="bloom"
     ),
     'activation function "mish" is not one': lambda folder: spoil_config(
         folder, activation_function="mish"
     ),
     "n_layer is 0, not a positive whole number": lambda folder: spoil_config(folder, n_layer=0),
-    "n_embd 35 does not divide into n_head 4": lambda folder: spoil_config(folder, n_head=4),
+    "d_model 35 does not divide into 4 heads": lambda folder: spoil_config(folder, n_head=4),
     "does not say vocab_size": lambda folder: spoil_config(folder, vocab_size=None),
 }
 

@@ -6,6 +6,7 @@ from transformers import AutoModelForCausalLM
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, OptionRefused, PromptRefused
+from ffnprobe.models.arithmetic import open_up
 
 TEXT = "the cat sat on the basketball court"
 
@@ -27,7 +28,10 @@ def test_questions_give_the_scores_and_answers_the_output(model):
         score = seen @ model.questions[layer].T + model.question_biases[layer]
         torch.testing.assert_close(score, trace.scores[layer], rtol=1e-4, atol=2e-4)
         torch.testing.assert_close(
-            model.activate(trace.scores[layer]), trace.activations[layer], rtol=1e-5, atol=1e-6
+            open_up(model, trace.scores[layer], None),
+            trace.activations[layer],
+            rtol=1e-5,
+            atol=1e-6,
         )
         output = trace.activations[layer] @ model.answers[layer] + model.answer_biases[layer]
         after = trace.before_attention[layer + 1] if layer + 1 < c.layers else trace.final

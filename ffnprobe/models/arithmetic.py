@@ -1,0 +1,115 @@
+"""What the layers do to vectors: norm, ask, open, write. Each in the dtype of what is handed in.
+
+    normalise   x̂ = (x − mean) / sqrt(var + eps), or x / sqrt(mean x² + eps) for an RMSNorm
+    ask         scores q_n · x̂ + c_n, and the gates' scores where neurons have gates
+    open_up     activations: f(score), with a gate f(gate score) × score
+    write       Σ_n a_n w_n + b_out, through the norm an MLP writes through if there is one
+    write_heads Σ_head mix · out + b_O, likewise
+    cap         logits as the model gives them: cap · tanh(logit / cap) where the family does so
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> scores, gates = ask(trace.model, 3, normalise(trace.model, trace.before_mlp[3]))
+>>> bool((scores - trace.scores[3]).abs().max() < 1e-4)
+True
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from einops import einsum, rearrange
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from ffnprobe.models.model import Model
+
+ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu_new": partial(functional.gelu, approximate="tanh"),
+    "gelu": functional.gelu,
+    "relu": torch.relu,
+    "silu": functional.silu,
+}
+Stream = Float[Tensor, "... d_model"]
+
+
+def normalise(model: Model, stream: Stream) -> Stream:
+    """Return x̂: the stream through a norm without gain and shift."""
+    width, eps = stream.shape[-1:], model.config.eps
+    if model.config.is_rms:
+        return functional.rms_norm(stream, width, eps=eps)
+    return functional.layer_norm(stream, width, eps=eps)
+
+
+def measure_scale(model: Model, stream: Stream) -> Float[Tensor, "..."]:
+    """Return what a norm divides the stream by."""
+    centred = model.centre(stream)
+    return (centred.square().mean(dim=-1) + model.config.eps).sqrt()
+
+
+def ask(
+    model: Model, layer: int, seen: Stream
+) -> tuple[Float[Tensor, "... neuron"], Float[Tensor, "... neuron"] | None]:
+    """Put a layer's questions to normalised vectors: scores, and the gates' scores if it has gates."""
+    scores = functional.linear(
+        seen, model.questions[layer].to(seen), model.question_biases[layer].to(seen)
+    )
+    if model.gates is None or model.gate_biases is None:
+        return scores, None
+    gates = functional.linear(seen, model.gates[layer].to(seen), model.gate_biases[layer].to(seen))
+    return scores, gates
+
+
+def open_up(
+    model: Model, scores: Float[Tensor, "... neuron"], gates: Float[Tensor, "... neuron"] | None
+) -> Float[Tensor, "... neuron"]:
+    """Turn scores into activations."""
+    activate = ACTIVATION_FUNCTIONS[model.config.activation]
+    return activate(scores) if gates is None else activate(gates) * scores
+
+
+def write(model: Model, layer: int, activations: Float[Tensor, "... neuron"]) -> Stream:
+    """Return what a layer's MLP adds to the stream."""
+    return finish_write(model, layer, add_up(model, layer, activations))
+
+
+def add_up(model: Model, layer: int, activations: Float[Tensor, "... neuron"]) -> Stream:
+    """Add up a layer's answers and its bias, before the norm an MLP may write through."""
+    rows = model.rows[layer].to(activations)
+    total = einsum(activations, rows, "... neuron, neuron d_model -> ... d_model")
+    return total + model.answer_biases[layer].to(activations)
+
+
+def finish_write(model: Model, layer: int, total: Stream) -> Stream:
+    """Take what an MLP's answers add up to through the norm it writes through, if there is one."""
+    gain = model.mlp_post_gain(layer)
+    return total if gain is None else normalise(model, total) * gain.to(total)
+
+
+def write_heads(model: Model, layer: int, mixes: Float[Tensor, "... head d_head"]) -> Stream:
+    """Return what a layer's attention adds to the stream, from what its heads mixed."""
+    a = model.attention[layer]
+    total = einsum(mixes, a.out.to(mixes), "... head d_head, head d_head d_model -> ... d_model")
+    total = total + a.out_bias.to(mixes)
+    return total if a.post_gain is None else normalise(model, total) * a.post_gain.to(total)
+
+
+def cap(model: Model, logits: Tensor) -> Tensor:
+    """Return logits as the model gives them."""
+    most = model.config.logit_cap
+    return logits if most is None else torch.tanh(logits / most) * most
+
+
+def rotate(
+    vectors: Float[Tensor, "... pos head d_head"],
+    cosines: Float[Tensor, "pos rotated"],
+    sines: Float[Tensor, "pos rotated"],
+) -> Float[Tensor, "... pos head d_head"]:
+    """Turn the first dimensions of queries or keys by their position, the rest left alone."""
+    width = cosines.shape[-1]
+    turned, kept = vectors[..., :width], vectors[..., width:]
+    first, second = rearrange(turned, "... (half d) -> half ... d", half=2)
+    swapped = torch.cat([-second, first], dim=-1)
+    whole = turned * cosines[:, None].to(vectors) + swapped * sines[:, None].to(vectors)
+    return torch.cat([whole, kept], dim=-1)

@@ -1,0 +1,160 @@
+"""Every family: the numbers are Hugging Face's, and the account closes."""
+
+import pytest
+import torch
+
+import ffnprobe as fp
+from ffnprobe.interventions.ablation import ablate_layers, ablate_together
+from ffnprobe.interventions.gradients import estimate
+from ffnprobe.models.arithmetic import ask, measure_scale, normalise, open_up, write
+from ffnprobe.models.bridge import forward, places_of
+from ffnprobe.models.checkpoint import read_weights
+from tests.families.conftest import TEXT
+
+
+@pytest.fixture(scope="session")
+def network(folder):
+    """Hugging Face's own model, from the same files."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+
+
+def test_logits_are_hugging_face_s(model, network, trace):
+    with torch.no_grad():
+        theirs = network(torch.tensor([trace.ids])).logits[0]
+    torch.testing.assert_close(trace.logits, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_parameters_are_all_counted(model, network):
+    assert model.config.parameters() == sum(p.numel() for p in network.parameters())
+
+
+def test_questions_gates_and_answers_are_what_the_hooks_see(model, trace):
+    for layer in range(3):
+        seen = normalise(model, trace.before_mlp[layer])
+        scores, gates = ask(model, layer, seen)
+        torch.testing.assert_close(scores, trace.scores[layer], rtol=1e-4, atol=1e-4)
+        assert (gates is None) == (not model.config.is_gated)
+        if gates is not None:
+            torch.testing.assert_close(gates, trace.gate_scores[layer], rtol=1e-4, atol=1e-4)
+        activations = open_up(model, scores, gates)
+        torch.testing.assert_close(activations, trace.activations[layer], rtol=1e-4, atol=1e-4)
+        written = write(model, layer, trace.activations[layer])
+        # The stages raise unless this leads to the stream the model had after the layer.
+        torch.testing.assert_close(trace.stages(layer).output, written, rtol=1e-4, atol=1e-4)
+
+
+def test_a_gated_activation_may_be_negative_and_large(model, trace):
+    lowest = float(trace.activations.min())
+    assert lowest < -0.5 if model.config.is_gated else lowest > -0.18
+
+
+@pytest.mark.parametrize("position", [-1, 3])
+@pytest.mark.parametrize("versus", [None, " football"])
+def test_the_account_closes(trace, position, versus):
+    for convention in ("centred", "folded"):
+        pushes = fp.attribute(
+            trace, " basketball", versus=versus, position=position, convention=convention
+        )
+        assert abs(pushes.remainder) < 1e-3
+        logits = trace.logits[position]
+        vocab = trace.model.vocab
+        own = logits[vocab.one(" basketball")]
+        own = own - logits[vocab.one(versus)] if versus else own
+        assert float(pushes.by_part().push.sum()) == pytest.approx(float(own), abs=1e-3)
+
+
+def test_a_score_is_accounted_for(trace):
+    for layer in range(3):
+        drivers = trace.drivers(f"L{layer}N7", position=4)
+        assert float(drivers.by_part().drive.sum()) == pytest.approx(drivers.score, abs=1e-3)
+        by_head = drivers._read_from()[0].sum(-1)
+        torch.testing.assert_close(by_head, drivers.account.heads, rtol=1e-3, atol=1e-4)
+
+
+def test_the_lens_ends_at_the_model_s_own_word(trace):
+    table = trace.lens(" basketball").table
+    own = trace.logits[-1, trace.model.vocab.one(" basketball")]
+    assert table.logit.iloc[-1] == pytest.approx(float(own), abs=1e-3)
+
+
+def hooked(model, ids, layer, neurons, places):
+    """The answer's logits where hooks set neurons to zero at some positions."""
+
+    def tap(activations):
+        changed = activations.clone()
+        for place in places:
+            changed[:, place, neurons] = 0.0
+        return changed
+
+    return forward(model, torch.tensor([ids]), {("activations", layer): tap})[0, -1]
+
+
+@pytest.mark.parametrize("position", [-1, [2, 5]])
+def test_the_exact_sweep_is_one_hooked_pass_a_neuron(model, trace, position):
+    token, other = model.vocab.one(" basketball"), model.vocab.one(" football")
+    effects = fp.ablate(trace, token, position=position)
+    against = fp.ablate(trace, token, versus=other, position=position)
+    places = [len(trace) - 1] if position == -1 else position
+    before = trace.logits[-1]
+    for layer in range(3):
+        for neuron in range(0, 52, 5):
+            after = hooked(model, trace.ids, layer, [neuron], places)
+            logs = torch.log_softmax(before, -1)[token] - torch.log_softmax(after, -1)[token]
+            assert float(effects.log_probability[layer, neuron]) == pytest.approx(
+                float(logs), abs=2e-4
+            )
+            if model.config.logit_cap is None:
+                assert float(effects.values[layer, neuron]) == pytest.approx(
+                    float(before[token] - after[token]), abs=3e-4
+                )
+                lost = (before[token] - before[other]) - (after[token] - after[other])
+                assert float(against.values[layer, neuron]) == pytest.approx(float(lost), abs=3e-4)
+
+
+def test_whole_layers_and_groups_are_hooked_passes_too(model, trace):
+    token = model.vocab.one(" basketball")
+    layers = ablate_layers(trace, token)
+    together = ablate_together(trace, token, [["L1N3", "L1N9", "L1N20"]], position=4)
+    clean = torch.log_softmax(trace.logits[-1], -1)[token]
+    for layer, place in [(0, 2), (1, 5), (2, len(trace) - 1)]:
+        after = hooked(model, trace.ids, layer, list(range(52)), [place])
+        lost = clean - torch.log_softmax(after, -1)[token]
+        assert float(layers.log_probability[layer, place]) == pytest.approx(float(lost), abs=3e-4)
+    after = hooked(model, trace.ids, 1, [3, 9, 20], [4])
+    lost = clean - torch.log_softmax(after, -1)[token]
+    assert float(together.log_probability[0]) == pytest.approx(float(lost), abs=3e-4)
+
+
+def test_the_last_layer_s_effect_with_the_scales_held_is_the_push(model, trace):
+    """Direct effects add up; a neuron's push is linear in how much of its answer was added."""
+    pushes = fp.attribute(trace, " basketball", convention="folded")
+    amounts = trace.amounts[2, -1]
+    lifts = model.answers[2] @ model.unembedding[model.vocab.one(" basketball")]
+    expected = amounts * lifts / measure_scale(model, trace.final[-1])
+    torch.testing.assert_close(pushes.values[2], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_estimates_small_steps(trace):
+    estimates = estimate(trace, " basketball")
+    effects = fp.ablate(trace, " basketball")
+    assert estimates.agreement(effects) > 0.7
+
+
+def test_batched_is_one_by_one(model, trace):
+    both = fp.run(model, [TEXT, TEXT.replace("cat", "dog")])
+    torch.testing.assert_close(both[0].logits, trace.logits, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_survive_every_verb(model, folder, trace):
+    fp.explain(model, TEXT, " basketball", top=3)
+    fp.steer(model, TEXT, {"L1N3": 2.0})
+    assert model.is_unchanged()
+    assert set(read_weights(folder, model.config)) == set(model.config.shapes())
+
+
+def test_every_place_is_hooked_once(model):
+    assert len(set(places_of(model).values())) == len(places_of(model))
