@@ -17,6 +17,7 @@ class Rank(StrEnum):
 class Side(StrEnum):
     answer = "answer"
     question = "question"
+    gate = "gate"
 
 
 @command
@@ -31,7 +32,9 @@ def search(
     away: Annotated[
         bool, typer.Option("--away", help="Find neurons that push against the tokens.")
     ] = False,
-    by: Annotated[Side, typer.Option(help="What to search.")] = Side.answer,
+    by: Annotated[
+        Side, typer.Option(help="What to search; gates only where neurons have gates.")
+    ] = Side.answer,
     top: Annotated[int, typer.Option("--top", "-k", help="How many neurons.")] = 10,
     layers: Annotated[
         str | None, typer.Option(metavar="LAYERS", help="Only these: 3, 3-5 or 0,3-5.")

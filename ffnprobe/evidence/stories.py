@@ -211,7 +211,10 @@ def _graded(
     weight = pushes if effects is None else effects
     ranked = sorted(names, key=lambda name: (grades[name] or "D", -at(weight, name), name))[:top]
     means = read_means(trace.model)
-    columns = {"activation": activations}
+    columns = {}
+    if trace.gate_scores is not None:
+        columns = {"gate_score": trace.gate_scores[:, place], "score": trace.scores[:, place]}
+    columns["activation"] = activations
     if means is not None:
         columns["mean_activation"] = means
     columns["push"] = pushes

@@ -158,7 +158,9 @@ def tally_scores(model: Model, texts: Iterable[str]) -> Tally:
     total = None
     for start in range(0, len(chosen), TEXTS_AT_ONCE):
         traces = run(model, chosen[start : start + TEXTS_AT_ONCE], patterns=False)
-        scores = torch.cat([trace.scores[:, 1:] for trace in traces], dim=1)
+        # What goes through the nonlinearity: the gate's score, where neurons have gates.
+        asked = [t.scores if t.gate_scores is None else t.gate_scores for t in traces]
+        scores = torch.cat([one[:, 1:] for one in asked], dim=1)
         flat = rearrange(scores, "layer pos neuron -> layer (pos neuron)")
         tally = Tally.of(flat, bump=bump)
         total = tally if total is None else total + tally

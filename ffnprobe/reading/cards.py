@@ -10,6 +10,7 @@ from ffnprobe.reading.tokens import TokenValue
 
 Lists = Mapping[str, Sequence[TokenValue]]
 TITLES = {
+    "gate_tokens": "gate opens on",
     "question_tokens": "question opens on",
     "promotes": "answer promotes",
     "suppresses": "answer suppresses",
@@ -50,6 +51,13 @@ def _lines(m: Measures) -> list[str]:
         f"skew {m.moments.skew:.2f}, kurtosis {m.moments.kurtosis:.2f}; "
         f"null space {m.null_space:.3f}",
     ]
+    if m.gate_measures is not None:
+        g = m.gate_measures
+        lines.insert(
+            1,
+            f"gate norm {g.norm:.3f}, bias {g.bias:.3f}; cosine of gate and question {g.cosine:.3f}; "
+            "where the question scores below zero the answer is turned round",
+        )
     if m.kind == "entropy":
         lines.append("the unembedding barely reads this answer: its token lists mean nothing")
     if m.layer > 0:

@@ -11,6 +11,7 @@ from itertools import groupby
 from jaxtyping import Float
 from torch import Tensor, linalg
 
+from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 
@@ -23,6 +24,9 @@ class Directions:
     neurons: tuple[int, ...]
     questions: Float[Tensor, "row d_model"]
     question_biases: Float[Tensor, " row"]
+    # None where neurons have no gates.
+    gates: Float[Tensor, "row d_model"] | None
+    gate_biases: Float[Tensor, " row"] | None
     answers: Float[Tensor, "row d_model"]
     # Of every neuron of the layer: how long an answer usually is there.
     median_answer_norm: float
@@ -36,9 +40,14 @@ class Directions:
 def pick_directions(model: Model, layer: int, neurons: Sequence[int]) -> Directions:
     """Fold the questions of a layer's neurons and pick their answers."""
     questions, biases = pick_questions(model, layer, neurons)
+    gates, gate_biases = (
+        pick_gates(model, layer, neurons) if model.config.is_gated else (None, None)
+    )
     answers = pick_answers(model, layer)
     median = float(linalg.vector_norm(answers, dim=-1).median())
-    return Directions(layer, tuple(neurons), questions, biases, answers[list(neurons)], median)
+    return Directions(
+        layer, tuple(neurons), questions, biases, gates, gate_biases, answers[list(neurons)], median
+    )
 
 
 def pick_questions(
@@ -47,6 +56,18 @@ def pick_questions(
     """Fold the questions, and their biases, of some of a layer's neurons, or of all."""
     chosen = slice(None) if neurons is None else list(neurons)
     return model.fold(layer, model.layout.mlp_norm, model.layout.up, chosen)
+
+
+def pick_gates(
+    model: Model, layer: int, neurons: Sequence[int] | None = None
+) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
+    """Fold the gates, and their biases, of some of a layer's neurons, or of all."""
+    if model.layout.gate is None:
+        raise OptionRefused(
+            f"the neurons of {model.name} have no gates.", remedy="question: there is only one"
+        )
+    chosen = slice(None) if neurons is None else list(neurons)
+    return model.fold(layer, model.layout.mlp_norm, model.layout.gate, chosen)
 
 
 def pick_answers(model: Model, layer: int) -> Float[Tensor, "neuron d_model"]:

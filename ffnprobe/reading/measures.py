@@ -6,12 +6,14 @@
     vocab_mean … vocab_kurtosis  moments over tokens of cos(w_n, u_t)
     null_space                   share of the answer's norm the unembedding barely reads
     kind                         a reading of these numbers
+    gate_norm, gate_bias         |g_n| and the gate's score where x̂ is zero, where neurons have gates
+    gate_cosine                  cos(g_n, q_n): near 1 a gate asks what the question asks
 
 Token columns of a table are text, tokens in their shown form with a space between: no shown token
 holds a space, so `.str.split(" ")` gives the list back from every file format.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class GateMeasures:
+    """The numbers of a neuron's gate."""
+
+    norm: float
+    bias: float
+    cosine: float
+
+
+@dataclass(frozen=True)
 class Measures:
     """The numbers of one neuron."""
 
@@ -45,6 +56,7 @@ class Measures:
     cosine: float
     moments: Moments
     null_space: float
+    gate_measures: GateMeasures | None
 
 
 def project_measured(
@@ -79,9 +91,10 @@ def measure_neurons(
     depth = directions.layer / max(1, model.config.layers - 1)
     # Zero where most answers of a layer are nothing: then a norm is taken as it is.
     median = directions.median_answer_norm
+    gates = _measure_gates(directions, question_norms)
     measured = []
-    for name, neuron, shape, row in zip(
-        directions.names, directions.neurons, moments, rows, strict=True
+    for name, neuron, shape, row, gate in zip(
+        directions.names, directions.neurons, moments, rows, gates, strict=True
     ):
         question_norm, question_bias, answer_norm, cosine, null_space = row
         kind = name_kind(
@@ -93,23 +106,29 @@ def measure_neurons(
         )  # fmt: skip
         measured.append(
             Measures(name, directions.layer, neuron, kind, question_norm, question_bias,
-                     answer_norm, cosine, shape, null_space)
+                     answer_norm, cosine, shape, null_space, gate)
         )  # fmt: skip
     return measured
 
 
-def table_measures(
-    measured: Sequence[Measures],
-    *,
-    question_tokens: Sequence[Sequence[str]],
-    promotes: Sequence[Sequence[str]],
-    suppresses: Sequence[Sequence[str]],
-) -> "pd.DataFrame":
-    """Table neurons, one row each, with the tokens that stand for them."""
-    import pandas as pd
+def _measure_gates(
+    directions: Directions, question_norms: Float[Tensor, " row"]
+) -> Sequence[GateMeasures | None]:
+    """Measure the neurons' gates, if they have gates."""
+    if directions.gates is None or directions.gate_biases is None:
+        return [None] * len(directions.neurons)
+    norms = linalg.vector_norm(directions.gates, dim=-1)
+    dots = einsum(directions.gates, directions.questions, "row d_model, row d_model -> row")
+    columns = (norms, directions.gate_biases, dots / (norms * question_norms))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [GateMeasures(*row) for row in rows]
 
-    def join(lists: Sequence[Sequence[str]]) -> list[str]:
-        return [" ".join(tokens) for tokens in lists]
+
+def table_measures(
+    measured: Sequence[Measures], lists: Mapping[str, Sequence[Sequence[str]]]
+) -> "pd.DataFrame":
+    """Table neurons, one row each, with the lists of tokens that stand for them."""
+    import pandas as pd
 
     def column(name: str) -> list[object]:
         return [getattr(row, name) for row in measured]
@@ -119,9 +138,16 @@ def table_measures(
 
     return pd.DataFrame(
         {name: column(name) for name in ("name", "layer", "neuron", "kind")}
-        | {"question_tokens": join(question_tokens), "promotes": join(promotes),
-           "suppresses": join(suppresses)}
+        | {side: [" ".join(tokens) for tokens in rows] for side, rows in lists.items()}
         | {n: column(n) for n in ("question_norm", "question_bias", "answer_norm", "cosine")}
         | {f"vocab_{name}": moment(name) for name in ("mean", "variance", "skew", "kurtosis")}
         | {"null_space": column("null_space")}
+        | _gate_columns([row.gate_measures for row in measured])
     )  # fmt: skip
+
+
+def _gate_columns(gates: Sequence[GateMeasures | None]) -> dict[str, list[float]]:
+    """Name the columns of the gates; none where neurons have none."""
+    known = [gate for gate in gates if gate is not None]
+    names = ("norm", "bias", "cosine") if known else ()
+    return {f"gate_{name}": [getattr(gate, name) for gate in known] for name in names}

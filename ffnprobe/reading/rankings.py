@@ -31,7 +31,7 @@ from torch import Tensor, linalg
 from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.directions import pick_answers, pick_questions
+from ffnprobe.reading.directions import pick_answers, pick_gates, pick_questions
 from ffnprobe.reading.layers import choose_layers
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.reading.projection import answer_readers, question_readers
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RANKS = ("z", "cosine", "dot")
-SIDES = ("answer", "question")
+SIDES = ("answer", "question", "gate")
 TOKENS = 5
 # A spread this small beside the greatest possible is rounding: the direction is the same to all tokens.
 NO_SPREAD = 1e-6
@@ -60,7 +60,8 @@ def search(
 ) -> "pd.DataFrame":
     """Table the k neurons that push most toward tokens (or `away` from them), the first the best.
 
-    `by="question"` finds the neurons that the tokens open. Columns: name, layer, neuron, z, dot,
+    `by="question"` finds the neurons that the tokens open, `by="gate"` those whose gate they open,
+    where neurons have gates. Columns: name, layer, neuron, z, dot,
     cosine, z of each token if there are several, and the neuron's own tokens.
     """
     _check_option("rank", rank, RANKS)
@@ -118,7 +119,9 @@ def compare_tokens(
 
 
 def _rows(model: Model, layer: int, *, by: str) -> Float[Tensor, "neuron d_model"]:
-    return pick_answers(model, layer) if by == "answer" else pick_questions(model, layer)[0]
+    if by == "answer":
+        return pick_answers(model, layer)
+    return (pick_gates if by == "gate" else pick_questions)(model, layer)[0]
 
 
 _lengths_known: "WeakKeyDictionary[Model, dict[tuple[str, int], tuple[Tensor, Tensor]]]"
@@ -164,9 +167,9 @@ def _own_tokens(
     layers = {layer: _rows(model, layer, by=by) for layer in {name.layer for name in found}}
     rows = torch.stack([layers[name.layer][name.neuron] for name in found])
     k = min(TOKENS, model.config.vocab)
-    if by == "question":
+    if by != "answer":
         asked = question_readers(model, rows, through="embed")
-        return "question_tokens", only_tokens(list_tokens(model, *asked, k))
+        return f"{by}_tokens", only_tokens(list_tokens(model, *asked, k))
     answered = answer_readers(model, rows, convention="centred")
     lists = list_tokens(model, *answered, k, smallest=away)
     return "suppresses" if away else "promotes", only_tokens(lists)

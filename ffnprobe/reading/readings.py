@@ -1,4 +1,4 @@
-"""Read neurons: which tokens open the question, which tokens the answer promotes and suppresses.
+"""Read neurons: which tokens open the question (and the gate, where neurons have gates), which tokens the answer promotes and suppresses.
 
 >>> import ffnprobe as fp
 >>> neuron = fp.read(fp.load("pocket"), "L3N12")
@@ -42,6 +42,7 @@ class Reading(Measures):
     """One neuron, read from the weights alone."""
 
     question: Question
+    gate: Question | None
     answer: Answer
     provenance: Provenance
 
@@ -68,7 +69,8 @@ class Reading(Measures):
 
     def _lists(self, k: int) -> dict[str, list[TokenValue]]:
         lists = list_sides(
-            self.question.model, self.question.direction[None], self.answer.direction[None], k,
+            self.question.model, self.question.direction[None],
+            None if self.gate is None else self.gate.direction[None], self.answer.direction[None], k,
             convention=self.answer.convention, through=self.question.through,
         )  # fmt: skip
         return {side: rows[0] for side, rows in lists.items()}
@@ -109,7 +111,7 @@ class Readings(Sequence[Reading]):
     def table(self, k: int = 5) -> "pd.DataFrame":
         """Table the neurons with the columns of a survey, k tokens in each list."""
         lists = {side: only_tokens(rows) for side, rows in self._lists(k).items()}
-        return self.provenance.note(table_measures(self.readings, **lists))
+        return self.provenance.note(table_measures(self.readings, lists))
 
     def tokens(self, k: int = 5) -> "pd.DataFrame":
         """Table every token listed, one row each: name, layer, neuron, list, rank, token, id, value."""
@@ -130,9 +132,11 @@ class Readings(Sequence[Reading]):
         return {"rows": self.table(k), "tokens": self.tokens(k)}
 
     def _lists(self, k: int) -> dict[str, list[list[TokenValue]]]:
+        gates = [reading.gate.direction for reading in self if reading.gate is not None]
         return list_sides(
             self.model,
             torch.stack([reading.question.direction for reading in self]),
+            torch.stack(gates) if gates else None,
             torch.stack([reading.answer.direction for reading in self]),
             k, convention=self[0].answer.convention, through=self[0].question.through,
         )  # fmt: skip
@@ -186,11 +190,12 @@ def read(
             Reading(
                 **vars(measures),
                 question=Question(model, question, through),
+                gate=None if gate is None else Question(model, gate, through),
                 answer=Answer(model, answer, convention),
                 provenance=provenance,
             )
             for layer, neurons in layer_runs(chosen)
-            for measures, question, answer in _measure(
+            for measures, question, gate, answer in _measure(
                 model, pick_directions(model, layer, neurons), limits
             )
         )
@@ -200,10 +205,11 @@ def read(
 
 def _measure(
     model: Model, directions: Directions, thresholds: Thresholds
-) -> Iterator[tuple[Measures, Tensor, Tensor]]:
-    """Yield each neuron's numbers, question and answer."""
+) -> Iterator[tuple[Measures, Tensor, Tensor | None, Tensor]]:
+    """Yield each neuron's numbers, question, gate (if it has one) and answer."""
     moments: list[Moments] = []
     for _, found in project_measured(model, directions.answers):
         moments += found
     measured = measure_neurons(model, directions, moments, thresholds)
-    yield from zip(measured, directions.questions, directions.answers, strict=True)
+    gates = [None] * len(measured) if directions.gates is None else directions.gates
+    yield from zip(measured, directions.questions, gates, directions.answers, strict=True)

@@ -5,6 +5,8 @@
     fed_by    earlier neurons m by q_n · w_m, the same seen from the question's side
     similar   neurons m of any layer by cos(w_m, w_n)
 
+Where neurons have gates, `opens` and `opened_by` are the same for gates in place of questions.
+
 The first two are ordered by size whatever the sign. They are of the weights alone: on a prompt
 the LayerNorm's scale divides them and attention carries answers on from other positions as well.
 
@@ -44,10 +46,15 @@ class Related:
     fed_by: "pd.DataFrame"
     similar: "pd.DataFrame"
     provenance: Provenance
+    opens: "pd.DataFrame | None" = None
+    opened_by: "pd.DataFrame | None" = None
 
     def tables(self) -> "dict[str, pd.DataFrame]":
-        """Name the three tables."""
-        return {"feeds": self.feeds, "fed_by": self.fed_by, "similar": self.similar}
+        """Name the tables; those of gates only where neurons have gates."""
+        tables = {"feeds": self.feeds, "fed_by": self.fed_by, "similar": self.similar}
+        if self.opens is not None and self.opened_by is not None:
+            tables |= {"opens": self.opens, "opened_by": self.opened_by}
+        return tables
 
     def __repr__(self) -> str:
         return f"Related({self.name})"
@@ -76,10 +83,16 @@ def find_related(model: Model, name: str, *, k: int = 10) -> Related:
     feeds = _table_strongest(model, _compare(model.questions[later], answer), later.start, k)
     fed_by = _table_strongest(model, _compare(model.answers[earlier], question), 0, k)
     similar = _table(model, sort_neurons(ranked, k), dots, cosines)
+    opens = opened_by = None
+    if (gates := model.gates) is not None:
+        opens = _table_strongest(model, _compare(gates[later], answer), later.start, k)
+        gate = gates[neuron.layer, neuron.neuron]
+        opened_by = _table_strongest(model, _compare(model.answers[earlier], gate), 0, k)
     provenance = model.provenance(settings=f"neurons related to {neuron}")
-    for table in (feeds, fed_by, similar):
+    related = Related(str(neuron), feeds, fed_by, similar, provenance, opens, opened_by)
+    for table in related.tables().values():
         provenance.note(table)
-    return Related(str(neuron), feeds, fed_by, similar, provenance)
+    return related
 
 
 Compared = tuple[Float[Tensor, "layer neuron"], Float[Tensor, "layer neuron"]]

@@ -48,14 +48,15 @@ def survey(
 
     Columns: name, layer, neuron, kind, question_tokens, promotes, suppresses (text, a space
     between tokens), question_norm, question_bias, answer_norm, cosine, the moments vocab_mean,
-    vocab_variance, vocab_skew and vocab_kurtosis, null_space. `progress` is called with how many
+    vocab_variance, vocab_skew and vocab_kurtosis, null_space; where neurons have gates also
+    gate_tokens, gate_norm, gate_bias and gate_cosine. `progress` is called with how many
     neurons are done, and of how many. `attrs["provenance"]` says where the numbers come from.
     """
     chosen = choose_layers(model, layers)
     check_k(k, model.config.vocab, of="tokens")
     limits = Thresholds() if thresholds is None else thresholds
     measured: list[Measures] = []
-    lists: dict[str, list[list[int]]] = {"question_tokens": [], "promotes": [], "suppresses": []}
+    lists: dict[str, list[list[int]]] = {}
     with torch.no_grad():
         for layer in chosen:
             found, ids = _survey_layer(model, layer, k, limits)
@@ -63,10 +64,10 @@ def survey(
             if progress is not None:
                 progress(len(measured), len(chosen) * model.config.d_mlp)
             for column, rows in ids.items():
-                lists[column] += rows
+                lists.setdefault(column, []).extend(rows)
     shown = model.vocab.shown
     texts = {name: [[shown[i] for i in row] for row in rows] for name, rows in lists.items()}
-    frame = table_measures(measured, **texts)
+    frame = table_measures(measured, texts)
     settings = f"survey of layers {','.join(map(str, chosen))}; questions through embed; {limits}"
     return model.provenance(convention="centred", settings=settings).note(frame)
 
@@ -77,17 +78,22 @@ def _survey_layer(
     """Measure one layer's neurons and find the ids of the tokens that stand for them."""
     directions = pick_directions(model, layer, range(model.config.d_mlp))
     moments: list[Moments] = []
-    asked: list[Tensor] = []
     promoted: list[Tensor] = []
     suppressed: list[Tensor] = []
     for dots, measured in project_measured(model, directions.answers):
         moments += measured
         promoted.append(top_tokens(dots, k)[1])
         suppressed.append(top_tokens(dots, k, smallest=True)[1])
-    for _, dots in project_blocks(*question_readers(model, directions.questions, through="embed")):
-        asked.append(top_tokens(dots, k)[1])
-    ids = {"question_tokens": asked, "promotes": promoted, "suppresses": suppressed}
+    ids = {} if directions.gates is None else {"gate_tokens": _asked(model, directions.gates, k)}
+    ids["question_tokens"] = _asked(model, directions.questions, k)
+    ids |= {"promotes": promoted, "suppresses": suppressed}
     return (
         measure_neurons(model, directions, moments, thresholds),
         {name: torch.cat(blocks).tolist() for name, blocks in ids.items()},
     )
+
+
+def _asked(model: Model, questions: Tensor, k: int) -> list[Tensor]:
+    """Find the ids of the tokens that open each question (or gate) most."""
+    readers = question_readers(model, questions, through="embed")
+    return [top_tokens(dots, k)[1] for _, dots in project_blocks(*readers)]

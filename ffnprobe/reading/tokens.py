@@ -27,6 +27,14 @@ def question_tokens(
     return only_tokens(list_tokens(model, *question_readers(model, questions, through=through), k))
 
 
+def gate_tokens(model: Model, neurons: Sequence[NeuronId], k: int) -> list[list[str]] | None:
+    """List, for each neuron, the k tokens that open its gate most; None where there are no gates."""
+    if model.gates is None:
+        return None
+    readers = question_readers(model, gather(model.gates, neurons), through="embed")
+    return only_tokens(list_tokens(model, *readers, k))
+
+
 def answer_tokens(
     model: Model,
     neurons: Sequence[NeuronId],
@@ -47,17 +55,20 @@ def answer_tokens(
 def list_sides(
     model: Model,
     questions: Float[Tensor, "row d_model"],
+    gates: Float[Tensor, "row d_model"] | None,
     answers: Float[Tensor, "row d_model"],
     k: int,
     *,
     convention: str,
     through: str,
 ) -> dict[str, list[list[TokenValue]]]:
-    """List what opens each question (`question_tokens`) and what each answer `promotes` and `suppresses`."""
+    """List what opens each gate and question, and what each answer `promotes` and `suppresses`."""
+    lists: dict[str, list[list[TokenValue]]] = {}
+    if gates is not None:
+        opened = question_readers(model, gates, through=through)
+        lists["gate_tokens"] = list_tokens(model, *opened, k)
     asked = question_readers(model, questions, through=through)
-    lists: dict[str, list[list[TokenValue]]] = {
-        "question_tokens": list_tokens(model, *asked, k), "promotes": [], "suppresses": [],
-    }  # fmt: skip
+    lists |= {"question_tokens": list_tokens(model, *asked, k), "promotes": [], "suppresses": []}
     answered = answer_readers(model, answers, convention=convention)
     is_centred = convention == "centred"
     for _, values in project_blocks(*answered):

@@ -40,15 +40,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Drivers:
-    """Every part's share in one neuron's score at one position."""
+    """Every part's share in one neuron's score at one position.
+
+    `gate` holds the same for the gate's score, where neurons have gates.
+    """
 
     trace: Trace
     neuron: NeuronId
     position: int
+    direction: Float[Tensor, " d_model"]
     account: Account
+    asks: str = "question"
+    gate: "Drivers | None" = None
 
     def _repr_html_(self) -> str:
         title = f"{self.neuron} at {self.trace.tokens[self.position]}: score {self.score:+.3f}"
+        if self.gate is not None:
+            title += f", its gate's {self.gate.score:+.3f}"
         parts = self.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
         return card(title, table_html(parts.head(8)), note="the strongest parts of the score")
 
@@ -65,23 +73,35 @@ class Drivers:
     @property
     def provenance(self) -> Provenance:
         """The model, prompt, position and neuron behind these numbers."""
-        return self.trace.provenance_at(self.position, settings=f"drivers of {self.neuron}")
+        of = str(self.neuron) if self.asks == "question" else f"the {self.asks} of {self.neuron}"
+        return self.trace.provenance_at(self.position, settings=f"drivers of {of}")
 
     @property
     def _activations(self) -> Float[Tensor, "layer neuron"]:
         return self.trace.activations[: self.neuron.layer, self.position]
 
     def by_part(self) -> "pd.DataFrame":
-        """Table every part once: the column `drive` adds up to the score."""
-        return self.provenance.note(self.account.table("drive", self._activations))
+        """Table every part once: the column `drive` adds up to the score.
+
+        Where neurons have gates, `gate_drive` adds up to the gate's score.
+        """
+        table = self.account.table("drive", self._activations)
+        if self.gate is not None:
+            gate = self.gate.account.table("gate_drive", self._activations)
+            table = table.merge(gate, how="outer", on=["part", "kind", "layer", "head"], sort=False)
+            table = table.fillna({"drive": 0.0, "gate_drive": 0.0})
+        return self.provenance.note(table)
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these drivers holds; what there is none of is left out."""
         tables = {"parts": self.by_part()}
         if earlier := self.account.neurons.numel():
             tables["neurons"] = self.top(min(10, earlier))
-        if self.trace.patterns is not None:
-            tables["heads"] = self.heads(min(10, self.account.heads.numel() * (self.position + 1)))
+        if self.trace.patterns is not None and (readings := self.account.heads.numel()):
+            tables["heads"] = self.heads(min(10, readings * (self.position + 1)))
+        if self.gate is not None:
+            own = self.gate.tables()
+            tables |= {f"gate_{name}": own[name] for name in ("neurons", "heads") if name in own}
         return tables
 
     def top(self, k: int = 10) -> "pd.DataFrame":
@@ -132,7 +152,7 @@ class Drivers:
             )
         layer, end = self.neuron.layer, self.position + 1
         scale = float(trace.scales[layer, self.position])
-        along = model.questions[layer, self.neuron.neuron] / scale
+        along = self.direction / scale
         attentions = read_attentions(model, layer)
         patterns = trace.patterns[:attentions, :, self.position, :end]
         found = torch.zeros(patterns.shape)
@@ -153,15 +173,36 @@ def read_attentions(model: Model, layer: int) -> int:
 
 @torch.no_grad()
 def drive(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Drivers:
-    """Account for a neuron's score at a position."""
+    """Account for a neuron's score at a position, and for its gate's if it has one."""
     model, place = trace.model, trace.at(position)
     name = find_neuron(model, neuron)
+    gate = None
+    if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
+        gate = _drive(
+            trace, name, place, "gate", model.gates, model.gate_biases, trace.gate_scores, None
+        )
+    return _drive(
+        trace, name, place, "question", model.questions, model.question_biases, trace.scores, gate
+    )
+
+
+def _drive(
+    trace: Trace,
+    name: NeuronId,
+    place: int,
+    asks: str,
+    rows: Float[Tensor, "layer neuron d_model"],
+    biases: Float[Tensor, "layer neuron"],
+    scores: Float[Tensor, "layer pos neuron"],
+    gate: Drivers | None,
+) -> Drivers:
+    """Account for one score."""
+    direction = rows[name.layer, name.neuron]
     account = settle(
-        trace, model.questions[name.layer, name.neuron], position=place,
-        scale=float(trace.scales[name.layer, place]), mlps=name.layer,
-        attentions=read_attentions(model, name.layer),
-        constants={"question bias": float(model.question_biases[name.layer, name.neuron])},
-        measured=float(trace.scores[name.layer, place, name.neuron]),
-        named=f"the score of {name}",
+        trace, direction, position=place, scale=float(trace.scales[name.layer, place]),
+        mlps=name.layer, attentions=read_attentions(trace.model, name.layer),
+        constants={f"{asks} bias": float(biases[name.layer, name.neuron])},
+        measured=float(scores[name.layer, place, name.neuron]),
+        named=f"the score of {name}" if asks == "question" else f"the score of the gate of {name}",
     )  # fmt: skip
-    return Drivers(trace, name, place, account)
+    return Drivers(trace, name, place, direction, account, asks, gate)

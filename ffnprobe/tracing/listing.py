@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.tokens import answer_tokens, question_tokens
+from ffnprobe.reading.tokens import answer_tokens, gate_tokens, question_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +31,8 @@ def list_neurons(
 ) -> "pd.DataFrame":
     """Table neurons: name, layer, neuron, the columns given, question tokens and answer tokens.
 
+    Gate tokens stand before them where neurons have gates.
+
     Answer tokens are what the answer promotes, turned round where the sign is negative.
     """
     import pandas as pd
@@ -40,6 +42,8 @@ def list_neurons(
     frame = pd.DataFrame({"name": [str(n) for n in neurons], "layer": layers, "neuron": numbers})
     for name, column in columns.items():
         frame[name] = column[layers, numbers].double().numpy()
+    if (opened := gate_tokens(model, neurons, TOKENS)) is not None:
+        frame["gate_tokens"] = [" ".join(row) for row in opened]
     frame["question_tokens"] = [" ".join(row) for row in question_tokens(model, neurons, TOKENS)]
     frame["answer_tokens"] = [" ".join(row) for row in turned]
     return frame

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def table_neuron(
     trace: Trace, neuron: str | NeuronId, answer: str | int | None = None
 ) -> "pd.DataFrame":
-    """Table a neuron's score, activation and push at every position.
+    """Table a neuron's score (and its gate's, if it has one), activation and push at every position.
 
     The push, in logits, is toward the token in the column `toward`: the answer, or where none is
     given the model's own prediction at that position. It is that of `attribute`, centred.
@@ -38,10 +38,13 @@ def table_neuron(
     lifts = einsum(
         directions, model.answers[name.layer, name.neuron], "pos d_model, d_model -> pos"
     )
+    gates = trace.gate_scores
+    opened = {} if gates is None else {"gate_score": gates[name.layer, :, name.neuron].tolist()}
     return pd.DataFrame(
         {
             "position": range(len(trace)),
             "token": trace.tokens,
+            **opened,
             "score": trace.scores[name.layer, :, name.neuron].tolist(),
             "activation": activations.tolist(),
             "push": (amounts * lifts.cpu() / trace.final_scale).tolist(),
@@ -56,7 +59,6 @@ def table_fired(trace: Trace, position: int = -1, k: int = 10) -> "pd.DataFrame"
     place = trace.at(position)
     activations = trace.activations[:, place]
     check_k(k, activations.numel(), of="neurons")
-    return list_neurons(
-        trace.model, sort_neurons(activations, k),
-        {"score": trace.scores[:, place], "activation": activations}, signs=activations,
-    )  # fmt: skip
+    columns = {} if trace.gate_scores is None else {"gate_score": trace.gate_scores[:, place]}
+    columns |= {"score": trace.scores[:, place], "activation": activations}
+    return list_neurons(trace.model, sort_neurons(activations, k), columns, signs=activations)

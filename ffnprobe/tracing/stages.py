@@ -79,6 +79,11 @@ class Stages:
             "position": range(len(self.tokens)),
             "token": self.tokens,
             "before": self.before.norm(dim=-1).tolist(),
+            **(
+                {}
+                if self.gate_scores is None
+                else {"highest_gate_score": self.gate_scores.amax(dim=-1).tolist()}
+            ),
             "highest_score": self.scores.amax(dim=-1).tolist(),
             "above_zero": (self.activations > 0).sum(dim=-1).tolist(),
             "strongest": names,

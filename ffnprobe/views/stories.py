@@ -20,8 +20,9 @@ def print_story(story: Explanation) -> None:
         print_tables(
             {"what the answer loses without an MLP layer, by position (logits)": _grid(story.map)}
         )
-    shown = story.neurons.drop(columns=["layer", "neuron", "position"])
-    for column in ("question_tokens", "answer_tokens"):
+    hidden = ["layer", "neuron", "position", "gate_score", "score"]
+    shown = story.neurons.drop(columns=hidden, errors="ignore")
+    for column in shown.columns[shown.columns.str.endswith("_tokens")]:
         shown[column] = shown[column].str.split(" ").str[:TOKENS].str.join(" ")
     print_tables(
         {"the neurons that matter (push: direct; effect: lost when removed; logits)": shown}

@@ -46,6 +46,8 @@ def neuron_labels(table: pd.DataFrame) -> list[str]:
 
 
 def neuron_hovers(table: pd.DataFrame) -> list[str]:
-    """Describe neurons by the tokens of question and answer."""
-    rows = zip(table["name"], table["question_tokens"], table["answer_tokens"], strict=True)
-    return [f"{name}: question {asked}; answer {given};" for name, asked, given in rows]
+    """Describe neurons by the tokens of question, gate if there is one, and answer."""
+    sides = [side for side in ("gate", "question", "answer") if f"{side}_tokens" in table]
+    rows = zip(*(table[f"{side}_tokens"] for side in sides), strict=True)
+    described = ("; ".join(map(" ".join, zip(sides, row, strict=True))) for row in rows)
+    return [f"{name}: {words};" for name, words in zip(table["name"], described, strict=True)]

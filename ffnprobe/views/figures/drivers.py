@@ -1,6 +1,7 @@
 """Who asked a neuron's question, and how alike a prompt's tokens are."""
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from ffnprobe.tracing.drivers import Drivers
 from ffnprobe.tracing.similarity import Similarity
@@ -11,21 +12,39 @@ from ffnprobe.views.theme import dress
 
 
 def plot_drivers(drivers: Drivers, *, k: int = 15) -> go.Figure:
-    """Draw the parts of the stream that gave a neuron its score, the strongest first."""
-    table = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
-    shown = table.head(k)
-    values = shown.drive.tolist()
-    rest = float(table.drive[k:].sum())
-    names = list(shown.part)
-    if len(table) > k:
-        values.append(rest)
-        names.append(f"{len(table) - k} others")
-    figure = go.Figure(bars(values, hover=[f"{name}:" for name in names]))
-    label(figure.update_yaxes, names, autorange="reversed")
+    """Draw the parts of the stream that gave a neuron its score (and its gate's), the strongest first."""
+    sides = (
+        {"question": drivers}
+        if drivers.gate is None
+        else {"gate": drivers.gate, "question": drivers}
+    )
+    figure = make_subplots(
+        cols=len(sides), horizontal_spacing=0.22,
+        subplot_titles=[f"{side}: score {one.score:+.3f}" for side, one in sides.items()],
+    )  # fmt: skip
+    longest = 0
+    for column, one in enumerate(sides.values(), 1):
+        names, values = _strongest(one, k)
+        place = {"row": 1, "col": column}
+        figure.add_trace(bars(values, hover=[f"{name}:" for name in names]), **place)
+        label(figure.update_yaxes, names, autorange="reversed", **place)
+        figure.update_xaxes(range=room(values), title_text="score", **place)
+        longest = max(longest, len(values))
+    names, values = _strongest(drivers, k)
     token = drivers.trace.tokens[drivers.position]
     title = f"{names[0]} drives {drivers.neuron} most at {token}: {values[0]:+.3f} of a score of {drivers.score:+.3f}"
-    dress(figure, title, note=say(drivers.provenance), x="score", height=height_of(len(values)))
-    return figure.update_xaxes(range=room(values))
+    width, height = 320 + 480 * len(sides), 30 + height_of(longest)
+    return dress(figure, title, note=say(drivers.provenance), width=width, height=height)
+
+
+def _strongest(drivers: Drivers, k: int) -> tuple[list[str], list[float]]:
+    """Return the names and drives of the strongest parts, the others as one."""
+    table = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
+    names, values = list(table.part[:k]), table.drive[:k].tolist()
+    if len(table) > k:
+        names.append(f"{len(table) - k} others")
+        values.append(float(table.drive[k:].sum()))
+    return names, values
 
 
 def plot_similarity(similarity: Similarity) -> go.Figure:

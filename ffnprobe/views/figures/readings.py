@@ -11,15 +11,18 @@ from ffnprobe.views.theme import dress
 
 
 def plot_reading(reading: Reading, *, k: int = 10) -> go.Figure:
-    """Draw what opens the question, what the answer promotes and what it suppresses."""
+    """Draw what opens gate and question, what the answer promotes and what it suppresses."""
     k = min(k, reading.question.model.config.vocab)
-    tables = {
+    tables = {} if reading.gate is None else {"gate_tokens": reading.gate.top(k)}
+    tables |= {
         "question_tokens": reading.question.top(k),
         "promotes": reading.answer.promotes(k),
         "suppresses": reading.answer.suppresses(k),
     }
     figure = make_subplots(
-        cols=3, subplot_titles=[TITLES[side] for side in tables], horizontal_spacing=0.12
+        cols=len(tables),
+        subplot_titles=[TITLES[side] for side in tables],
+        horizontal_spacing=0.36 / len(tables),
     )
     for column, table in enumerate(tables.values(), 1):
         values = table.value.tolist()
@@ -27,12 +30,13 @@ def plot_reading(reading: Reading, *, k: int = 10) -> go.Figure:
         place = {"row": 1, "col": column}
         label(figure.update_yaxes, list(table.token), autorange="reversed", **place)
         figure.update_xaxes(range=room(values), nticks=4, **place)
+    opens = tables[next(iter(tables))].token[0]
     title = (
         f"{reading.name} ({reading.kind}) answers {tables['promotes'].token[0]} where it finds "
-        f"{tables['question_tokens'].token[0]}, by its weights"
+        f"{opens}, by its weights"
     )
     note = (
         f"{reading.provenance.model}; answers {reading.provenance.convention}, in logits per unit of "
         "activation and of the final scale; above layer 0 question tokens are a hint only"
     )
-    return dress(figure, title, note=note, width=1180, height=height_of(k))
+    return dress(figure, title, note=note, width=100 + 360 * len(tables), height=height_of(k))

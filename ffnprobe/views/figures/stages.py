@@ -15,9 +15,12 @@ NUMBERS_AT_MOST = 1_000_000
 
 def plot_stages(stages: Stages) -> go.Figure:
     """Draw attention's pattern, the input, scores, activations, output and the stream after."""
-    panels = {
-        "input": stages.input, "scores": stages.scores, "activations": stages.activations,
-        "output": stages.output, "stream after": stages.after,
+    panels = {"input": stages.input}
+    if stages.gate_scores is not None:
+        panels["gate scores"] = stages.gate_scores
+    panels |= {
+        "scores": stages.scores, "activations": stages.activations, "output": stages.output,
+        "stream after": stages.after,
     }  # fmt: skip
     limits = {name: _limit(values) for name, values in panels.items()}
     titles = [f"{name} (±{limits[name]:.2g})" for name in panels]
@@ -35,7 +38,7 @@ def plot_stages(stages: Stages) -> go.Figure:
         figure.update_traces(zmin=0.0, zmax=1.0)
         figure.update_xaxes(tickangle=-60, title_text="read from", row=1, col=1)
     for column, (name, values) in enumerate(panels.items(), offset):
-        across = "neuron" if name in ("scores", "activations") else "dimension"
+        across = "neuron" if name in ("gate scores", "scores", "activations") else "dimension"
         add_grid(
             figure, values.tolist(), rows=tokens, column=column, limit=limits[name], across=across
         )
