@@ -16,13 +16,14 @@ import ffnprobe as fp
 from ffnprobe.models.bridge import forward
 from ffnprobe.models.model import Model
 
-PROMPT, ANSWER, SAMPLE, GOAL = "Today Michael Jordan plays the sport of", " basketball", 48, 80
+# Eight tokens and an answer of one by their ids, so that no tokenizer decides how long they are.
+PROMPT, ANSWER, SAMPLE, GOAL = (11, 45, 78, 102, 133, 160, 191, 210), 77, 48, 80
 
 
 def measure(folder: Path) -> list[tuple[str, float, str]]:
     """Return (name, times faster, goal) for the sweep with and without log-probabilities."""
     model = fp.load(folder)
-    trace = fp.run(model, PROMPT, patterns=False)
+    trace = fp.run(model, PROMPT, bos=False, patterns=False)
     fp.ablate(trace, ANSWER, neurons=["L0N0"])  # folds the weights, once for all that follow
     hook_loop(model, trace)  # warms the bridge
     first = hook_loop(model, trace)
