@@ -33,10 +33,15 @@ def read_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     """Map a folder's tensors, checked against the configuration: names, shapes, finite numbers."""
     for name in FILES:
         if (folder / name).is_file():
-            return check(_canonical(_open(folder / name), config), config, where=str(folder))
+            return arrange(_open(folder / name), config, where=str(folder))
     raise ModelNotLoaded(
         f"{folder} has no weights.", remedy=f"one of {', '.join(FILES)} beside config.json"
     )
+
+
+def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dict[str, Tensor]:
+    """Return tensors of any published layout by our names, checked against the configuration."""
+    return check(_canonical(tensors, config), config, where=where)
 
 
 def _open(path: Path) -> dict[str, Tensor]:
