@@ -74,11 +74,15 @@ class GgufFile:
 
     @property
     def quantisation(self) -> str:
-        """The file's types in words: `Q4_1: 210 tensors Q4_1, 61 F32, 1 Q8_0`."""
+        """The file's types in words, the one of most numbers first: `Q4_1: 210 tensors Q4_1, 61 F32`."""
         from gguf import LlamaFileType
 
-        counts = Counter(_kind(self.header, place.kind).name for place in self.header.places)
-        listed = [f"{many} {name}" for name, many in counts.most_common()]
+        counts, sizes = Counter[str](), Counter[str]()
+        for place in self.header.places:
+            name = _kind(self.header, place.kind).name
+            counts[name] += 1
+            sizes[name] += place.size
+        listed = [f"{counts[name]} {name}" for name, _ in sizes.most_common()]
         listed[0] = listed[0].replace(" ", " tensors ", 1)
         try:
             said = LlamaFileType(self.header.metadata["general.file_type"]).name
