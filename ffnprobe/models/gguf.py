@@ -135,6 +135,12 @@ def open_gguf(path: Path) -> GgufFile:
             f"{', '.join(NAMES)}.",
             remedy=_FOLDER,
         )
+    parts = header.metadata.get("split.count", 1)
+    if parts > 1:
+        raise ModelNotLoaded(
+            f"{path} is one of {parts} parts.",
+            remedy="llama-gguf-split --merge makes them one file",
+        )
     for place in header.places:
         _kind(header, place.kind)
     # Nothing is fetched here, and a warning of a library is not ours to print.

@@ -19,7 +19,8 @@ _CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 
 def write_gguf(
     path: Path, config: Any, tensors: dict[str, Tensor], tokenizer: Tokenizer, *,
-    kind: GGMLQuantizationType = F32, cut: str = "gpt-2", bos: int | None = 0, **more: Any,
+    kind: GGMLQuantizationType = F32, cut: str = "gpt-2", bos: int | None = 0,
+    is_bare: bool = False, **more: Any,
 ) -> Path:  # fmt: skip
     """Write a Hugging Face model's tensors and a byte-level tokenizer, in llama.cpp's own layout."""
     architecture = {"gemma3_text": "gemma3"}.get(config.model_type, config.model_type)
@@ -44,6 +45,8 @@ def write_gguf(
             writer.add_rope_dimension_count(width)
         else:
             writer.add_key_length(width)
+    if is_bare:
+        writer.add_add_space_prefix(False)
     for key, value in more.items():
         writer.add_key_value(f"{architecture}.{key}", value, _type_of(value))
     _write_tokenizer(writer, tokenizer, config.vocab_size, cut, bos)
@@ -71,19 +74,28 @@ def _write_tokenizer(
     state = json.loads(tokenizer.to_str())
     special = {token["id"]: token for token in state["added_tokens"]}
     known = {number: text for text, number in tokenizer.get_vocab().items()}
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(cut)
+    is_blocks = state["model"]["byte_fallback"]
+    writer.add_tokenizer_model("llama" if is_blocks else "gpt2")
+    writer.add_tokenizer_pre("default" if is_blocks else cut)
     # llama.cpp fills a padded vocabulary up.
     writer.add_token_list([known.get(number, f"[PAD{number}]") for number in range(size)])
     writer.add_token_types(
         [
-            TokenType.CONTROL if number in special
+            TokenType.UNKNOWN if known.get(number) == "<unk>"
+            else TokenType.CONTROL if number in special and special[number]["special"]
+            else TokenType.USER_DEFINED if number in special
+            else TokenType.BYTE if is_blocks and known.get(number, "").startswith("<0x")
             else TokenType.NORMAL if number in known
             else TokenType.UNUSED
             for number in range(size)
         ]
     )  # fmt: skip
-    writer.add_token_merges([" ".join(pair) for pair in state["model"]["merges"]])
+    pairs = state["model"]["merges"]
+    if is_blocks:
+        ranks = {"".join(pair): float(-rank) for rank, pair in reversed(list(enumerate(pairs)))}
+        writer.add_token_scores([ranks.get(known.get(n, ""), -1e4) for n in range(size)])
+    else:
+        writer.add_token_merges([" ".join(pair) for pair in pairs])
     if bos is not None:
         writer.add_bos_token_id(bos)
 

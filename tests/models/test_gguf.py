@@ -17,10 +17,11 @@ import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models import sources
 from ffnprobe.models.gguf import open_gguf
+from ffnprobe.models.vocab import Vocab
 from tests.builders import TINY, config_json, prefixed, random_weights, write_tokenizer
 from tests.cli.runner import ffnprobe, refused
 from tests.models.gguf_files import F16, F32, Q8_0, draw, write_gguf
-from tests.vocabularies import llama3, qwen2, smollm2
+from tests.vocabularies import gemma, llama2, llama3, qwen2, smollm2
 
 # No two axes alike; GGUF's blocks are of 32.
 SIZES = {
@@ -157,6 +158,30 @@ def test_the_tokenizer_is_the_one_transformers_builds(files):
         assert read.encode(text, add_special_tokens=False).ids == theirs.encode(text, add_special_tokens=False)  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("write", "config"),
+    [
+        (llama2, transformers.LlamaConfig(**SIZES | {"vocab_size": 460})),
+        (gemma, transformers.Gemma2Config(**SIZES | {"vocab_size": 460})),
+    ],
+)
+def test_a_vocabulary_of_letters_with_bytes_to_fall_back_on(write, config, tmp_path):
+    own = Tokenizer.from_file(str(write(tmp_path / "words") / "tokenizer.json"))
+    path = write_gguf(tmp_path / "model.gguf", config, {}, own, bos=own.token_to_id("<s>") or 2)
+    theirs = AutoTokenizer.from_pretrained(tmp_path, gguf_file=path.name)
+    vocab = Vocab(open_gguf(path).tokenizer(), size=460, bos=1)
+    for text in ("Paris is the capital", "naïve 東京\n\n    x", "a  b", " Paris", "<s>the"):
+        assert vocab.ids(text) == theirs.encode(text, add_special_tokens=False), text
+        if not text.startswith((" ", "<")):
+            assert vocab.ids(text) == own.encode(text, add_special_tokens=False).ids, text
+    assert vocab.show(vocab.one(" Paris")) == "␣Paris"
+    assert len(set(vocab.shown)) == 460
+    # A file may say that nothing goes in front.
+    bare = write_gguf(tmp_path / "bare.gguf", config, {}, own, is_bare=True)
+    bare_vocab = Vocab(open_gguf(bare).tokenizer(), size=460, bos=1)
+    assert bare_vocab.ids("Paris") == bare_vocab.pieces("Paris") == vocab.pieces("Paris")
+
+
 def spoil(path, at, data):
     with path.open("r+b") as file:
         file.seek(at)
@@ -217,6 +242,14 @@ def test_what_would_be_left_out_is_refused(words, tmp_path):
         open_gguf(unknown).tokenizer()
 
 
+def test_a_part_of_a_model_is_refused(words, tmp_path):
+    config = transformers.LlamaConfig(**SIZES)
+    path = write_gguf(tmp_path / "a.gguf", config, {}, words, parts=3)
+    path.write_bytes(path.read_bytes().replace(b"llama.parts", b"split.count"))
+    with pytest.raises(ModelNotLoaded, match="is one of 3 parts"):
+        open_gguf(path)
+
+
 def test_another_architecture_is_named(words, tmp_path):
     config = transformers.LlamaConfig(**SIZES)
     path = write_gguf(tmp_path / "a.gguf", config, {}, words)
@@ -271,8 +304,6 @@ def test_smollm2s_measurements_are_known_without_it(real_smollm2):
 
 
 def test_smollm2s_vocabulary(real_smollm2):
-    from ffnprobe.models.vocab import Vocab
-
     values = real_smollm2.values
     vocab = Vocab(real_smollm2.tokenizer(), size=values["vocab_size"], bos=values["bos_token_id"])
     assert len(set(vocab.shown)) == 49_152
