@@ -45,7 +45,8 @@ class GgufFile:
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """The configuration, by Hugging Face's names."""
+        """The configuration, by Hugging Face's names; what the file leaves open is its default."""
+        from transformers import AutoConfig
         from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
         header, architecture = self.header, self.header.architecture
@@ -70,7 +71,15 @@ class GgufFile:
         values.setdefault("vocab_size", header.metadata.get("tokenizer.ggml.tokens"))
         if architecture == "gemma3":
             values["model_type"] = "gemma3_text"
-        return values
+        whole: dict[str, Any] = AutoConfig.for_model(**values).to_dict()
+        scale = whole.get("query_pre_attn_scalar")
+        if scale not in (None, values.get("head_dim")):
+            raise ModelNotLoaded(
+                f"{header.path} has heads of {values.get('head_dim')}, for which it does not say how "
+                "Gemma's attention is scaled.",
+                remedy=_FOLDER,
+            )
+        return whole | values
 
     @property
     def quantisation(self) -> str:

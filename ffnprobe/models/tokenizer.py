@@ -61,7 +61,9 @@ def find_bos(folder: Path, tokenizer: Tokenizer, *, size: int, bos: int | None) 
     if "bos_token" in said:
         # Qwen's say null: these models know no BOS, whatever their configuration holds.
         named = _content(said["bos_token"])
-        return None if named is None else tokenizer.token_to_id(named)
+        found = None if named is None else tokenizer.token_to_id(named)
+        if named is None or (found is not None and found < size):
+            return found
     return tokenizer.token_to_id(END_OF_TEXT) if bos is None or bos >= size else bos
 
 

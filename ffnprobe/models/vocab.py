@@ -170,7 +170,7 @@ class Vocab:
 def _find_spelling(tokenizer: Tokenizer, added: set[str]) -> type[Spelling]:
     """Tell how a vocabulary's own tokens are spelt, or refuse."""
     own = set(tokenizer.get_vocab(with_added_tokens=False)) - added
-    letters = set().union(*own)
+    letters = set("".join(own))
     if isinstance(tokenizer.model, models.BPE):
         if letters <= BYTE_OF_LETTER.keys():
             return ByteSpelling

@@ -36,8 +36,8 @@ CONFIGS = {
         **{k: v for k, v in SIZES.items() if k != "head_dim"}, tie_word_embeddings=False
     ),
     "qwen3": transformers.Qwen3Config(**SIZES | {"head_dim": 24}),
-    "gemma2": transformers.Gemma2Config(**SIZES),
-    "gemma3": transformers.Gemma3TextConfig(**SIZES),
+    "gemma2": transformers.Gemma2Config(**SIZES | {"head_dim": 256}),
+    "gemma3": transformers.Gemma3TextConfig(**SIZES | {"head_dim": 256}),
     # What transformers reads of a GPT-2 file goes without these two.
     "gpt2": transformers.GPT2Config(
         vocab_size=451, n_embd=96, n_layer=3, n_head=6, n_positions=1024, n_inner=384
@@ -69,7 +69,7 @@ def test_configuration_and_tensors_are_those_transformers_reads(family, files):
     file = open_gguf(path)
     theirs = load_gguf_checkpoint(path)["config"]
     known = ("n_ctx", "feed_forward_length") if family == "gpt2" else ()
-    assert theirs.items() <= file.values.items() | {(k, theirs[k]) for k in known}
+    assert all(file.values[key] == value for key, value in theirs.items() if key not in known)
     tensors = file.tensors()
     assert tensors.keys() == weights.keys()
     for name, tensor in weights.items():
@@ -91,6 +91,7 @@ def test_what_a_family_needs_is_read(files):
     assert values["gemma3"]["model_type"] == "gemma3_text"
     assert (values["gpt2"]["n_inner"], values["gpt2"]["n_positions"]) == (384, 1024)
     assert values["llama"]["bos_token_id"] == 0
+    assert values["llama"]["hidden_act"] == "silu", "not in the file: the family's default"
     assert open_gguf(files["llama"][0]).quantisation == "F32: 30 tensors F32"
 
 
@@ -237,6 +238,11 @@ def test_what_would_be_left_out_is_refused(words, tmp_path):
         ModelNotLoaded, match=r"holds rope_freqs.weight, which transformers does not"
     ):
         open_gguf(path).tensors()
+    narrow = transformers.Gemma2Config(**SIZES)
+    with pytest.raises(
+        ModelNotLoaded, match="has heads of 16, for which it does not say how Gemma's"
+    ):
+        _ = open_gguf(write_gguf(tmp_path / "d.gguf", narrow, {}, words)).values
     unknown = write_gguf(tmp_path / "c.gguf", config, {}, words, cut="olmo")
     with pytest.raises(ModelNotLoaded, match='cuts its text by "olmo"'):
         open_gguf(unknown).tokenizer()

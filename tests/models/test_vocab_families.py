@@ -126,6 +126,8 @@ def test_bos_is_the_configurations_where_the_tokenizer_names_none(tmp_path):
     assert read_vocab(folder, size=SIZE, bos=7).bos == 7
     assert read_vocab(folder, size=SIZE, bos=None).bos == end
     assert read_vocab(folder, size=SIZE, bos=SIZE).bos == end, "GPT-2's id in a small vocabulary"
+    (folder / "tokenizer_config.json").write_text('{"bos_token": "<s>"}')
+    assert read_vocab(folder, size=SIZE, bos=7).bos == 7, "a name no token has"
     (folder / "tokenizer_config.json").write_text("{")
     with pytest.raises(ModelNotLoaded, match=r"tokenizer_config\.json cannot be read"):
         read_vocab(folder, size=SIZE, bos=7)
