@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ffnprobe.cli.answers import note_spelling
-from ffnprobe.cli.command import Common, command, read_prompt
+from ffnprobe.cli.command import BosOption, Common, command, read_prompt
 from ffnprobe.cli.positions import read_positions
 from ffnprobe.cli.progress import show_progress
 from ffnprobe.cli.stores import StoreOption, open_store
@@ -52,7 +52,7 @@ def ablate(
         bool, typer.Option(help="Also the effect on the log-probability.")
     ] = True,
     top: Annotated[int, typer.Option("--top", "-k", help="How many neurons.")] = 10,
-    bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
+    bos: BosOption = None,
 ) -> None:
     """Remove each neuron in turn and measure what the answer loses (positive: it helped)."""
     text, places = read_prompt(prompt), read_positions(position)

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 def note_spelling(common: Common, vocab: "Vocab", answer: str) -> None:
     """Say how an answer was split, and that it may have been meant with a space in front."""
-    pieces = vocab.ids(answer)
+    pieces = vocab.pieces(answer)
     if len(pieces) > 1:
         shown = " ".join(f'"{piece}"' for piece in vocab.show_all(pieces))
         common.note(f'"{answer}" is {len(pieces)} tokens here: {shown}; each is predicted in turn')
-    if not answer.startswith(" ") and len(vocab.ids(" " + answer)) == 1:
+    if not answer.startswith(" ") and len(vocab.pieces(" " + answer)) == 1:
         common.note(f'with a space in front, " {answer}", it is one token, and another one')

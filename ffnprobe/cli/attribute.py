@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ffnprobe.cli.answers import note_spelling
-from ffnprobe.cli.command import Common, command, read_prompt
+from ffnprobe.cli.command import BosOption, Common, command, read_prompt
 
 if TYPE_CHECKING:
     from ffnprobe.tracing.pushes import Pushes
@@ -28,7 +28,7 @@ def attribute(
     ] = None,
     position: Annotated[int, typer.Option(help="Where it is predicted; -1 is the last.")] = -1,
     top: Annotated[int, typer.Option("--top", "-k", help="How many neurons.")] = 10,
-    bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
+    bos: BosOption = None,
 ) -> None:
     """Table the neurons that pushed hardest toward an answer, in logits.
 

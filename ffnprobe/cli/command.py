@@ -37,6 +37,11 @@ class Device(StrEnum):
     mps = "mps"
 
 
+BosOption = Annotated[
+    bool | None, typer.Option(help="Put BOS in front.", show_default="if the model has one")
+]
+
+
 class Format(StrEnum):
     table = "table"
     csv = "csv"
@@ -50,8 +55,8 @@ class Common:
 
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="NAME|FOLDER", show_default="$FFNPROBE_MODEL, else pocket",
-                     help="pocket, gpt2, gpt2-medium, …, owner/name on the hub, or a folder."),
+        typer.Option("--model", "-m", metavar="NAME|FOLDER|FILE", show_default="$FFNPROBE_MODEL, else pocket",
+                     help="pocket, gpt2, gpt2-medium, …, smollm2, owner/name on the hub, a folder or a .gguf file."),
     ] = None  # fmt: skip
     device: Annotated[Device, typer.Option("--device", help="Where to compute.")] = Device.auto
     format: Annotated[Format, typer.Option("--format", help="How to print the result.")] = (

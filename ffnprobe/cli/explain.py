@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ffnprobe.cli.answers import note_spelling
-from ffnprobe.cli.command import Common, command, read_prompt
+from ffnprobe.cli.command import BosOption, Common, command, read_prompt
 from ffnprobe.cli.progress import show_progress
 from ffnprobe.cli.stores import StoreOption, open_store
 
@@ -25,14 +25,14 @@ def explain(
         bool, typer.Option(help="Measure what removing neurons does; without: faster.")
     ] = True,
     seed: Annotated[int, typer.Option(help="Draws the random neurons of the control.")] = 0,
-    bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
+    bos: BosOption = None,
 ) -> None:
     """Gather the evidence for an answer: weights, pushes, exact effects, graded."""
     text = read_prompt(prompt)
     model = common.load()
     from ffnprobe.evidence.stories import explain as explain_answer
 
-    if answer is not None and len(model.vocab.ids(answer)) == 1:
+    if answer is not None and len(model.vocab.pieces(answer)) == 1:
         note_spelling(common, model.vocab, answer)
     with show_progress(common, "neurons") as progress:
         story = explain_answer(

@@ -11,7 +11,7 @@ def models(common: Common) -> None:
 
     from ffnprobe.models.config import PUBLISHED
     from ffnprobe.models.provenance import Provenance
-    from ffnprobe.models.sources import EMBEDDED, find_config
+    from ffnprobe.models.sources import EMBEDDED, PACKAGES, find_config
 
     rows = []
     for name in (EMBEDDED, *PUBLISHED):
@@ -22,6 +22,16 @@ def models(common: Common) -> None:
                 "layers": config.layers, "neurons": config.neurons, "parameters": config.parameters(),
             }
         )  # fmt: skip
-    common.note("also: any GPT-2 repository on the hub as owner/name, or a folder on this machine")
+    for name, package in PACKAGES.items():
+        is_here = package.find() is not None
+        rows.append(
+            {
+                "model": name, "from": f"package {package.module}", "here": "yes" if is_here else "no",
+                "layers": package.layers, "neurons": package.neurons, "parameters": package.parameters,
+            }
+        )  # fmt: skip
+        if not is_here:
+            common.note(f"{name}: {package.install}")
+    common.note("also: any repository on the hub as owner/name, a folder or a .gguf file here")
     provenance = Provenance("every model known by name", "list", fingerprint="not read")
     common.emit({"models": pd.DataFrame(rows)}, provenance, title="models")

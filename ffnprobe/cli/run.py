@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ffnprobe.cli.command import Common, command, read_prompt
+from ffnprobe.cli.command import BosOption, Common, command, read_prompt
 
 if TYPE_CHECKING:
     from ffnprobe.tracing.lens import Lens
@@ -21,7 +21,7 @@ def run(
     lens: Annotated[
         bool, typer.Option("--lens", help="Also what the stream says after each attention and MLP.")
     ] = False,
-    bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
+    bos: BosOption = None,
 ) -> None:
     """Run a prompt and table the next tokens."""
     text = read_prompt(prompt)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.command import BosOption, Common, command
 from ffnprobe.cli.engines import AddressOption, Engine, EngineOption, WorkersOption
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def scan(
     engine: EngineOption = Engine.local,
     workers: WorkersOption = None,
     address: AddressOption = None,
-    bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
+    bos: BosOption = None,
 ) -> None:
     """Scan texts once for every neuron's strongest and weakest examples, moments and firing.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.command import BosOption, Common, command
 from ffnprobe.cli.progress import show_progress
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def score(
         bool, typer.Option(help="Count neurons that push every fact to a relation's own.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Shuffles relations, draws random neurons.")] = 0,
-    bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
+    bos: BosOption = None,
 ) -> None:
     """Score a table of facts: rank, probability, known or not, and the neurons that push each."""
     if sum((by_relation, overlap, remove is not None)) > 1:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ffnprobe.cli.command import Common, command, read_prompt
+from ffnprobe.cli.command import BosOption, Common, command, read_prompt
 
 
 @command
@@ -12,7 +12,7 @@ def stages(
     common: Common,
     prompt: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")],
     layer: Annotated[int, typer.Option("--layer", "-l", help="Which FFN, counted from 0.")] = 0,
-    bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
+    bos: BosOption = None,
 ) -> None:
     """Table, for each token, one FFN's input, scores, activations and output."""
     text = read_prompt(prompt)

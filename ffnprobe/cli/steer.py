@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ffnprobe.cli.command import Common, command, read_prompt
+from ffnprobe.cli.command import BosOption, Common, command, read_prompt
 from ffnprobe.cli.positions import read_positions
 from ffnprobe.errors import OptionRefused
 
@@ -34,7 +34,7 @@ def steer(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
     top: Annotated[int, typer.Option("--top", "-k", help="How many tokens.")] = 10,
-    bos: Annotated[bool, typer.Option(help="Put <|endoftext|> in front.")] = True,
+    bos: BosOption = None,
 ) -> None:
     """Set or scale neurons' activations and compare predictions, and texts, before and after."""
     text = read_prompt(prompt)

@@ -90,7 +90,7 @@ def start_crew(
                 f"the cluster has room for {here}.",
                 remedy=f"--workers {here}",
             )
-        where = model.name if model.source.kind == "embedded" else model.source.where
+        where = model.name if model.source.is_known_by(model.name) else model.source.where
         device = model.device.type
         hire = ray.remote(
             num_cpus=threads, num_gpus=int(device == "cuda"), max_restarts=-1, max_task_retries=-1

@@ -1,7 +1,7 @@
 """Read a source as pieces of text: text by text, long texts in pieces, never whole in memory.
 
-A text is cut only between a letter or digit and the blank after it. No byte-level BPE token reaches
-over such a place, so a text gives the same tokens in pieces as it gives whole; only a run of
+A text is cut only between a letter or digit and the blank after it. No BPE token reaches over such a
+place, so a text gives the same tokens in pieces as it gives whole; only a run of
 `PIECE` characters without any such place is cut anyhow.
 """
 
@@ -17,7 +17,8 @@ from ffnprobe.corpora.sources import TextSource, read_chunks
 from ffnprobe.errors import DataRefused
 
 PIECE = 2**18
-_CUT = re.compile(r"(?<=\w)(?=[ \n])")
+# An underscore is no letter: newer tokenizers join punctuation to the newline after it.
+_CUT = re.compile(r"(?<=[^\W_])(?=[ \n])")
 GO_ON = "--errors replace goes on with U+FFFD in its place"
 
 

@@ -150,7 +150,8 @@ def _cut_passages(
             if held:
                 yield Passage(text, start, tuple(held)), share
             text, start, held = number, 0, []
-        held += _split(vocab, words, name_text([source.name for source in sources], number))
+        name = name_text([source.name for source in sources], number)
+        held += _split(vocab, words, name, begins=start == 0 and not held)
         while len(held) >= settings.length:
             yield Passage(text, start, tuple(held[: settings.length])), share
             held = held[settings.length :]
@@ -175,8 +176,9 @@ def _number_texts(
             yield (order << SOURCE_BITS) + number, words, share
 
 
-def _split(vocab: Vocab, words: str, name: str) -> list[int]:
+def _split(vocab: Vocab, words: str, name: str, *, begins: bool) -> list[int]:
     try:
-        return vocab.ids(words)
-    except TokenNotFound:
-        raise DataRefused(f"{name} holds characters this vocabulary cannot write.") from None
+        return vocab.ids(words) if begins else vocab.pieces(words)
+    except TokenNotFound as error:
+        cause = error.what.removeprefix(f"{words!r} ")
+        raise DataRefused(f"{name} {cause}", remedy=error.remedy) from None

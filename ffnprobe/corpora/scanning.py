@@ -39,7 +39,7 @@ def scan(
     *,
     store: str | os.PathLike[str] | None = None,
     context: int | None = None,
-    bos: bool = True,
+    bos: bool | None = None,
     k: int = 20,
     column: str = "text",
     errors: str = "strict",
@@ -56,7 +56,7 @@ def scan(
     """
     settings = Settings(
         context=model.config.positions if context is None else context,
-        bos=bos, k=k, column=column, errors=errors, block_tokens=block_tokens,
+        bos=model.vocab.puts_bos(bos), k=k, column=column, errors=errors, block_tokens=block_tokens,
     ).check(model)  # fmt: skip
     sources = find_texts(texts)
     manifest = _describe(model, sources, settings)

@@ -58,7 +58,7 @@ def explain(
     *,
     versus: str | int | None = None,
     top: int = 10,
-    bos: bool = True,
+    bos: bool | None = None,
     replace: Replace | None = None,
     scan: Scan | None = None,
     effects: bool = True,

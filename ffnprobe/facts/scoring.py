@@ -58,7 +58,7 @@ def score(
     top: int = 10,
     effects: bool = False,
     replace: Replace | None = None,
-    bos: bool = True,
+    bos: bool | None = None,
     partial: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Scores:
@@ -71,6 +71,7 @@ def score(
     """
     check_k(top, model.config.neurons, of="neurons")
     table = read_facts(facts, templates=templates)
+    bos = model.vocab.puts_bos(bos)
     asked, problems = prepare(model, table.rows, bos=bos)
     chosen = usual_replacement(model, replace)
     settings = f"{len(asked)} rows of {table.source} ({table.format}), templates {templates}"

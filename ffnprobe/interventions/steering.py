@@ -117,7 +117,7 @@ def steer(
     generate: int = 0,
     temperature: float | None = None,
     seed: int = 0,
-    bos: bool = True,
+    bos: bool | None = None,
 ) -> Steering:
     """Run a prompt with neurons set to activations, or scaled; names are `L3N12`, `L3` or ranges.
 

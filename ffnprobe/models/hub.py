@@ -71,6 +71,7 @@ def fetch(repository: str) -> Path:
             raise ModelNotLoaded(f"{repository} on the hub lacks {shard}, which its index names.")
     if not any(all(_download(repository, f) for f in files) for files in _TOKENIZERS):
         raise ModelNotLoaded(f"{repository} on the hub has no tokenizer.")
+    _download(repository, "tokenizer_config.json")  # names BOS, if the repository has one
     return folder
 
 

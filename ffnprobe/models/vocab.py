@@ -1,94 +1,120 @@
 """The vocabulary: text ↔ token id ↔ the form a token is shown in.
 
-Shown forms keep distinct tokens distinct: a space is `␣`, a newline `⏎`, a tab `⇥`; any other
-character that cannot be seen is `⟨U+00A0⟩`; a byte that is only part of a UTF-8 character is `⟨E2⟩`.
+A text is split in one of two ways. `ids` splits a text that begins: what Hugging Face's tokenizer
+gives, a space in front where a SentencePiece vocabulary puts one. `pieces` splits a text that goes
+on after another (an answer, a token searched for): nothing is put in front, and " Paris" is `␣Paris`.
 
 The text of a prompt or a token is never repaired: `one(" basket ball")` fails and suggests.
 """
 
 import difflib
-import json
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, models
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
-
-END_OF_TEXT = "<|endoftext|>"
-_MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
-_RESERVED = frozenset("␣⏎⇥⟨⟩")
-# Separators, control, format, surrogate, private and unassigned characters are invisible or unstable.
-_UNSEEN = frozenset(("Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"))
-
-
-def _byte_of_letter() -> dict[str, int]:
-    """Undo GPT-2's byte alphabet: printable bytes stand for themselves, the rest from U+0100 on."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in set(plain)]
-    letters = {chr(byte): byte for byte in plain}
-    return letters | {chr(256 + order): byte for order, byte in enumerate(others)}
-
-
-_BYTES = _byte_of_letter()
-
-
-def show_bytes(data: bytes) -> str:
-    """Show a token's bytes so that it cannot be mistaken for another's."""
-    shown: list[str] = []
-    for character in data.decode("utf-8", errors="surrogateescape"):
-        code = ord(character)
-        if 0xDC80 <= code <= 0xDCFF:
-            shown.append(f"⟨{code - 0xDC00:02X}⟩")
-        elif character in _MARKS:
-            shown.append(_MARKS[character])
-        elif character in _RESERVED or unicodedata.category(character) in _UNSEEN:
-            shown.append(f"⟨U+{code:04X}⟩")
-        elif unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me"):
-            # A mark would melt into its neighbour and two spellings of one letter look alike.
-            shown.append(f"⟨U+{code:04X}⟩")
-        else:
-            shown.append(character)
-    return "".join(shown)
+from ffnprobe.models.spelling import (
+    BYTE_OF_LETTER,
+    BlockSpelling,
+    ByteSpelling,
+    Spelling,
+    show_bytes,
+)
+from ffnprobe.models.tokenizer import find_bos, read_tokenizer, unicode_form, without_prefix
 
 
 class Vocab:
-    """A byte-level BPE vocabulary, as GPT-2's."""
+    """A BPE vocabulary, byte-level as GPT-2's or of letters with bytes to fall back on as Llama's."""
 
-    def __init__(self, tokenizer: Tokenizer, *, size: int, bos: int | None) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, size: int, bos: int | None, is_begun_by_bos: bool = True
+    ) -> None:
         self.tokenizer = tokenizer
         self.size = size
         self.bos = bos
-        # A model may have more rows than its tokenizer has tokens (padding), never fewer.
-        if tokenizer.get_vocab_size() > size:
-            raise ModelNotLoaded(
-                f"the tokenizer has {tokenizer.get_vocab_size()} tokens; the model knows {size}."
-            )
-        self._special = {
-            number: token.content for number, token in tokenizer.get_added_tokens_decoder().items()
-        }
+        self.is_begun_by_bos = is_begun_by_bos and bos is not None
+        # A model may have more rows than its tokenizer has tokens (padding), never fewer; only
+        # what was added to a vocabulary later (an image's place) may have no row.
+        own = tokenizer.get_vocab_size(with_added_tokens=False)
+        if own > size:
+            raise ModelNotLoaded(f"the tokenizer has {own} tokens; the model knows {size}.")
+        added = tokenizer.get_added_tokens_decoder()
+        self._spelling = _find_spelling(tokenizer, {token.content for token in added.values()})
+        find = tokenizer.model.token_to_id
+        # Added tokens stand for their very text, unless they only name a token of the vocabulary.
+        self._literal = {
+            number: token.content for number, token in added.items()
+            if token.special or self._spelling is ByteSpelling or find(token.content) != number
+        }  # fmt: skip
+        # NeoX adds runs of spaces to a vocabulary that has them: two tokens of the same bytes.
+        self._twins = {
+            number for number, text in self._literal.items()
+            if find(self._spelling.write(text)) not in (None, number)
+        }  # fmt: skip
 
     def __len__(self) -> int:
         return self.size
 
+    def puts_bos(self, asked: bool | None) -> bool:
+        """Decide whether BOS goes in front of a text: as asked, else unless the model's files say no."""
+        return self.is_begun_by_bos if asked is None else asked
+
     def ids(self, text: str) -> list[int]:
-        """Split a text into token ids; nothing is added."""
+        """Split a text that begins into token ids; no special token is added."""
+        return self._split(text, self.tokenizer)
+
+    def pieces(self, text: str) -> list[int]:
+        """Split a text that goes on after another into token ids; nothing is put in front."""
+        return self._split(text, self._going_on)
+
+    @cached_property
+    def _going_on(self) -> Tokenizer:
+        """The tokenizer without the space it puts in front of a text."""
+        return without_prefix(self.tokenizer)
+
+    def _split(self, text: str, tokenizer: Tokenizer) -> list[int]:
         try:
-            found: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+            found: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         except TypeError:  # the tokenizers library's word for bytes that are no UTF-8
             found = []
-        if self.text(found) != text:
+        if self.text(found) != text and not self._begins(text, found):
+            form = unicode_form(tokenizer)
+            if form is not None and not unicodedata.is_normalized(form, text):
+                raise TokenNotFound(
+                    f"{text!r} is not in Unicode's form {form}, the only one this vocabulary writes.",
+                    remedy=f'unicodedata.normalize("{form}", text)',
+                )
             raise TokenNotFound(f"{text!r} holds characters this vocabulary cannot write.")
+        lacking = next((token for token in found if token >= self.size), None)
+        if lacking is not None:
+            raise TokenNotFound(
+                f"{text!r} holds {self.show(lacking)}, which the model has no row for."
+            )
         return found
+
+    def _begins(self, text: str, tokens: Sequence[int]) -> bool:
+        """Whether tokens are a text but for spaces put in front of it and after special tokens."""
+        if self._going_on is self.tokenizer:
+            return False
+        for is_literal, run in groupby(tokens, key=self._literal.__contains__):
+            written = self.text(run)
+            if not is_literal and not text.startswith(written):
+                written = written.removeprefix(" ")
+            if not text.startswith(written):
+                return False
+            text = text[len(written) :]
+        return not text
 
     def bytes(self, token: int) -> bytes:
         """Return the bytes a token stands for; ids without a token have none."""
-        if token in self._special:
-            return self._special[token].encode()
+        if token in self._literal:
+            return self._literal[token].encode()
         letters = self.tokenizer.id_to_token(token)
-        return b"" if letters is None else bytes(_BYTES[letter] for letter in letters)
+        return b"" if letters is None else self._spelling.read(letters)
 
     def text(self, tokens: Iterable[int]) -> str:
         """Join tokens into text; bytes that are no character become U+FFFD."""
@@ -96,10 +122,11 @@ class Vocab:
 
     def show(self, token: int) -> str:
         """Show one token unmistakably: `␣Paris`, `⏎`, `⟨E2⟩⟨80⟩`."""
-        if token in self._special:
-            return self._special[token]
-        data = self.bytes(token)
-        return show_bytes(data) if data else f"⟨id:{token}⟩"
+        if token in self._literal:
+            shown = show_bytes(self._literal[token].encode())
+            return f"{shown}⟨id:{token}⟩" if token in self._twins else shown
+        letters = self.tokenizer.id_to_token(token)
+        return self._spelling.show(letters) if letters else f"⟨id:{token}⟩"
 
     @cached_property
     def shown(self) -> tuple[str, ...]:
@@ -114,7 +141,7 @@ class Vocab:
         """Return the id of a text that is exactly one token, or list its pieces and suggest."""
         if not text:
             raise TokenNotFound(f'"" is no token; {use} needs one.', remedy='" basketball"')
-        found = self.ids(text)
+        found = self.pieces(text)
         if len(found) == 1:
             return found[0]
         pieces = " ".join(f'"{piece}"' for piece in self.show_all(found))
@@ -128,11 +155,11 @@ class Vocab:
         """Name single tokens a text may have been meant for, the nearest first."""
         bare = "".join(text.split())
         guesses = [" " + bare, bare, " " + bare.lower(), " " + bare.capitalize()]
-        found = [guess for guess in guesses if bare and len(self.ids(guess)) == 1]
+        found = [guess for guess in guesses if bare and len(self.pieces(guess)) == 1]
         if not found:
             words = {word for word in map(self._word, range(self.size)) if len(word.strip()) > 2}
             near = difflib.get_close_matches(" " + bare.lower(), sorted(words), most, cutoff=0.6)
-            found = [word for word in near if len(self.ids(word)) == 1]
+            found = [word for word in near if len(self.pieces(word)) == 1]
         return list(dict.fromkeys(found))[:most]
 
     def _word(self, token: int) -> str:
@@ -143,30 +170,23 @@ class Vocab:
             return ""
 
 
+def _find_spelling(tokenizer: Tokenizer, added: set[str]) -> type[Spelling]:
+    """Tell how a vocabulary's own tokens are spelt, or refuse."""
+    own = set(tokenizer.get_vocab(with_added_tokens=False)) - added
+    letters = set("".join(own))
+    if isinstance(tokenizer.model, models.BPE):
+        if letters <= BYTE_OF_LETTER.keys():
+            return ByteSpelling
+        if tokenizer.model.byte_fallback:
+            return BlockSpelling
+    strange = min(letters - BYTE_OF_LETTER.keys(), default=None)
+    raise ModelNotLoaded(
+        "the tokenizer is neither byte-level BPE nor BPE with bytes to fall back on"
+        + (f": it has {strange!r}." if strange else ".")
+    )
+
+
 def read_vocab(folder: Path, *, size: int, bos: int | None) -> Vocab:
-    """Read a folder's tokenizer: `tokenizer.json`, or `vocab.json` with `merges.txt`."""
-    whole, vocab, merges = (folder / n for n in ("tokenizer.json", "vocab.json", "merges.txt"))
-    try:
-        if whole.is_file():
-            tokenizer = Tokenizer.from_file(str(whole))
-        elif vocab.is_file() and merges.is_file():
-            tokenizer = Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
-            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-            tokenizer.decoder = decoders.ByteLevel()
-            if END_OF_TEXT in json.loads(vocab.read_text(encoding="utf-8")):
-                tokenizer.add_special_tokens([END_OF_TEXT])
-        else:
-            raise ModelNotLoaded(
-                f"{folder} has no tokenizer.", remedy="tokenizer.json, or vocab.json and merges.txt"
-            )
-    except ModelNotLoaded:
-        raise
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise ModelNotLoaded(f"the tokenizer in {folder} cannot be read: {error}.") from None
-    letters = set("".join(tokenizer.get_vocab(with_added_tokens=False)))
-    if not letters <= set(END_OF_TEXT) | _BYTES.keys():
-        strange = min(letters - _BYTES.keys())
-        raise ModelNotLoaded(f"the tokenizer in {folder} is not byte-level: it has {strange!r}.")
-    if bos is None or bos >= size:
-        bos = tokenizer.token_to_id(END_OF_TEXT)
-    return Vocab(tokenizer, size=size, bos=bos)
+    """Read a folder's vocabulary; `bos` is what the model's configuration says."""
+    tokenizer = read_tokenizer(folder)
+    return Vocab(tokenizer, size=size, bos=find_bos(folder, tokenizer, size=size, bos=bos))

@@ -10,7 +10,7 @@ from ffnprobe.tracing.trace import Trace, run
 def answer_ids(model: Model, answer: str | int) -> tuple[int, ...]:
     """Return the token ids of an answer: all pieces of a text, or the id given."""
     if isinstance(answer, str) and answer:
-        return tuple(model.vocab.ids(answer))
+        return tuple(model.vocab.pieces(answer))
     return (one_token(model, answer, use="an answer"),)
 
 

@@ -6,8 +6,8 @@ from ffnprobe.errors import PromptRefused
 from ffnprobe.models.model import Model
 
 
-def prompt_ids(model: Model, prompt: str | Sequence[int], *, bos: bool) -> tuple[int, ...]:
-    """Return the token ids of a text (or check ids given), with BOS in front unless told not to."""
+def prompt_ids(model: Model, prompt: str | Sequence[int], *, bos: bool | None) -> tuple[int, ...]:
+    """Return the token ids of a text (or check ids given), with BOS in front if the model has one, or as told."""
     if isinstance(prompt, str):
         if not prompt:
             raise PromptRefused(
@@ -23,13 +23,14 @@ def prompt_ids(model: Model, prompt: str | Sequence[int], *, bos: bool) -> tuple
             raise PromptRefused(
                 f"token id {wrong[0]} does not exist: {model.name} has 0–{model.config.vocab - 1}."
             )
-    if bos:
+    has_bos = model.vocab.puts_bos(bos)
+    if has_bos:
         if model.vocab.bos is None:
             raise PromptRefused(f"{model.name} has no BOS token.", remedy="bos=False (--no-bos)")
         ids = [model.vocab.bos, *ids]
     if len(ids) > model.config.positions:
         raise PromptRefused(
-            f"the prompt is {len(ids)} tokens{' with BOS' if bos else ''}; "
+            f"the prompt is {len(ids)} tokens{' with BOS' if has_bos else ''}; "
             f"{model.name} has {model.config.positions} positions.",
             remedy="a shorter prompt",
         )

@@ -189,27 +189,28 @@ class Trace:
 
 
 @overload
-def run(model: Model, prompt: str, *, bos: bool = True, patterns: bool = True) -> Trace: ...
+def run(model: Model, prompt: str, *, bos: bool | None = None, patterns: bool = True) -> Trace: ...
 @overload
 def run(
-    model: Model, prompt: Sequence[int], *, bos: bool = True, patterns: bool = True
+    model: Model, prompt: Sequence[int], *, bos: bool | None = None, patterns: bool = True
 ) -> Trace: ...
 @overload
 def run(
-    model: Model, prompt: list[str], *, bos: bool = True, patterns: bool = True
+    model: Model, prompt: list[str], *, bos: bool | None = None, patterns: bool = True
 ) -> list[Trace]: ...
 def run(
     model: Model,
     prompt: str | Sequence[int] | Sequence[str],
     *,
-    bos: bool = True,
+    bos: bool | None = None,
     patterns: bool = True,
 ) -> Trace | list[Trace]:
     """Run a prompt (a text, or token ids) and keep what happened; several texts give several traces.
 
-    BOS is put in front unless `bos=False`, which is what Hugging Face does. Prompts of one length
-    run as one batch, without padding, so that no number depends on its neighbours.
+    BOS is put in front if the model has one, unless `bos=False`. Prompts of one length run as one
+    batch, without padding, so that no number depends on its neighbours.
     """
+    bos = model.vocab.puts_bos(bos)
     if not isinstance(prompt, str) and prompt and all(isinstance(p, str) for p in prompt):
         return _run_all(model, [str(text) for text in prompt], bos=bos, patterns=patterns)
     ids = prompt_ids(model, prompt, bos=bos)  # type: ignore[arg-type]

@@ -114,11 +114,11 @@ def test_params_count_what_hugging_face_counts(tiny_folder, tmp_path):
 def test_models_says_what_is_here():
     rows = json.loads(ffnprobe("models", "--format", "json").stdout)["rows"]
     assert [row["model"] for row in rows] == [
-        "pocket", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2",
+        "pocket", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2", "smollm2",
     ]  # fmt: skip
     assert rows[0]["here"] == "yes"
     assert [row["parameters"] for row in rows[1:]] == [
-        124_439_808, 354_823_168, 774_030_080, 1_557_611_200, 81_912_576,
+        124_439_808, 354_823_168, 774_030_080, 1_557_611_200, 81_912_576, 134_515_008,
     ]  # fmt: skip
 
 

@@ -59,6 +59,14 @@ def test_a_model_is_downloaded_once_and_then_never_asked_for(published, tiny, tm
         assert hub.requests == []
 
 
+def test_what_the_tokenizer_says_of_bos_is_downloaded_too(tmp_path):
+    published = write_model(tmp_path / "published")
+    (published / "tokenizer_config.json").write_text('{"bos_token": null}')
+    with serve({"someone/else": published}) as hub:
+        answer = fetch("someone/else", tmp_path / "home", hub.url)
+        assert fp.load(answer.stdout.strip()).vocab.bos is None
+
+
 def test_a_cut_download_goes_on_where_it_stopped(tmp_path):
     # The hub's library counts in chunks of 10 MB, so the file must be longer than one.
     config = replace(TINY, positions=150_000)

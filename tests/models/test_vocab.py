@@ -7,7 +7,8 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
-from ffnprobe.models.vocab import read_vocab, show_bytes
+from ffnprobe.models.spelling import show_bytes
+from ffnprobe.models.vocab import read_vocab
 from tests.builders import write_tokenizer
 
 

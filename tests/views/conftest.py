@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import ffnprobe as fp
-from ffnprobe.models.vocab import _BYTES
+from ffnprobe.models.spelling import BYTE_OF_LETTER
 from tests.builders import END, TINY, config_json, random_weights, write_model
 from tests.views.results import every_result
 
@@ -24,9 +24,9 @@ HOSTILE = (
 
 def write_hostile(folder: Path) -> Path:
     """Write a model folder whose vocabulary holds markup, formulas and characters that are none."""
-    letters = {byte: letter for letter, byte in _BYTES.items()}
+    letters = {byte: letter for letter, byte in BYTE_OF_LETTER.items()}
     words = ["".join(letters[byte] for byte in text.encode()) for text in HOSTILE]
-    vocab = {END: 0} | {letter: 1 + n for n, letter in enumerate(sorted(_BYTES))}
+    vocab = {END: 0} | {letter: 1 + n for n, letter in enumerate(sorted(BYTE_OF_LETTER))}
     vocab |= {word: len(vocab) + n for n, word in enumerate(w for w in words if w not in vocab)}
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.models.vocab import show_bytes
+from ffnprobe.models.spelling import show_bytes
 from ffnprobe.views.spreadsheets import guard, read_csv, unguard, write_csv
 
 STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")

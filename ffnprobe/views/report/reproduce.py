@@ -1,21 +1,24 @@
 """How to get a page again: the command, and the same in Python."""
 
 import shlex
+from collections.abc import Callable
 from typing import Any
 
+from ffnprobe.errors import TokenNotFound
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.sources import GGUF, PACKAGES
 from ffnprobe.views.report.blocks import code, section, words
 
-_DEFAULTS = {"top": 10, "bos": True, "effects": True, "seed": 0}
+_DEFAULTS = {"top": 10, "bos": None, "effects": True, "seed": 0}
 
 
 def reproduce_story(story: Explanation) -> str:
     """Write the command and the Python that give an explanation again."""
     model, known = story.trace.model, story.provenance
     ids = list(story.trace.ids[1:] if story.trace.has_bos else story.trace.ids)
-    is_text = _reads_back(model, story.trace.prompt, ids)
+    is_text = _reads_back(model.vocab.ids, story.trace.prompt, ids)
     prompt: str | list[int] = story.trace.prompt if is_text else ids
     answer = _token(model, story.pushes.answer)
     rival = None if story.pushes.versus is None else _token(model, story.pushes.versus)
@@ -48,8 +51,11 @@ def reproduce_survey(provenance: Provenance, layers: list[int]) -> str:
 
 
 def name_model(provenance: Provenance) -> str:
-    """Return what the model is loaded by: its name, or the folder it came from."""
+    """Return what the model is loaded by: its name, or the folder or file it came from."""
     kind, _, where = provenance.source.partition(" ")
+    if kind == "gguf" and provenance.model not in PACKAGES:
+        # Behind the file stands its quantisation.
+        return where[: where.rindex(GGUF) + len(GGUF)]
     return where if kind == "folder" else provenance.model
 
 
@@ -76,8 +82,11 @@ def _spell(value: object) -> str:
 def _token(model: Model, token: int) -> str | int:
     """Return a token as its text, or as its id where it is no text of its own."""
     text = model.vocab.text([token])
-    return text if _reads_back(model, text, [token]) else token
+    return text if _reads_back(model.vocab.pieces, text, [token]) else token
 
 
-def _reads_back(model: Model, text: str, ids: list[int]) -> bool:
-    return bool(text) and "\ufffd" not in text and model.vocab.ids(text) == ids
+def _reads_back(split: Callable[[str], list[int]], text: str, ids: list[int]) -> bool:
+    try:
+        return bool(text) and "\ufffd" not in text and split(text) == ids
+    except TokenNotFound:
+        return False

@@ -1,0 +1,198 @@
+"""GGUF files: one file with configuration, tokenizer and (mostly quantised) tensors.
+
+What transformers makes of such a file is what is read here: its table of the configuration's names,
+its layout of the tensors, its tokenizer. Tensors are dequantised to fp32 one by one. What transformers
+would leave out in silence (a tensor, a scaling of the positions) is refused instead.
+
+Neither transformers nor gguf is imported before a file is read.
+"""
+
+import logging
+import os
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.gguf_header import Header, Place, read_header, truncated
+from ffnprobe.models.gguf_names import NAMES, rename
+
+if TYPE_CHECKING:
+    import numpy as np
+    from tokenizers import Tokenizer
+    from torch import Tensor
+
+INSTALL = "pip install gguf"
+_FOLDER = "the same model as a folder in Hugging Face layout"
+# Stated by files and needed by models, but in none of transformers' tables.
+_ALSO = {
+    "attention.key_length": "head_dim",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+# GPT-2's are there under names its configuration does not have.
+_GPT2 = {"feed_forward_length": "n_inner", "context_length": "n_positions"}
+
+
+@dataclass(frozen=True)
+class GgufFile:
+    """A GGUF file, its head read; the rest is read when asked for."""
+
+    header: Header
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The configuration, by Hugging Face's names; what the file leaves open is its default."""
+        from transformers import AutoConfig
+        from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
+
+        header, architecture = self.header, self.header.architecture
+        scaling = header.metadata.get(f"{architecture}.rope.scaling.type", "none")
+        if scaling != "none":
+            raise ModelNotLoaded(
+                f'{header.path} scales its positions ("{scaling}"), which transformers does not '
+                "read from GGUF.",
+                remedy=_FOLDER,
+            )
+        names = {place.name for place in header.places}
+        values: dict[str, Any] = {"tie_word_embeddings": "output.weight" not in names}
+        for key, value in header.metadata.items():
+            prefix, _, rest = key.partition(".")
+            known = GGUF_CONFIG_MAPPING.get(prefix, {}).get(rest)
+            if prefix == architecture:
+                known = known or _ALSO.get(rest)
+                if architecture == "gpt2" and rest in _GPT2:
+                    known = _GPT2[rest]
+            if known is not None:
+                values[known] = value
+        values.setdefault("vocab_size", header.metadata.get("tokenizer.ggml.tokens"))
+        if architecture == "gemma3":
+            values["model_type"] = "gemma3_text"
+        whole: dict[str, Any] = AutoConfig.for_model(**values).to_dict()
+        scale = whole.get("query_pre_attn_scalar")
+        if scale not in (None, values.get("head_dim")):
+            raise ModelNotLoaded(
+                f"{header.path} has heads of {values.get('head_dim')}, for which it does not say how "
+                "Gemma's attention is scaled.",
+                remedy=_FOLDER,
+            )
+        return whole | values
+
+    @property
+    def puts_bos(self) -> bool:
+        """Say whether texts begin with BOS: the file's own word, yes where it says nothing."""
+        return bool(self.header.metadata.get("tokenizer.ggml.add_bos_token", True))
+
+    @property
+    def quantisation(self) -> str:
+        """The file's types in words, the one of most numbers first: `Q4_1: 210 tensors Q4_1, 61 F32`."""
+        from gguf import LlamaFileType
+
+        counts, sizes = Counter[str](), Counter[str]()
+        for place in self.header.places:
+            name = _kind(self.header, place.kind).name
+            counts[name] += 1
+            sizes[name] += place.size
+        listed = [f"{counts[name]} {name}" for name, _ in sizes.most_common()]
+        listed[0] = listed[0].replace(" ", " tensors ", 1)
+        try:
+            said = LlamaFileType(self.header.metadata["general.file_type"]).name
+        except (KeyError, ValueError):
+            return ", ".join(listed)
+        return f"{said.removeprefix('MOSTLY_').removeprefix('ALL_')}: {', '.join(listed)}"
+
+    def tensors(self) -> "dict[str, Tensor]":
+        """Dequantise every tensor, by Hugging Face's names and in its layout."""
+        import numpy as np
+        import torch
+        from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
+
+        header, architecture = self.header, self.header.architecture
+        kind = TENSOR_PROCESSORS.get(architecture, TensorProcessor)
+        processor = kind(config=self.values)
+        data = np.memmap(header.path, mode="r", dtype=np.uint8).view(np.ndarray)
+        found: dict[str, Tensor] = {}
+        for place in header.places:
+            name = rename(architecture, place.name)
+            if name is None:
+                raise ModelNotLoaded(
+                    f"{header.path} holds {place.name}, which transformers does not read from GGUF.",
+                    remedy=_FOLDER,
+                )
+            weights = _unpack(header, place, data)
+            done = processor.process(
+                weights=weights, name=place.name, parsed_parameters={"tensors": {}}
+            )
+            whole = np.ascontiguousarray(done.weights)
+            # A view of the file cannot be written to, which torch would warn of.
+            found[name] = torch.from_numpy(whole if whole.flags.writeable else whole.copy())
+        return found
+
+    def tokenizer(self) -> "Tokenizer":
+        """Build the tokenizer the file describes."""
+        from ffnprobe.models.gguf_tokenizer import build_tokenizer
+
+        return build_tokenizer(self.header)
+
+
+def open_gguf(path: Path) -> GgufFile:
+    """Open a GGUF file; its head is read and its types are known."""
+    if find_spec("gguf") is None:
+        raise ModelNotLoaded(f"{path} needs the package gguf to be read.", remedy=INSTALL)
+    header = read_header(path)
+    if header.architecture not in NAMES:
+        raise ModelNotLoaded(
+            f'{path} is of architecture "{header.architecture}"; from GGUF ffnprobe reads '
+            f"{', '.join(NAMES)}.",
+            remedy=_FOLDER,
+        )
+    parts = header.metadata.get("split.count", 1)
+    if parts > 1:
+        raise ModelNotLoaded(
+            f"{path} is one of {parts} parts.",
+            remedy="llama-gguf-split --merge makes them one file",
+        )
+    for place in header.places:
+        _kind(header, place.kind)
+    # Nothing is fetched here, and a warning of a library is not ours to print.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    return GgufFile(header)
+
+
+def _unpack(header: Header, place: Place, data: "np.ndarray") -> "np.ndarray":
+    """Dequantise one tensor out of the file's bytes."""
+    from gguf import GGML_QUANT_SIZES, dequantize
+
+    stored = _kind(header, place.kind)
+    block, width = GGML_QUANT_SIZES[stored]
+    end = place.start + place.size // block * width
+    if end > len(data):
+        raise truncated(header.path, f"{place.name} ends at byte {end:,} of {len(data):,}")
+    if not place.size or place.shape[-1] % block:
+        raise truncated(header.path, f"{place.name} is {list(place.shape)} of {stored.name}")
+    packed = data[place.start : end].reshape(*place.shape[:-1], -1)
+    try:
+        weights: np.ndarray = dequantize(packed, stored)
+        return weights
+    except NotImplementedError:
+        raise ModelNotLoaded(
+            f"{header.path}: {place.name} is of type {stored.name}, which gguf cannot dequantise.",
+            remedy="another quantisation of the model, Q8_0 for one",
+        ) from None
+
+
+def _kind(header: Header, number: int) -> Any:
+    """Name ggml's number of a type."""
+    from gguf import GGMLQuantizationType
+
+    try:
+        return GGMLQuantizationType(number)
+    except ValueError:
+        raise ModelNotLoaded(
+            f"{header.path} holds tensors of type {number}, which gguf does not know.",
+            remedy=f"{INSTALL} --upgrade",
+        ) from None

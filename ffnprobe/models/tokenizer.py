@@ -1,0 +1,118 @@
+"""A tokenizer as its files hold it: `tokenizer.json`, or `vocab.json` with `merges.txt`.
+
+`tokenizer_config.json` beside them names the special tokens, BOS among them.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from ffnprobe.errors import ModelNotLoaded
+
+END_OF_TEXT = "<|endoftext|>"
+_SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
+Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
+_PARTS = ("normalizer", "pre_tokenizer")
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """Read a folder's tokenizer."""
+    whole, vocab, merges = (folder / n for n in ("tokenizer.json", "vocab.json", "merges.txt"))
+    try:
+        if whole.is_file():
+            tokenizer = Tokenizer.from_file(str(whole))
+            tokenizer.no_truncation()
+            tokenizer.no_padding()
+            return tokenizer
+        if vocab.is_file() and merges.is_file():
+            return _read_pair(vocab, merges)
+    except ModelNotLoaded:
+        raise
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise ModelNotLoaded(f"the tokenizer in {folder} cannot be read: {error}.") from None
+    raise ModelNotLoaded(
+        f"{folder} has no tokenizer.", remedy="tokenizer.json, or vocab.json and merges.txt"
+    )
+
+
+def _read_pair(vocab: Path, merges: Path) -> Tokenizer:
+    """Read the older pair of files, which GPT-2 and OPT come in; it does not say how text is cut."""
+    said = _read_settings(vocab.parent)
+    kind = str(said.get("tokenizer_class") or "GPT2Tokenizer").removesuffix("Fast")
+    if kind != "GPT2Tokenizer":
+        raise ModelNotLoaded(
+            f"{vocab.parent} is for a {kind}, which vocab.json and merges.txt do not describe.",
+            remedy="its tokenizer.json",
+        )
+    tokenizer = Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [END_OF_TEXT, *(_content(said.get(name)) for name in _SPECIAL)]
+    known = {text for text in special if text and tokenizer.token_to_id(text) is not None}
+    tokenizer.add_special_tokens(sorted(known))
+    return tokenizer
+
+
+def find_bos(folder: Path, tokenizer: Tokenizer, *, size: int, bos: int | None) -> int | None:
+    """Return the tokenizer's own BOS, else the configuration's, else GPT-2's if it is there."""
+    said = _read_settings(folder)
+    if "bos_token" in said:
+        # Qwen's say null: these models know no BOS, whatever their configuration holds.
+        named = _content(said["bos_token"])
+        found = None if named is None else tokenizer.token_to_id(named)
+        if named is None or (found is not None and found < size):
+            return found
+    return tokenizer.token_to_id(END_OF_TEXT) if bos is None or bos >= size else bos
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    path = folder / "tokenizer_config.json"
+    try:
+        said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (ValueError, OSError) as error:
+        raise ModelNotLoaded(f"{path} cannot be read: {error}.") from None
+    return said if isinstance(said, dict) else {}
+
+
+def _content(token: Any) -> str | None:
+    """Return the text of a special token, which is written bare or with its properties."""
+    text = token.get("content") if isinstance(token, dict) else token
+    return text if isinstance(text, str) else None
+
+
+def without_prefix(tokenizer: Tokenizer) -> Tokenizer:
+    """Return a tokenizer that puts no space in front of a text: the very one if it puts none."""
+    parts = {name: _state(getattr(tokenizer, name)) for name in _PARTS}
+    bare = {name: _drop_prefix(part) for name, part in parts.items()}
+    if bare == parts:
+        return tokenizer
+    return Tokenizer.from_str(json.dumps(json.loads(tokenizer.to_str()) | bare))
+
+
+def unicode_form(tokenizer: Tokenizer) -> Form | None:
+    """Name the Unicode form a tokenizer brings texts into, if it does."""
+    state = _state(tokenizer.normalizer) or {}
+    kinds = {part["type"] for part in (state, *state.get("normalizers", ())) if "type" in part}
+    return next((form for form in get_args(Form) if form in kinds), None)
+
+
+def _state(part: Any) -> dict[str, Any] | None:
+    """Return a tokenizer's part as plain data."""
+    return None if part is None else dict(json.loads(part.__getstate__()))
+
+
+def _drop_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:
+    if part is None or part["type"] == "Prepend":
+        return None
+    match part:
+        case {"type": "Metaspace"}:
+            return part | {"prepend_scheme": "never"}
+        case {"type": "ByteLevel"}:
+            return part | {"add_prefix_space": False}
+        case {"type": "Sequence"}:
+            inner = "normalizers" if "normalizers" in part else "pretokenizers"
+            kept = [bare for each in part[inner] if (bare := _drop_prefix(each)) is not None]
+            return part | {inner: kept}
+    return part
