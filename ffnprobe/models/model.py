@@ -57,7 +57,13 @@ class Attention:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A pretrained GPT-2, its weights mapped as they are on disk and folded in fp32 on demand."""
+    """A pretrained GPT-2, its weights mapped as they are on disk and folded in fp32 on demand.
+
+    >>> import ffnprobe as fp
+    >>> model = fp.load("pocket")
+    >>> list(model.questions.shape), list(model.unembedding.shape)
+    ([6, 768, 192], [6000, 192])
+    """
 
     name: str
     source: Source

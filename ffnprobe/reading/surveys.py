@@ -50,6 +50,11 @@ def survey(
     between tokens), question_norm, question_bias, answer_norm, cosine, the moments vocab_mean,
     vocab_variance, vocab_skew and vocab_kurtosis, null_space. `progress` is called with how many
     neurons are done, and of how many. `attrs["provenance"]` says where the numbers come from.
+
+    >>> import ffnprobe as fp
+    >>> neurons = fp.survey(fp.load("pocket"), layers="4")
+    >>> neurons.kind.value_counts()["prediction"].item()
+    9
     """
     chosen = choose_layers(model, layers)
     check_k(k, model.config.vocab, of="tokens")
