@@ -1,16 +1,19 @@
 """The README and the docs are true: their Python runs, their commands print what is shown."""
 
+import re
+
 import pytest
 
+import ffnprobe as fp
+from tests.conftest import JORDAN
 from tests.whole.pages import LANGUAGES, PAGES, ROOT, compare, read_blocks, run_block
 
 BLOCKS = {page: list(read_blocks(page)) for page in PAGES}
 # The only reasons for a block not to run here.
 REASONS = {
-    "needs the hub",
+    "needs the hub, and a folder of yours",
     "needs a Ray cluster",
     "needs SST-2",
-    "takes ten minutes",
     "starts a server",
 }
 
@@ -53,6 +56,36 @@ def test_the_readme_shows_the_main_job_the_verbs_and_the_commands():
     for verb in ("load", "read", "survey", "search", "run", "attribute", "ablate", "steer",
                  "explain", "scan", "score", "save", "plot"):  # fmt: skip
         assert f"fp.{verb}(" in readme, verb
+
+
+def test_the_worked_example_says_what_the_model_did(pocket, jordan):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    words = readme.partition("## Reading a result")[2].partition("\n## ")[0]
+    story = fp.explain(pocket, JORDAN, " basketball", top=8)
+    first = story.neurons.iloc[0]
+    head = jordan.drivers("L0N378").heads(1).iloc[0]
+    assert (first["name"], first.grade, first.token) == ("L0N378", "A", "␣of")
+    assert (head.part, head.token) == ("L0H3", "␣Jordan")
+    assert pocket.vocab.show(pocket.vocab.one(" basketball")) == first.answer_tokens.split()[0]
+    listed, random = story.together.effect[:2]
+    for said in (
+        f"activation is {first.activation:.2f}, on average it is {first.mean_activation:.2f}",
+        f"gave it {head.drive:.1f} of its score of {jordan.drivers('L0N378').score:.1f}",
+        f"{first.z:.1f} standard deviations out",
+        f"added {first.push:.2f} logits",
+        f"loses only {first.effect:.2f}",
+        f"costs {listed:.1f} of {story.pushes.logit:.1f} logits, eight random ones {random:.2f}",
+        f"{story.predictions.probability[0]:.2%}".replace("%", " %"),
+    ):
+        assert said in words, said
+
+
+def test_one_version_is_named_everywhere():
+    named = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    changes = re.search(r"^## ([\d.]+) \(", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert named
+    assert changes
+    assert named[1] == changes[1] == fp.__version__.partition(".dev")[0]
 
 
 def test_the_readme_begins_with_what_a_reader_needs_first():
