@@ -11,7 +11,15 @@ the prompt is empty.
 
 
 class FfnProbeError(Exception):
-    """A stated error: what happened and why, and what to do now."""
+    """A stated error: what happened and why, and what to do now.
+
+    >>> import ffnprobe as fp
+    >>> try:
+    ...     fp.load("gtp2")
+    ... except fp.FfnProbeError as error:
+    ...     print(error.remedy)
+    gpt2
+    """
 
     def __init__(self, what: str, *, remedy: str | None = None) -> None:
         super().__init__(what)

@@ -25,7 +25,12 @@ _LAYERS = re.compile(r"L?(\d+)(?:-L?(\d+))?", re.ASCII)
 
 @dataclass(frozen=True, order=True)
 class NeuronId:
-    """One neuron: its layer and its number within the layer."""
+    """One neuron: its layer and its number within the layer.
+
+    >>> import ffnprobe as fp
+    >>> fp.NeuronId.parse("L3N12").neuron
+    12
+    """
 
     layer: int
     neuron: int

@@ -58,6 +58,7 @@ def ablate(
     text, places = read_prompt(prompt), read_positions(position)
     model = common.load()
     from ffnprobe.interventions import ablation, gradients
+    from ffnprobe.interventions.choices import choose_neurons
     from ffnprobe.tracing.trace import run
 
     trace = run(model, text, bos=bos, patterns=False)
@@ -75,10 +76,12 @@ def ablate(
         title = f"what {found.provenance.answer} loses without each MLP layer, in logits"
         common.emit({"map": found.table()}, found.provenance, title=title, result=found)
         return
+    # Who names two neurons wants these two, not an error that there are no ten.
+    many = top if neuron is None else min(top, int(choose_neurons(model, neuron).sum()))
     if method is Method.gradient:
         estimates = gradients.estimate(trace, answer, **asked)
         title = f"an estimate of what {estimates.provenance.answer} loses without each neuron"
-        table = estimates.top(top, position=places, neurons=neuron)
+        table = estimates.top(many, position=places, neurons=neuron)
         common.emit({"estimates": table}, estimates.provenance, title=title, result=estimates)
         return
     with show_progress(common, "neurons") as progress:
@@ -86,7 +89,7 @@ def ablate(
             trace, answer, position=places, neurons=neuron, log_probability=log_probability,
             progress=progress, **asked,
         )  # fmt: skip
-    table = effects.top(top)
+    table = effects.top(many)
     if method is Method.both:
         estimates = gradients.estimate(trace, answer, **asked)
         known = estimates.over(effects.positions)[list(table.layer), list(table.neuron)]

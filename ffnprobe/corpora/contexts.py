@@ -36,7 +36,13 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """A neuron's strongest and weakest activations over a corpus, beside its mean."""
+    """A neuron's strongest and weakest activations over a corpus, beside its mean.
+
+    >>> import ffnprobe as fp
+    >>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
+    >>> fp.examples(scan, "L0N378")
+    Examples(L0N378: mean 1.045, above zero on 71.43% of tokens)
+    """
 
     name: str
     mean: float
@@ -95,7 +101,13 @@ class Examples:
 def examples(
     scan: Scan | str | os.PathLike[str], neuron: str | NeuronId, k: int | None = None
 ) -> Examples:
-    """Show a neuron's strongest and weakest examples (k of each, or all a scan has kept)."""
+    """Show a neuron's strongest and weakest examples (k of each, or all a scan has kept).
+
+    >>> import ffnprobe as fp
+    >>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
+    >>> fp.examples(scan, "L0N378", k=1).strongest[0].token
+    '␣of'
+    """
     opened = scan if isinstance(scan, Scan) else Scan.open(scan)
     place = opened.find(neuron)
     kept = opened.statistics.strongest.texts.shape[-1]

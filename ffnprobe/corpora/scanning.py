@@ -53,6 +53,11 @@ def scan(
 
     With a store, a scan that was stopped goes on after the last block it finished, and one that is
     finished is read. Workers are threads here, one for each core, or Ray actors on a cluster.
+
+    >>> import ffnprobe as fp
+    >>> texts = {"one": "Michael Jordan plays the sport of basketball", "two": "Tiger Woods plays golf"}
+    >>> fp.scan(fp.load("pocket"), texts, k=5)
+    Scan(pocket: 2 texts, 14 tokens ...)
     """
     settings = Settings(
         context=model.config.positions if context is None else context,

@@ -31,7 +31,15 @@ POSITION_ONLY = 0.9
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """What a corpus showed of every neuron, with the description of the corpus."""
+    """What a corpus showed of every neuron, with the description of the corpus.
+
+    >>> import ffnprobe as fp
+    >>> import tempfile
+    >>> store = tempfile.mkdtemp() + "/scan"
+    >>> done = fp.scan(fp.load("pocket"), {"one": "Tiger Woods plays golf"}, store=store)
+    >>> fp.Scan.open(store).is_finished
+    True
+    """
 
     manifest: dict[str, Any]
     statistics: Statistics

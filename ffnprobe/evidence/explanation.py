@@ -23,6 +23,11 @@ class Explanation:
     parts         who carries the answer's logit; adds up to it
     together      what removing the listed neurons at once does, beside as many random ones (or None)
     options       how it was asked for: the options of `explain`
+
+    >>> import ffnprobe as fp
+    >>> story = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", top=3)
+    >>> list(story.tables())
+    ['neurons', 'predictions', 'map', 'parts', 'together']
     """
 
     trace: Trace

@@ -68,6 +68,11 @@ def explain(
     """Gather the evidence for an answer (one token; by default the model's own prediction).
 
     With a scan, neurons are set to their means over its corpus, and shown with their examples.
+
+    >>> import ffnprobe as fp
+    >>> story = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", versus=" football", top=3)
+    >>> print(story.title)
+    ␣basketball rather than ␣football after <|endoftext|> Michael ␣Jordan ␣plays ␣the ␣sport ␣of
     """
     check_k(top, model.config.neurons, of="neurons")
     trace = run(model, prompt, bos=bos, patterns=False)

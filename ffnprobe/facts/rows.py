@@ -12,7 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FactRow:
-    """A prompt and its true continuation; `where` names the file and line it was read from."""
+    """A prompt and its true continuation; `where` names the file and line it was read from.
+
+    >>> import ffnprobe as fp
+    >>> fp.FactRow("Michael Jordan plays the sport of", " basketball", relation="sport").relation
+    'sport'
+    """
 
     prompt: str
     answer: str

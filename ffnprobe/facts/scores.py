@@ -38,7 +38,13 @@ SHOWN = 8
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Every fact that was asked: `table` has its figures, `neurons` who pushed it, flat, the hardest first."""
+    """Every fact that was asked: `table` has its figures, `neurons` who pushed it, flat, the hardest first.
+
+    >>> import ffnprobe as fp
+    >>> scores = fp.score(fp.load("pocket"), [fp.FactRow("Michael Jordan plays the sport of", " basketball")])
+    >>> scores.title, scores.top().name[0]
+    ('pocket knows 1 of 1', 'L0N378')
+    """
 
     model: Model
     rows: tuple[FactRow, ...]

@@ -68,6 +68,10 @@ def score(
     where that is known, else to zero, unless `replace` says otherwise). `partial` names a folder
     where batches are kept, so that an interrupted run goes on. Rows that cannot be read or run are
     in `problems`, with their line.
+
+    >>> import ffnprobe as fp
+    >>> fp.score(fp.load("pocket"), [fp.FactRow("Michael Jordan plays the sport of", " golf")])
+    Scores(pocket knows 0 of 1)
     """
     check_k(top, model.config.neurons, of="neurons")
     table = read_facts(facts, templates=templates)

@@ -50,6 +50,12 @@ class Effects:
 
     `log_probability` is None with `versus` (the difference is the logits') or if it was left out.
     `activations` are at the position; over several positions, their mean.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> effects = fp.ablate(trace, " basketball", neurons=["L0N378", "L0N31"])
+    >>> effects.top(1).name.item(), effects.against(1).name.item()
+    ('L0N378', 'L0N31')
     """
 
     trace: Trace
@@ -116,6 +122,12 @@ def ablate(
     At several positions (or "all", BOS included) a neuron is removed at all of them together. An
     answer of several tokens is teacher-forced and its pieces summed. The log-probability needs the
     whole vocabulary for each neuron: in GPT-2 small about half of the time; it can be left out.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> effects = fp.ablate(trace, " basketball", neurons=["L0N378"], replace="mean")
+    >>> round(effects.top(1).effect.item(), 2)
+    0.27
     """
     places = choose_positions(trace, position)
     chosen = choose_neurons(trace.model, neurons)

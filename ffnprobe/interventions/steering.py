@@ -40,7 +40,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Steering:
-    """What a model says after a prompt, as it is and with neurons changed."""
+    """What a model says after a prompt, as it is and with neurons changed.
+
+    >>> import ffnprobe as fp
+    >>> steered = fp.steer(fp.load("pocket"), "Michael Jordan plays the sport of", {"L0": 0.0})
+    >>> bool(steered.before.argmax() == steered.after.argmax())
+    False
+    """
 
     trace: Trace
     before: Float[Tensor, " vocab"]
@@ -123,6 +129,11 @@ def steer(
 
     With `generate`, also write so many tokens on, with and without the change: greedily, or
     sampled at `temperature` with `seed`.
+
+    >>> import ffnprobe as fp
+    >>> steered = fp.steer(fp.load("pocket"), "Michael Jordan plays the sport of", scale={"L0N378": 2.0}, generate=2)
+    >>> steered.text_after
+    ' basketball.'
     """
     changes = _read_changes(model, activations or {}, scale or {})
     if temperature is not None:

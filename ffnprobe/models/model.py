@@ -40,7 +40,13 @@ from ffnprobe.models.vocab import Vocab
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A pretrained model, its weights mapped as they are on disk and folded in fp32 on demand."""
+    """A pretrained model, its weights mapped as they are on disk and folded in fp32 on demand.
+
+    >>> import ffnprobe as fp
+    >>> model = fp.load("pocket")
+    >>> list(model.questions.shape), list(model.unembedding.shape)
+    ([6, 768, 192], [6000, 192])
+    """
 
     name: str
     source: Source

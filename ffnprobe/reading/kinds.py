@@ -34,6 +34,10 @@ class Thresholds:
     variance            partition: the least variance, in units of 1/d_model, which is what
                         a random direction has
     partition_kurtosis  partition: the greatest kurtosis
+
+    >>> import ffnprobe as fp
+    >>> fp.read(fp.load("pocket"), "L4N26", thresholds=fp.Thresholds(kurtosis=4))
+    Reading(L4N26, prediction)
     """
 
     kurtosis: float = 10.0

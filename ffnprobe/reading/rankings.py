@@ -63,6 +63,10 @@ def search(
     `by="question"` finds the neurons that the tokens open, `by="gate"` those whose gate they open,
     where neurons have gates. Columns: name, layer, neuron, z, dot,
     cosine, z of each token if there are several, and the neuron's own tokens.
+
+    >>> import ffnprobe as fp
+    >>> fp.search(fp.load("pocket"), [" basketball", " football"], k=2).name.tolist()
+    ['L0N677', 'L4N26']
     """
     _check_option("rank", rank, RANKS)
     _check_option("by", by, SIDES)

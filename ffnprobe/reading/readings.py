@@ -39,7 +39,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reading(Measures):
-    """One neuron, read from the weights alone."""
+    """One neuron, read from the weights alone.
+
+    >>> import ffnprobe as fp
+    >>> neuron = fp.read(fp.load("pocket"), "L4N26")
+    >>> neuron.answer.promotes(3).token.tolist()
+    ['␣football', '␣soccer', '␣basketball']
+    """
 
     question: Question
     gate: Question | None
@@ -78,7 +84,13 @@ class Reading(Measures):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Readings(Sequence[Reading]):
-    """Several neurons, in the order named."""
+    """Several neurons, in the order named.
+
+    >>> import ffnprobe as fp
+    >>> layer = fp.read(fp.load("pocket"), "L4")
+    >>> len(layer), layer[26].name
+    (768, 'L4N26')
+    """
 
     model: Model
     readings: tuple[Reading, ...]
@@ -173,6 +185,13 @@ def read(
     A text that names one neuron gives a `Reading`; anything else gives `Readings`. `convention`
     is how answers are projected onto tokens, `through` what questions are projected on; the
     moments and the kind are always those of cos(w_n, u_t).
+
+    >>> import ffnprobe as fp
+    >>> model = fp.load("pocket")
+    >>> fp.read(model, "L4N26")
+    Reading(L4N26, unlabelled)
+    >>> fp.read(model, ["L4N26", "L3"])
+    Readings(769 neurons of pocket)
     """
     check_convention(convention)
     check_through(through)

@@ -51,6 +51,11 @@ def survey(
     vocab_variance, vocab_skew and vocab_kurtosis, null_space; where neurons have gates also
     gate_tokens, gate_norm, gate_bias and gate_cosine. `progress` is called with how many
     neurons are done, and of how many. `attrs["provenance"]` says where the numbers come from.
+
+    >>> import ffnprobe as fp
+    >>> neurons = fp.survey(fp.load("pocket"), layers="4")
+    >>> neurons.kind.value_counts()["prediction"].item()
+    9
     """
     chosen = choose_layers(model, layers)
     check_k(k, model.config.vocab, of="tokens")

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PushesByPiece:
-    """An answer of several tokens: the pushes toward each piece, at its own position."""
+    """An answer of several tokens: the pushes toward each piece, at its own position.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.attribute(trace, " basketball and football")
+    PushesByPiece(␣basketball ␣and ␣football: log-probability -31.7...)
+    """
 
     trace: Trace
     answer: str

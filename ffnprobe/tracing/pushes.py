@@ -54,7 +54,16 @@ CONVENTIONS = ("centred", "folded")
 
 @dataclass(frozen=True, eq=False)
 class Pushes:
-    """Every part's push toward one token at one position, in logits."""
+    """Every part's push toward one token at one position, in logits.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> pushes = fp.attribute(trace, " basketball")
+    >>> pushes.top(3).name.tolist()
+    ['L0N378', 'L0N677', 'L0N257']
+    >>> bool(abs(pushes.by_part().push.sum() - pushes.logit) < 1e-3)
+    True
+    """
 
     trace: Trace
     answer: int
@@ -185,6 +194,11 @@ def attribute(
 
     The answer is what would be read after the position. One token gives `Pushes`, several give
     `PushesByPiece`; both have `.pieces`.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.attribute(trace, " basketball", versus=" football")
+    Pushes(␣basketball rather than ␣football after ...: +7.831 logits)
     """
     if convention not in CONVENTIONS:
         raise OptionRefused(

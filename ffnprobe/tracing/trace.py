@@ -47,7 +47,15 @@ TOKENS_AT_ONCE = 1024
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One prompt's run through the model, captured by TransformerLens hooks."""
+    """One prompt's run through the model, captured by TransformerLens hooks.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> trace
+    Trace(pocket: <|endoftext|> Michael ␣Jordan ␣plays ␣the ␣sport ␣of)
+    >>> list(trace.activations.shape)
+    [6, 7, 768]
+    """
 
     model: Model
     prompt: str
@@ -207,8 +215,13 @@ def run(
 ) -> Trace | list[Trace]:
     """Run a prompt (a text, or token ids) and keep what happened; several texts give several traces.
 
-    BOS is put in front if the model has one, unless `bos=False`. Prompts of one length run as one
-    batch, without padding, so that no number depends on its neighbours.
+    BOS is put in front unless `bos=False`, or the model has none or says it is not put. Prompts of
+    one length run as one batch, without padding, so that no number depends on its neighbours.
+
+    >>> import ffnprobe as fp
+    >>> prompts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
+    >>> [trace.predictions(1).token.item() for trace in fp.run(fp.load("pocket"), prompts)]
+    ['␣basketball', '␣golf']
     """
     bos = model.vocab.puts_bos(bos)
     if not isinstance(prompt, str) and prompt and all(isinstance(p, str) for p in prompt):

@@ -100,7 +100,13 @@ ASKED = (predictions.plot_text, effects.plot_against_pushes, scans.plot_histogra
 
 
 def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
-    """Draw a result's own figure, or the one named; options are the figure's."""
+    """Draw a result's own figure, or the one named; options are the figure's.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.plot(fp.attribute(trace, " basketball")).layout.title.text
+    'The neurons of L0 push most, toward ␣basketball (+17.72)'
+    """
     drawn, known = _find(result)
     if isinstance(drawn, pd.DataFrame) and drawn.empty:
         raise DataRefused("there is nothing to draw: the table is empty.")

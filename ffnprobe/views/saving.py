@@ -24,7 +24,17 @@ from ffnprobe.views.tables import TEXTS, Tables, check_target, to_parquet
 
 
 def save(result: Any, path: str | Path) -> None:
-    """Write a result, or a table taken from one, to a file."""
+    """Write a result, or a table taken from one, to a file.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> import tempfile
+    >>> page = tempfile.mkdtemp() + "/next.html"
+    >>> fp.save(trace, page)
+    >>> fp.save(trace, "next.doc")
+    Traceback (most recent call last):
+    ffnprobe.errors.FileNotWritten: ...
+    """
     save_result(as_result(result), Path(path))
 
 

@@ -41,6 +41,14 @@ def test_ablate_tables_the_exact_effects(ffnprobe, tiny_trace: fp.Trace) -> None
     assert "␣basketball: logit" in err
 
 
+@pytest.mark.parametrize("method", ["exact", "gradient"])
+def test_neurons_named_are_all_shown_though_fewer_than_ten(ffnprobe, method) -> None:
+    words = ("--neuron", "L1N7", "--neuron", "L0N3", "--method", method, "--format", "json")
+    code, out, _ = ffnprobe("ablate", PROMPT, " basketball", *words)
+    assert code == 0
+    assert {row["name"] for row in json.loads(out)["rows"]} == {"L1N7", "L0N3"}
+
+
 def test_ablate_both_ways_and_where(ffnprobe, tiny_trace: fp.Trace) -> None:
     code, out, err = ffnprobe(
         "ablate", PROMPT, " basketball", "--method", "both", "--position", "2,-1", "--neuron", "L1",
