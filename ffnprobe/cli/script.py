@@ -6,23 +6,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.files import check_writable
+from ffnprobe.views.tables import check_target
 
 
-def new_parser(docstring: str | None, *, quick: str, model: bool = False) -> ArgumentParser:
-    """Start a script's options: its question as description, `--quick`, `--html`, maybe `--model`."""
+def new_parser(
+    docstring: str | None, *, quick: str | None = None, model: bool = False
+) -> ArgumentParser:
+    """Start a script's options: its question as description, `--html`, maybe `--quick`, `--model`."""
     parser = ArgumentParser(description=(docstring or "").partition("\n")[0])
     if model:
         parser.add_argument("--model", default="pocket", help="a model's name or folder")
-    parser.add_argument("--quick", action="store_true", help=quick)
-    parser.add_argument("--html", type=_writable, help="write the figures to this file")
+    if quick is not None:
+        parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--html", type=_page, help="write a page with the figures to this file")
     return parser
 
 
-def _writable(name: str) -> Path:
-    """Refuse a file that could not be written before any work is done."""
+def _page(name: str) -> Path:
+    """Refuse a page that could not be written before any work is done."""
     path = Path(name)
-    check_writable(path)
+    check_target(path, (".html",))
     return path
 
 

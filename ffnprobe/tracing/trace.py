@@ -34,6 +34,7 @@ from ffnprobe.tracing.prompts import prompt_ids
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ffnprobe.tracing.comparison import Comparison
     from ffnprobe.tracing.drivers import Drivers
     from ffnprobe.tracing.lens import Lens
     from ffnprobe.tracing.similarity import Similarity
@@ -179,6 +180,22 @@ class Trace:
         from ffnprobe.tracing.similarity import compare
 
         return compare(self)
+
+    def compare(
+        self,
+        other: "Trace",
+        answer: str | int | None = None,
+        *,
+        versus: str | int | None = None,
+        position: int = -1,
+        other_position: int = -1,
+    ) -> "Comparison":
+        """Compare this prompt with another, neuron by neuron: what differs, and what it is worth."""
+        from ffnprobe.tracing.comparison import compare_prompts
+
+        return compare_prompts(
+            self, other, answer, versus=versus, position=position, other_position=other_position
+        )
 
     def neuron(self, neuron: str | NeuronId, answer: str | int | None = None) -> "pd.DataFrame":
         """Table one neuron's score, activation and push at every position."""

@@ -122,7 +122,7 @@ def plot_gate_surface() -> go.Figure:
     axes = {"xaxis_title": "gate", "yaxis_title": "score", "zaxis_title": "activation"}
     view = {
         "aspectmode": "cube",
-        "camera": {"eye": {"x": -1.4, "y": -1.9, "z": 0.8}, "center": {"z": -0.2}},
+        "camera": {"eye": {"x": -1.1, "y": -1.5, "z": 0.6}, "center": {"z": -0.22}},
     }
     figure.update_layout(scene={**axes, **view})
     title = "SwiGLU: a closed gate shuts the score out, an open one passes it with its sign"

@@ -28,6 +28,7 @@ from ffnprobe.interventions.gradients import Estimates
 from ffnprobe.interventions.patching import LayerPatches, Patches
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.reading.readings import Reading, Readings
+from ffnprobe.tracing.comparison import Comparison
 from ffnprobe.tracing.drivers import Drivers
 from ffnprobe.tracing.lens import Lens
 from ffnprobe.tracing.pieces import PushesByPiece
@@ -36,6 +37,7 @@ from ffnprobe.tracing.similarity import Similarity
 from ffnprobe.tracing.stages import Stages
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures import (
+    comparisons,
     drivers,
     effects,
     facts,
@@ -67,6 +69,11 @@ FIGURES: dict[type, Figures] = {
         "neurons": pushes.plot_neurons,
     },
     PushesByPiece: {"layers": pushes.plot_layers},
+    Comparison: {
+        "neurons": comparisons.plot_pushes,
+        "activations": comparisons.plot_activations,
+        "layers": comparisons.plot_layers,
+    },
     Effects: {"neurons": effects.plot_effects, "pushes": effects.plot_against_pushes},
     LayerEffects: {"map": effects.plot_map},
     GroupEffects: {"groups": effects.plot_groups},

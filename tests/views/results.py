@@ -27,6 +27,7 @@ def every_result(
         "Similarity": trace.similarity(),
         "Drivers": trace.drivers(f"L{last}N1"),
         "Pushes": pushes,
+        "Comparison": trace.compare(other),
         "Effects": fp.ablate(trace, answer),
         "LayerEffects": ablate_layers(trace, answer),
         "GroupEffects": ablate_together(trace, answer, [["L0N1"], ["L0N2", f"L{last}N3"]]),

@@ -199,3 +199,20 @@ def test_a_picture_needs_a_known_suffix_kaleido_and_a_browser(results, tmp_path,
     assert not list(tmp_path.iterdir())
     pictures.save_figure(figure, tmp_path / "x.html")
     assert (tmp_path / "x.html").stat().st_size > 1_000_000
+
+
+def test_a_comparison_shows_both_prompts_and_every_neuron(results):
+    comparison = results["Comparison"]
+    first, second = fp.plot(comparison).data
+    table = comparison.top(12)
+    assert list(first.x) == table.push_first.tolist()
+    assert list(second.x) == table.push_second.tolist()
+    line, rest, strongest = fp.plot(comparison, "activations").data
+    assert list(line.x) == list(line.y)
+    assert len(rest.x) + len(strongest.x) == comparison.values.numel()
+    assert set(rest.text).isdisjoint(comparison.top(40, by="activation").name)
+    neurons, attention, sums = fp.plot(comparison, "layers").data
+    layers = comparison.by_layer()
+    assert list(neurons.y) == layers.neurons.tolist()
+    assert list(attention.y) == layers.attention.tolist()
+    assert list(sums.y) == layers.difference.tolist()

@@ -25,11 +25,11 @@ def bars(
     )  # fmt: skip
 
 
-def room(values: Sequence[float]) -> list[float]:
-    """Return a range for the axis that leaves room for the numbers, and is no point for all zeros."""
+def room(values: Sequence[float], share: float = 0.18) -> list[float]:
+    """Return a range for the axis that leaves a share of it for the numbers, and is no point for all zeros."""
     low, high = min(0.0, *values), max(0.0, *values)
     span = (high - low) or 1.0
-    return [low - (0.18 * span if low < 0 else 0.0), high + 0.18 * span]
+    return [low - (share * span if low < 0 else 0.0), high + share * span]
 
 
 def height_of(rows: int) -> int:

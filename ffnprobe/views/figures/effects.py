@@ -20,11 +20,11 @@ from ffnprobe.tracing.listing import list_neurons
 from ffnprobe.tracing.pushes import Pushes
 from ffnprobe.views.figures.bars import bars, height_of, neuron_hovers, room
 from ffnprobe.views.figures.grids import Values, add_grid, label, new_grids
+from ffnprobe.views.figures.labels import keep_apart
 from ffnprobe.views.figures.pushes import draw_neurons
 from ffnprobe.views.figures.words import say
 from ffnprobe.views.theme import BLUE, GREY, dress, plain
 
-NAMED = 8
 DESCRIBED = 40
 # More cells than this leave no room for numbers in them.
 NUMBERED = 160
@@ -119,7 +119,10 @@ def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) ->
             name="other neurons", marker={"color": GREY, "size": 5, "opacity": 0.5},
             hovertemplate="%{text}: push %{x:.4f}, effect %{y:.4f}<extra></extra>",
         )  # fmt: skip
-    named = _apart(table, high - low or 1.0)
+    strengths = (table.push.abs() + table.effect.abs()).tolist()
+    named = keep_apart(
+        table.push.tolist(), table.effect.tolist(), span=high - low or 1.0, strengths=strengths
+    )
     figure.add_scatter(
         x=table.push.tolist(), y=table.effect.tolist(), mode="markers+text", name="the strongest",
         text=[name if row in named else "" for row, name in enumerate(table.name)],
@@ -134,16 +137,6 @@ def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) ->
         many, than = len(table), "as large as"
     title = f"For {many} of {len(table)} neurons the effect on {answer} is {than} the push"
     return dress(figure, title, note=note, x="direct push in logits", y="total effect in logits")
-
-
-def _apart(table: pd.DataFrame, span: float) -> set[int]:
-    """Choose the strongest neurons whose names would not be written over one another."""
-    kept: list[tuple[int, float, float]] = []
-    for row in (table.push.abs() + table.effect.abs()).sort_values(ascending=False).index:
-        x, y = float(table.push[row]) / span, float(table.effect[row]) / span
-        if all(abs(x - a) > 0.12 or abs(y - b) > 0.07 for _, a, b in kept):
-            kept.append((row, x, y))
-    return {row for row, _, _ in kept[:NAMED]}
 
 
 def _ahead(values: Tensor) -> str:

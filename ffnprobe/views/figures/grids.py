@@ -39,7 +39,8 @@ def add_grid(
         x=list(range(width)), y=list(range(len(rows))),
         hovertemplate=f"row %{{y}}, {where}: %{{z:.4g}}<extra></extra>",
     )  # fmt: skip
-    drawn.update(xgap=0 if width > 64 else 1, textfont={"size": 12})
+    gap = 0 if width > 64 else 1
+    drawn.update(xgap=gap, ygap=gap, textfont={"size": 12})
     figure.add_trace(drawn, 1, column)
     place = {"row": 1, "col": column}
     label(figure.update_yaxes, rows, autorange="reversed", showgrid=False, **place)

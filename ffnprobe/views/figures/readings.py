@@ -29,7 +29,8 @@ def plot_reading(reading: Reading, *, k: int = 10) -> go.Figure:
         figure.add_trace(bars(values, hover=[f"{t}:" for t in table.token]), 1, column)
         place = {"row": 1, "col": column}
         label(figure.update_yaxes, list(table.token), autorange="reversed", **place)
-        figure.update_xaxes(range=room(values), nticks=4, **place)
+        # A third of the width is narrow: numbers need more of it, or they touch the tokens.
+        figure.update_xaxes(range=room(values, 0.32), nticks=4, **place)
     opens = tables[next(iter(tables))].token[0]
     title = (
         f"{reading.name} ({reading.kind}) answers {tables['promotes'].token[0]} where it finds "

@@ -52,7 +52,8 @@ def _plain_sections(result: Result, tables: Tables) -> list[str]:
 
 def _name(result: Any) -> str:
     known = result.provenance
-    about = f": {known.answer}" if known.answer else ""
+    than = f" rather than {known.versus}" if known.versus else ""
+    about = f": {known.answer}{than}" if known.answer else ""
     after = f" after {' '.join(known.tokens)}" if known.prompt is not None and known.tokens else ""
     kind = type(result).__name__
     return f"{'Results' if kind == 'Listing' else kind}{about}{after} ({known.model})"

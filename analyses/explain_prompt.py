@@ -1,0 +1,50 @@
+"""Why does the model go on with this word, and who asked the neuron behind it?
+
+Method: gather the evidence for an answer (what the weights promote, what each neuron pushed, what
+its removal costs, beside random neurons), then take the strongest neuron and account for its score:
+which parts of the stream made it answer.
+
+Found on pocket, for Michael Jordan: ␣basketball has probability 0.9994. Ten neurons, nine of them of
+layer 0, pass all three tests, and yet they push 3.8 of the logit's 20.5; removed together they cost
+1.9 (ten random ones 0.02, at worst 0.17) and the answer stays at 0.997. The strongest, L0N378, is
+opened by two heads that read ␣Jordan (+1.9 and +0.9 of a score of 4.0) and one that reads ␣sport (+0.8).
+
+    python analyses/explain_prompt.py "Michael Jordan plays the sport of" --html jordan.html
+"""
+
+import ffnprobe as fp
+from ffnprobe.cli.script import new_parser, run_script
+from ffnprobe.views.stories import print_story
+from ffnprobe.views.terminal import print_tables
+
+DRIVERS = 8
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = new_parser(__doc__, model=True)
+    parser.add_argument("prompt", help="the text to go on from")
+    parser.add_argument("answer", nargs="?", help="one token (default: what the model says)")
+    parser.add_argument("--versus", help="a rival: why the answer rather than this token")
+    parser.add_argument("--top", type=int, default=10, help="how many neurons are listed")
+    options = parser.parse_args(argv)
+    model = fp.load(options.model)
+    story = fp.explain(
+        model, options.prompt, options.answer, versus=options.versus, top=options.top
+    )
+    print_story(story)
+    strongest = story.neurons.iloc[0]
+    trace = fp.run(model, options.prompt)
+    drivers = trace.drivers(strongest["name"], position=int(strongest.position))
+    parts = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
+    readings = drivers.tables()["heads"]
+    where = f"{strongest['name']} at {strongest['token']}"
+    print_tables({
+        f"what gave {where} its score of {drivers.score:+.3f}": parts.head(DRIVERS)[["part", "kind", "drive"]],
+        "what its heads read": readings.head(DRIVERS)[["part", "token", "position", "pattern", "drive"]],
+    })  # fmt: skip
+    if options.html:
+        fp.save(story, options.html)
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,183 @@
+"""Two prompts side by side: which neurons act differently, and what that is worth to an answer.
+
+    difference of a part = its push on the first prompt − its push on the second, in logits
+
+Both prompts are accounted for toward the same answer (with `versus`: above the same rival), each at
+its own position, so the differences of all parts add up to the difference of the two logits. The
+prompts may differ in length: nothing is carried from one to the other (`patch` does that).
+
+Limits: pushes are direct, and each prompt divides by its own final scale s, so a neuron that is
+equally active on both can still differ a little. A difference says what went along with the other
+answer, not what caused it; `patch` and `ablate` test that.
+
+>>> import ffnprobe as fp
+>>> texts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
+>>> first, second = fp.run(fp.load("pocket"), texts)
+>>> comparison = first.compare(second)
+>>> comparison.first.provenance.answer, comparison.first.provenance.versus
+('␣basketball', '␣golf')
+>>> float(abs(comparison.by_part().difference.sum() - comparison.difference)) < 1e-3
+True
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.cards import card, table_html
+from ffnprobe.errors import OptionRefused, PromptRefused
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.tracing.answers import one_token, predicted
+from ffnprobe.tracing.listing import list_neurons
+from ffnprobe.tracing.pushes import Pushes, attribute
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ORDERS = ("push", "activation")
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Every part's push toward one answer on two prompts: what the first has and the second has not."""
+
+    first: Pushes
+    second: Pushes
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.title})"
+
+    def _repr_html_(self) -> str:
+        shown = self.top(min(8, self.values.numel())).drop(columns=["layer", "neuron"])
+        note = "pushes in logits; answer tokens are what the first prompt promotes more than the second"
+        return card(self.title, table_html(shown), note=note)
+
+    @property
+    def title(self) -> str:
+        """Say which answer is compared, and where it stands on each prompt."""
+        known = self.first.provenance
+        than = f" rather than {known.versus}" if known.versus else ""
+        ends = (
+            f"{pushes.logit:+.3f} after {_read(pushes)}" for pushes in (self.first, self.second)
+        )
+        return f"{known.answer}{than}: {', '.join(ends)}"
+
+    @property
+    def values(self) -> Float[Tensor, "layer neuron"]:
+        """Every neuron's difference of pushes, in logits."""
+        return self.first.values - self.second.values
+
+    @property
+    def activations(self) -> Float[Tensor, "layer neuron"]:
+        """Every neuron's difference of activations."""
+        return self.first.activations - self.second.activations
+
+    @property
+    def difference(self) -> float:
+        """How much higher the answer's logit (with versus, its lead) is on the first prompt."""
+        return self.first.logit - self.second.logit
+
+    @property
+    def remainder(self) -> float:
+        """What the parts leave unexplained of the difference: zero within tolerance."""
+        return self.first.remainder - self.second.remainder
+
+    @property
+    def provenance(self) -> Provenance:
+        """The model, the first prompt and answer, and in its settings the prompt it is compared with."""
+        first, known = self.first, self.first.provenance
+        other = f"compared with {_read(self.second)} (position {self.second.position})"
+        settings = "; ".join(text for text in (known.settings, other) if text)
+        return first.trace.provenance_at(
+            first.position, convention=first.convention, answer=known.answer, versus=known.versus,
+            settings=settings,
+        )  # fmt: skip
+
+    def top(self, k: int = 10, *, by: str = "push") -> "pd.DataFrame":
+        """Table the k neurons whose pushes (or activations) differ most, up or down.
+
+        Answer tokens are what the first prompt promotes more than the second: the answer's, by the
+        sign of the difference of activations.
+        """
+        if by not in ORDERS:
+            raise OptionRefused(f'neurons are not ordered by "{by}".', remedy=", ".join(ORDERS))
+        check_k(k, self.values.numel(), of="neurons")
+        differences = self.values if by == "push" else self.activations
+        listed = list_neurons(
+            self.first.trace.model, sort_neurons(differences.abs(), k),
+            {
+                "activation_first": self.first.activations,
+                "activation_second": self.second.activations,
+                "push_first": self.first.values,
+                "push_second": self.second.values,
+                "difference": self.values,
+            },
+            signs=self.activations,
+        )  # fmt: skip
+        return self.provenance.note(listed)
+
+    def by_layer(self) -> "pd.DataFrame":
+        """Table each layer's differences: its heads, its neurons, its biases, and their sum."""
+        there, here = self.first.by_layer(), self.second.by_layer()
+        columns = ["attention", "neurons", "biases", "push"]
+        table = there[["layer"]].join(there[columns] - here[columns])
+        return self.provenance.note(table.rename(columns={"push": "difference"}))
+
+    def by_part(self) -> "pd.DataFrame":
+        """Table every part once: the column `difference` adds up to that of the two logits."""
+        there, here = self.first.by_part(), self.second.by_part()
+        table = there.rename(columns={"push": "push_first"})
+        table["push_second"] = here.push
+        table["difference"] = there.push - here.push
+        return self.provenance.note(table)
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file holds: neurons by push and by activation, every layer, every part."""
+        k = min(10, self.values.numel())
+        return {
+            "rows": self.top(k), "activations": self.top(k, by="activation"),
+            "layers": self.by_layer(), "parts": self.by_part(),
+        }  # fmt: skip
+
+
+def compare_prompts(
+    first: Trace,
+    second: Trace,
+    answer: str | int | None = None,
+    *,
+    versus: str | int | None = None,
+    position: int = -1,
+    other_position: int = -1,
+    convention: str = "centred",
+) -> Comparison:
+    """Compare two prompts' accounts of one answer, each at a position of its own.
+
+    Without an answer it is what the model says after the first prompt rather than what it says
+    after the second; where both are the same, that token alone.
+    """
+    if first.model.fingerprint != second.model.fingerprint:
+        raise PromptRefused(
+            f"the prompts were run on two models: {first.model.name} and {second.model.name}.",
+            remedy="run both on one",
+        )
+    if answer is None:
+        answer = predicted(first, position)
+        other = predicted(second, other_position)
+        versus = other if versus is None and other != answer else versus
+    # One token, so that both prompts are read where they are, not after an answer's pieces.
+    token = one_token(first.model, answer, use="a comparison")
+    both = (
+        attribute(trace, token, versus=versus, position=place, convention=convention)
+        for trace, place in ((first, position), (second, other_position))
+    )
+    there, here = (pushes.pieces[0] for pushes in both)
+    return Comparison(there, here)
+
+
+def _read(pushes: Pushes) -> str:
+    """Write the tokens up to the position of an account."""
+    return " ".join(pushes.trace.tokens[: pushes.position + 1])
