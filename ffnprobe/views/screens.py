@@ -14,7 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from ffnprobe.views.theme import BLACK, DIVERGING, GREY, TEMPLATE
+from ffnprobe.views.theme import BLACK, BLUE, DIVERGING, GREY, TEMPLATE
 
 INK, PAPER, GRID = "#E8E8E6", "#17181A", "#33363A"
 # Zero is the colour of the paper, as it is on white.
@@ -25,7 +25,7 @@ DARK_DIVERGING = (
     (0.8, "#0072B2"),
     (1.0, "#8CCBF2"),
 )
-_SWAPS = {BLACK: INK, GREY: "#9A9A9A", "white": PAPER, "#FFFFFF": PAPER}
+_SWAPS = {BLACK: INK, GREY: "#9A9A9A", BLUE: "#3D9BDC", "white": PAPER, "#FFFFFF": PAPER}
 # Where the numbers and words of a figure are; the rest is its look.
 _DATA = frozenset(("x", "y", "z", "text", "customdata", "ticktext", "tickvals", "hovertemplate"))
 

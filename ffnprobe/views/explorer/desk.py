@@ -78,6 +78,10 @@ class Desk:
         key = ("lens", trace.ids, trace.has_bos)
         return self.shelf.take(key, lambda: plot(trace, "lens"))
 
+    def field(self, neurons: pd.DataFrame) -> go.Figure:
+        """Draw all neurons."""
+        return self._surveyed.take("kinds", lambda: plot(neurons, "kinds"))
+
     def reading(self, name: str) -> Reading:
         """Read a neuron."""
 
@@ -140,7 +144,7 @@ class Desk:
     @cached_property
     def _surveyed(self) -> Shelf:
         # Apart from the shelf: it is one table, asked for all the time.
-        return Shelf(most=1)
+        return Shelf(most=2)
 
     def survey(self) -> Job:
         """Survey every neuron in the background."""

@@ -47,7 +47,9 @@ def register(app: Dash, desk: Desk) -> None:
         except FfnProbeError:
             return [], None, []
         names = list(sheet.tables)
-        return names, chosen if chosen in names else names[0], recipes(sheet.recipe)
+        # A choice just made must not be taken back by a reply that did not know of it.
+        value = no_update if chosen in names else names[0]
+        return names, value, recipes(sheet.recipe)
 
     app.callback(
         Output("save-table", "options"), Output("save-table", "value"), Output("recipes", "children"),

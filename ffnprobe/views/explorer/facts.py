@@ -30,7 +30,8 @@ def show(desk: Desk, place: Place, look: Look) -> Component:
         link(prompt, _to_prompt(place, prompt, answer))
         for prompt, answer in zip(found.prompt, found.answer, strict=True)
     ]
-    shown = found.assign(answer=found.answer.str.replace(" ", "␣", regex=False))
+    shown = found[["prompt", "answer", "subject"]].copy()
+    shown["answer"] = shown.answer.str.replace(" ", "␣", regex=False)
     whole = (
         table(shown, caption=f"the facts of {chosen}", links={"prompt": prompts}, most=ROWS)
         if len(found)

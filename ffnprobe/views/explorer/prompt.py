@@ -111,7 +111,11 @@ def _predictions(place: Place, trace: Trace, temperature: float, look: Look) -> 
         links={"token": _answers(place, trace, found)},
     )
     said = "A click on a token asks why the model says it."
-    return [html.Div([whole, figure(drawn, look)], className="beside"), words(said, is_soft=True)]
+    return [
+        html.P(html.Output(f"temperature {temperature:g}")),
+        html.Div([whole, figure(drawn, look)], className="beside"),
+        words(said, is_soft=True),
+    ]
 
 
 def _answers(place: Place, trace: Trace, found: pd.DataFrame) -> list[Component]:

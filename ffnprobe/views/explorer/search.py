@@ -49,7 +49,7 @@ def show(desk: Desk, place: Place, look: Look) -> Component:
         "name in the table, leads to its card."
     )
     known = desk.neurons
-    holder = html.Div([] if known is None else _field(known, place, look), id="survey")
+    holder = html.Div([] if known is None else _field(desk, known, place, look), id="survey")
     waiting = html.Div(
         [
             dcc.Store(id="surveying", data=known is None),
@@ -122,14 +122,14 @@ def _results(desk: Desk, place: Place, look: Look) -> list[Component]:
     return [section("Found", whole, figure(plot(found), look))]
 
 
-def _field(neurons: pd.DataFrame, place: Place, look: Look) -> list[Component]:
+def _field(desk: Desk, neurons: pd.DataFrame, place: Place, look: Look) -> list[Component]:
     """Draw the survey and list the most selective neurons."""
     best = neurons.nlargest(LISTED, "vocab_kurtosis")
     columns = ["name", "kind", "question_tokens", "promotes", "suppresses", "vocab_skew", "vocab_kurtosis", "null_space"]  # fmt: skip
     names = [neuron_link(place, name) for name in best.name]
     caption = f"the {len(best)} neurons with the most selective answers"
     return [
-        figure(plot(neurons, "kinds"), look, name="kinds"),
+        figure(desk.field(neurons), look, name="kinds"),
         html.H3(caption.capitalize()),
         table(best[columns], caption=caption, links={"name": names}),
     ]
@@ -181,7 +181,7 @@ def register(app: Dash, desk: Desk) -> None:
         place, look = read_place(path, search_text), read_look(screen)
         # A search for a kind has been waiting for the survey.
         waited = _results(desk, place, look) if place.text("kind") else no_update
-        return waited, _field(desk.neurons, place, look), "", no_update
+        return waited, _field(desk, desk.neurons, place, look), "", no_update
 
     app.callback(
         Output("found", "children"), Output("survey", "children"), Output("surveyed", "children"),

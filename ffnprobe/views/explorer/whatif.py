@@ -53,12 +53,10 @@ def _steered(desk: Desk, place: Place, name: str, value: float, look: Look) -> l
     k = min(8, len(desk.model.vocab))
     found = steering.predictions(k).drop(columns="id")
     return [
-        html.P([html.Output(f"{name} = {value:g}")]),
-        html.Div(
-            [table(found, caption=f"before and after {name} = {value:g}"), figure(plot(steering, k=k), look)],
-            className="beside",
-        ),
-    ]  # fmt: skip
+        html.P(html.Output(f"{name} = {value:g}")),
+        table(found, caption=f"before and after {name} = {value:g}"),
+        figure(plot(steering, k=k), look),
+    ]
 
 
 def _write(desk: Desk, place: Place, name: str, value: float, many: int) -> Component:
