@@ -21,7 +21,7 @@ from tokenizers.models import BPE
 
 from ffnprobe.models.config import PUBLISHED
 
-ROOMS = ("models", "reading", "tracing", "interventions", "corpora", "facts")
+ROOMS = ("models", "reading", "tracing", "interventions", "corpora", "facts", "explorer")
 
 
 def write_folder(folder: Path) -> Path:
