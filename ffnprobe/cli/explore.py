@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.command import Common, Format, command
 from ffnprobe.cli.stores import StoreOption, open_store
 from ffnprobe.errors import OptionRefused
 
@@ -28,6 +28,10 @@ def explore(
     ] = False,
 ) -> None:
     """Explore in a browser: prompts, neurons, searches, facts, by clicking; until Ctrl+C."""
+    if common.out or common.html or common.plot or common.format is not Format.table:
+        raise OptionRefused(
+            "explore prints and writes no result.", remedy='"Take it along" at the end of each page'
+        )
     if not has_dash():
         raise OptionRefused(
             "the explorer needs the package dash, which is not installed.",

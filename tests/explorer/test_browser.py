@@ -163,6 +163,7 @@ def test_a_click_on_a_cell_of_the_lens_shows_the_tokens_there(tab, jordan):
     one = tab(f"?{urlencode({'prompt': JORDAN})}")
     page = one.page
     page.wait_for_selector("#lens .heatmaplayer")
+    page.locator("#lens").scroll_into_view_if_needed()
     box = page.locator("#lens .heatmaplayer").first.bounding_box()
     page.mouse.click(box["x"] + box["width"] * 0.5 / 7, box["y"] + box["height"] * 0.5 / 7)
     page.wait_for_selector("h3:has-text('after embedding at <|endoftext|> (position 0)')")
@@ -244,7 +245,7 @@ def test_on_a_dark_phone_every_page_fits_is_labelled_and_dark(tab, name):
 
 def test_the_users_colours_are_followed_while_the_page_is_open(tab):
     one = tab(PAGES["prompt"])
-    one.page.wait_for_selector(".main-svg[style*='background: rgb(255, 255, 255)']")
+    one.page.wait_for_selector(".main-svg[style*='background: white']")
     one.page.emulate_media(color_scheme="dark")
     one.page.wait_for_selector(".main-svg[style*='background: rgb(23, 24, 26)']")
 
@@ -268,7 +269,7 @@ def test_the_keyboard_alone_leads_from_a_prompt_to_a_neuron(tab):
 def test_search_finds_neurons_of_a_kind_and_the_field_leads_to_them(tab, pocket):
     one = tab("search")
     page = one.page
-    page.wait_for_selector("#kinds .plot")
+    page.wait_for_selector("#kinds .main-svg")
     page.locator("#tokens").fill(" basketball")
     page.locator("#kind").select_option("prediction")
     page.get_by_role("button", name="Search", exact=True).click()
@@ -280,6 +281,7 @@ def test_search_finds_neurons_of_a_kind_and_the_field_leads_to_them(tab, pocket)
     page.wait_for_selector("#recipes:has-text('--kind')")
     assert "--top 20 --kind prediction -- ' basketball'" in one.text("#recipes")
     point = page.locator("#kinds .scatterlayer .trace:last-child .points path").first
+    point.scroll_into_view_if_needed()
     box = point.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_url("**/neuron/**")
@@ -341,7 +343,7 @@ def test_the_evidence_fills_in_and_can_be_stopped_and_begun_again(tab, pocket, m
 @pytest.mark.parametrize("path", ["", "neuron/L1N1", "search"])
 def test_hostile_tokens_are_text_and_nothing_runs(tab, hostile, hostile_explorer, path):
     token = next(n for n, t in enumerate(hostile.vocab.shown) if t.startswith("<script>"))
-    asked = {"prompt": "<img src=x onerror='window.harmed=1'><script>", "answer_id": token}
+    asked = {"prompt": "<img src=y onerror='window.harmed=1'><script>", "answer_id": token}
     if path == "search":
         asked["token"] = "<"
     one = tab(f"{path}?{urlencode(asked)}", address=hostile_explorer)

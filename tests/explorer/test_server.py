@@ -130,6 +130,8 @@ def test_an_unknown_page_and_an_unknown_neuron_are_said(client):
     assert "No such page" in client.page("/nowhere")
     assert "pocket has layers L0\\u2013L5" in client.page("/neuron/L9N1")
     assert "is not the name of a neuron" in client.page("/neuron/<script>")
+    assert "is not the name of a neuron" in client.page("/neuron/L1")
+    assert "no logit is left a number" in client.page("/neuron/L0N1", "?prompt=a&set=1e308")
 
 
 def test_it_listens_on_this_machine_only(explorer):
@@ -159,6 +161,11 @@ def test_what_cannot_be_loaded_is_said_before_any_page(tmp_path):
     assert "error: " in refused(*common, "--model", tmp_path)
     assert "there is no file or folder" in refused(*common, "--facts", tmp_path / "no.csv")
     assert "error: " in refused(*common, "--store", tmp_path)
+
+
+def test_explore_takes_no_file_to_write(tmp_path):
+    said = refused("explore", "--no-open", "--out", tmp_path / "x.csv")
+    assert "explore prints and writes no result." in said
 
 
 def test_without_dash_the_command_says_how_to_get_it(monkeypatch):

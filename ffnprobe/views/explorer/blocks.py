@@ -144,10 +144,17 @@ def recipes(recipe: Recipe) -> list[Component]:
     """Write the command and the Python that give what is on the screen."""
     texts = {"command": recipe.command, "Python": recipe.python}
     return [
-        html.Div([html.H3(name), html.Pre(html.Code(text), tabIndex="0"), dcc.Clipboard(content=text, title=f"copy the {name}")],
-                 className="recipe")
-        for name, text in texts.items() if text
-    ]  # fmt: skip
+        html.Div(
+            [
+                html.H3(name),
+                html.Pre(html.Code(text), tabIndex="0"),
+                html.Button("copy", className="copy", **{"aria-label": f"copy the {name}"}),
+            ],
+            className="recipe",
+        )
+        for name, text in texts.items()
+        if text
+    ]
 
 
 def field(label: str, box: Component, *, hint: str = "") -> Component:

@@ -19,6 +19,7 @@ from ffnprobe.facts.formats import read_facts
 from ffnprobe.facts.rows import FactTable
 from ffnprobe.interventions.steering import Steering, steer
 from ffnprobe.models.model import Model
+from ffnprobe.names import NeuronId
 from ffnprobe.reading.readings import Reading, read
 from ffnprobe.reading.related import Related
 from ffnprobe.reading.surveys import survey
@@ -83,14 +84,15 @@ class Desk:
         return self._surveyed.take("kinds", lambda: plot(neurons, "kinds"))
 
     def reading(self, name: str) -> Reading:
-        """Read a neuron."""
+        """Read a neuron, one."""
+        neuron = str(NeuronId.parse(name))
 
         def make() -> Reading:
-            found = read(self.model, name)
+            found = read(self.model, neuron)
             assert isinstance(found, Reading)
             return found
 
-        found: Reading = self.shelf.take(("reading", name), make)
+        found: Reading = self.shelf.take(("reading", neuron), make)
         return found
 
     def related(self, reading: Reading) -> Related:

@@ -145,28 +145,32 @@ PARTS: dict[str, Callable[[Explanation, Place, Look], list[Component]]] = {
 def register(app: Dash, desk: Desk) -> None:
     """Start, watch and stop the work behind a question."""
 
-    def start(asked: list[Any] | None, again: int, job: dict[str, Any] | None) -> Any:
+    def start(
+        asked: list[Any] | None, again: int, job: dict[str, Any] | None, ticks: int | None
+    ) -> Any:
         if not asked:
             return (no_update,) * 4
         question = (str(asked[0]), bool(asked[1]), asked[2], asked[3])
         before, is_again = job or {}, ctx.triggered_id == "again" and bool(again)
+        one_more = (ticks or 0) + 1
         fresh = {"question": asked, "name": None, "changes": 0, "shown": []}
         if desk.story(question) is not None:
             return fresh, 0, [], True
         if before.get("question") == asked and not is_again and desk.jobs.find(before.get("name")):
             # The same page drawn anew: what is running goes on, what was stopped stays so.
-            return {**fresh, "name": before["name"]}, 1, no_update, no_update
+            return {**fresh, "name": before["name"]}, one_more, no_update, no_update
         desk.jobs.cancel(before.get("name"))
         try:
             name = desk.ask(question).name
         except FfnProbeError as error:
             return fresh, 0, alert(error), True
-        return {**fresh, "name": name}, 1, "measuring …", False
+        return {**fresh, "name": name}, one_more, "measuring …", False
 
     app.callback(
         Output("job", "data"), Output("tick", "max_intervals"), Output("progress", "children"),
         Output("cancel", "hidden"),
         Input("question", "data"), Input("again", "n_clicks"), State("job", "data"),
+        State("tick", "n_intervals"),
     )(start)  # fmt: skip
 
     def follow(

@@ -63,9 +63,10 @@ def plot_lens_tokens(trace: Trace) -> go.Figure:
     figure = new_grids()
     columns = list(trace.tokens[first:])
     add_grid(figure, grid, rows=rows, columns=columns, signed=False, bar="probability")
-    # What a click on a cell chose: after which stage the stream is read, and where.
+    # What a click on a cell chose: after which stage the stream is read, and where; a text, since
+    # Dash hands on nothing else of a heatmap.
     stages = name_stages(trace.model)
-    cells = [[[stage, place] for place in range(first, len(trace))] for stage in stages]
+    cells = [[f"{stage} {place}" for place in range(first, len(trace))] for stage in stages]
     figure.update_traces(text=texts, texttemplate="%{text}", zmin=0.0, zmax=1.0, customdata=cells,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
     final = texts[-1][-1]

@@ -60,6 +60,7 @@ const boxes = { prompt: "run", answer: "run", versus: "run", name: "go", layers:
 document.addEventListener("click", (event) => {
   const button = event.target.closest?.("button");
   if (button && button.id in forms) forms[button.id]();
+  if (button?.classList.contains("copy")) copy(button);
 });
 document.addEventListener("keydown", (event) => {
   // Shift+Enter begins a new line.
@@ -67,6 +68,12 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   forms[boxes[event.target.id]]();
 });
+
+async function copy(button) {
+  await navigator.clipboard.writeText(button.closest(".recipe").querySelector("code").textContent);
+  button.classList.add("copied");
+  window.setTimeout(() => button.classList.remove("copied"), 1500);
+}
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const narrow = window.matchMedia("(max-width: 600px)");
@@ -93,7 +100,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     },
     openCell(click) {
       if (!picked(click)) return nothing();
-      const [stage, position] = picked(click);
+      const [stage, position] = picked(click).split(" ");
       const options = here();
       options.set("after", stage);
       options.set("position", position);
