@@ -16,7 +16,16 @@ from pathlib import Path
 
 from benchmarks.folders import GPT2_SMALL, write_folder
 
-ROOMS = ("models", "reading", "tracing", "interventions", "corpora", "facts", "families")
+ROOMS = (
+    "models",
+    "reading",
+    "tracing",
+    "interventions",
+    "corpora",
+    "facts",
+    "families",
+    "explorer",
+)
 
 
 def main(argv: list[str] | None = None) -> None:

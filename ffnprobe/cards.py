@@ -69,13 +69,13 @@ def tokens_html(
         return "".join(f'<span style="{_CHIP}">{escape(token)}</span>' for token in tokens)
     limit = most or max(map(abs, values), default=0.0) or 1.0
     return "".join(
-        f'<span style="{_CHIP};{_colour(value / limit)}" title="{format_value(value)}">'
+        f'<span style="{_CHIP};background:{shade(value / limit)}" title="{format_value(value)}">'
         f"{escape(token)}</span>"
         for token, value in zip(tokens, values, strict=True)
     )
 
 
-def _colour(share: float) -> str:
-    """Return a background between nothing at 0 and the full colour at ±1."""
+def shade(share: float) -> str:
+    """Return a colour between nothing at 0 and the full one at ±1."""
     strength = min(1.0, abs(share)) * _STRONGEST
-    return f"background:rgba({_ABOVE if share > 0 else _BELOW},{strength:.3f})"
+    return f"rgba({_ABOVE if share > 0 else _BELOW},{strength:.3f})"

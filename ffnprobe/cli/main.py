@@ -6,6 +6,7 @@ from ffnprobe.cli import (  # noqa: F401  (importing registers the command)
     ablate,
     attribute,
     explain,
+    explore,
     models,
     params,
     read,

@@ -14,6 +14,14 @@ class Rank(StrEnum):
     dot = "dot"
 
 
+class Kind(StrEnum):
+    ENTROPY = "entropy"
+    PREDICTION = "prediction"
+    SUPPRESSION = "suppression"
+    PARTITION = "partition"  # a StrEnum already has a method by that name in small letters
+    UNLABELLED = "unlabelled"
+
+
 class Side(StrEnum):
     answer = "answer"
     question = "question"
@@ -39,13 +47,21 @@ def search(
     layers: Annotated[
         str | None, typer.Option(metavar="LAYERS", help="Only these: 3, 3-5 or 0,3-5.")
     ] = None,
+    kind: Annotated[
+        Kind | None, typer.Option(help="Only neurons of this kind; surveys them first.")
+    ] = None,
 ) -> None:
     """Find the neurons that push toward tokens, hub neurons discounted."""
     from ffnprobe.models.provenance import Provenance
     from ffnprobe.reading.rankings import search as search_neurons
 
+    model, among = common.load(), None
+    if kind is not None:
+        from ffnprobe.reading.surveys import pick_kind, survey
+
+        among = pick_kind(survey(model, layers=layers, k=1), kind.value)
     found = search_neurons(
-        common.load(), tokens, rank=rank.value, away=away, by=by.value, k=top, layers=layers
+        model, tokens, rank=rank.value, away=away, by=by.value, k=top, layers=layers, among=among
     )
     provenance = Provenance(**found.attrs["provenance"])
     common.emit({"neurons": found}, provenance, title=provenance.settings or "")

@@ -152,15 +152,19 @@ def steer(
         _write(model, trace.ids, changed, generate, temperature=temperature, seed=seed)
         for changed in ({}, taps)
     )
+    settings = _settings(activations or {}, scale or {}, places)
+    logits = forward(model, torch.tensor([trace.ids]), taps)[0, -1].cpu()
+    if not logits.isfinite().all():
+        raise OptionRefused(
+            f"{settings}: so large that no logit is left a number.", remedy="a smaller one"
+        )
     return Steering(
         trace=trace,
         before=trace.logits[-1],
-        after=forward(model, torch.tensor([trace.ids]), taps)[0, -1].cpu(),
+        after=logits,
         continued_before=before,
         continued_after=after,
-        provenance=trace.provenance_at(
-            None, settings=_settings(activations or {}, scale or {}, places)
-        ),
+        provenance=trace.provenance_at(None, settings=settings),
     )
 
 

@@ -13,6 +13,8 @@ Hooked places, by our words; `[batch pos …]` at each layer:
     mixes                          what each head mixed from the values it attended to
     patterns                       attention, `[batch head query key]`
     final, final_scale             the residual stream before the last LayerNorm, and its scale
+
+Hooks sit on the network itself, so runs take turns: two threads never see each other's hooks.
 """
 
 import logging
@@ -20,6 +22,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -70,13 +73,15 @@ Tap = Callable[[Tensor], Tensor | None]
 
 _booted: "WeakKeyDictionary[Model, TransformerBridge]" = WeakKeyDictionary()
 _rotaries: "WeakKeyDictionary[Model, Any]" = WeakKeyDictionary()
+_turn = RLock()
 
 
 def bridge_of(model: Model) -> "TransformerBridge":
     """Return the model's bridge, booting it the first time."""
-    if model not in _booted:
-        _booted[model] = _boot(model)
-    return _booted[model]
+    with _turn:
+        if model not in _booted:
+            _booted[model] = _boot(model)
+        return _booted[model]
 
 
 def places_of(model: Model) -> dict[str, str]:
@@ -163,7 +168,7 @@ def forward(
 
     names = places_of(model)
     hooks = [(names[place].format(layer=layer), hook(tap)) for (place, layer), tap in taps.items()]
-    with torch.no_grad():
+    with _turn, torch.no_grad():
         logits: Tensor = bridge_of(model).run_with_hooks(ids.to(model.device), fwd_hooks=hooks)
     return logits
 

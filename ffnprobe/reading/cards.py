@@ -28,7 +28,7 @@ def card_text(measures: Measures, lists: Lists) -> str:
         "   ".join(_pad(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in zip(*columns, strict=True)
     ]
-    return "\n".join([f"{measures.name}  {measures.kind}", "", *rows, "", *_lines(measures)])
+    return "\n".join([f"{measures.name}  {measures.kind}", "", *rows, "", *describe(measures)])
 
 
 def card_html(measures: Measures, lists: Lists) -> str:
@@ -39,10 +39,10 @@ def card_html(measures: Measures, lists: Lists) -> str:
         for row in zip(*lists.values(), strict=True)
     ]
     title = f"{measures.name} {measures.kind}"
-    return card(title, grid_html(heads, rows), note="; ".join(_lines(measures)))
+    return card(title, grid_html(heads, rows), note="; ".join(describe(measures)))
 
 
-def _lines(m: Measures) -> list[str]:
+def describe(m: Measures) -> list[str]:
     """Write the numbers, and what the lists do not say."""
     lines = [
         f"question norm {m.question_norm:.3f}, bias {m.question_bias:.3f}; "

@@ -19,7 +19,7 @@ least, in each of the three columns, and z for each token is shown beside them.
 ['name', 'layer', 'neuron', 'z', 'dot', 'cosine', 'promotes']
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -30,7 +30,7 @@ from torch import Tensor, linalg
 
 from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
-from ffnprobe.names import NeuronId
+from ffnprobe.names import NeuronId, expand_all
 from ffnprobe.reading.directions import pick_answers, pick_gates, pick_questions
 from ffnprobe.reading.layers import choose_layers
 from ffnprobe.reading.ordering import check_k, sort_neurons
@@ -57,11 +57,13 @@ def search(
     by: str = "answer",
     k: int = 10,
     layers: str | Sequence[int] | None = None,
+    among: Iterable[str] | None = None,
 ) -> "pd.DataFrame":
     """Table the k neurons that push most toward tokens (or `away` from them), the first the best.
 
     `by="question"` finds the neurons that the tokens open, `by="gate"` those whose gate they open,
-    where neurons have gates. Columns: name, layer, neuron, z, dot,
+    where neurons have gates; `among` names the only neurons to look at, such as those of one kind in
+    a survey: of fewer than k, all are listed. Columns: name, layer, neuron, z, dot,
     cosine, z of each token if there are several, and the neuron's own tokens.
 
     >>> import ffnprobe as fp
@@ -82,7 +84,7 @@ def search(
             name: reduce(each, "token layer neuron -> layer neuron", "max" if away else "min")
             for name, each in values.items()
         }
-        order = sort_neurons(weakest[rank], k, smallest=away)
+        order = _pick_order(model, weakest[rank], k, chosen, among, smallest=away)
     found = [NeuronId(chosen[place.layer], place.neuron) for place in order]
     frame = _table(found, weakest, order)
     shown = model.vocab.show_all(ids)
@@ -96,6 +98,27 @@ def search(
     return model.provenance(convention=convention, tokens=tuple(shown), settings=settings).note(
         frame
     )
+
+
+def _pick_order(
+    model: Model,
+    values: Float[Tensor, "layer neuron"],
+    k: int,
+    layers: list[int],
+    among: Iterable[str] | None,
+    *,
+    smallest: bool,
+) -> list[NeuronId]:
+    """Order neurons by value, all or those named; layers are counted among the chosen ones."""
+    if among is None:
+        return sort_neurons(values, k, smallest=smallest)
+    c = model.config
+    named = expand_all(among, layers=c.layers, neurons=c.d_mlp, model=model.name)
+    places = {layer: place for place, layer in enumerate(layers)}
+    kept = {NeuronId(places[n.layer], n.neuron) for n in named if n.layer in places}
+    if not kept:
+        raise OptionRefused("no neuron of these layers is among those named.")
+    return [n for n in sort_neurons(values, values.numel(), smallest=smallest) if n in kept][:k]
 
 
 def compare_tokens(

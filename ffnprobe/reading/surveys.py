@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.reading.directions import pick_directions
 from ffnprobe.reading.kinds import Thresholds
@@ -75,6 +76,15 @@ def survey(
     frame = table_measures(measured, texts)
     settings = f"survey of layers {','.join(map(str, chosen))}; questions through embed; {limits}"
     return model.provenance(convention="centred", settings=settings).note(frame)
+
+
+def pick_kind(neurons: "pd.DataFrame", kind: str) -> list[str]:
+    """Name the neurons of a survey that are of one kind, or say which kinds it has."""
+    names: list[str] = neurons.name[neurons.kind == kind].tolist()
+    if not names:
+        kinds = ", ".join(sorted(set(neurons.kind)))
+        raise OptionRefused(f'no neuron surveyed is of the kind "{kind}".', remedy=kinds)
+    return names
 
 
 def _survey_layer(

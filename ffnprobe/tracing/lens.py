@@ -25,7 +25,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.cards import card, table_html
-from ffnprobe.models.arithmetic import cap, normalise, write_heads
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.arithmetic import normalise, write_heads
+from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.tracing.answers import one_token, predicted
 from ffnprobe.tracing.predictions import rank_of
@@ -61,8 +63,7 @@ def read_stream(trace: Trace, answer: str | int | None = None, *, position: int 
     token = one_token(model, chosen, use="the lens")
     stream = _stages(trace, place).to(model.device)
     seen = normalise(model, stream)
-    pattern = "stage d_model, vocab d_model -> stage vocab"
-    logits = cap(model, einsum(seen, model.unembedding, pattern) + model.unembedding_bias)
+    logits = _read(trace, seen)
     probabilities = torch.softmax(logits.double(), dim=-1)
     likeliest = logits.argmax(-1).tolist()
     toward = model.unembedding[token] - model.mean_unembedding
@@ -87,6 +88,31 @@ def read_stream(trace: Trace, answer: str | int | None = None, *, position: int 
     )
     provenance = trace.provenance_at(place, answer=model.vocab.show(token))
     return Lens(provenance.note(table), provenance)
+
+
+@torch.no_grad()
+def read_logits(trace: Trace, after: str, *, position: int = -1) -> Float[Tensor, " vocab"]:
+    """Read the stream at a position after the embedding or after a layer's MLP, as if it were the last."""
+    stages = name_stages(trace.model)
+    if after not in stages:
+        raise OptionRefused(
+            f'the stream is not read after "{after}".', remedy=f"{stages[0]}, L0–{stages[-1]}"
+        )
+    # Between the embedding and the end every layer has two stages: attention, then MLP.
+    stream = _stages(trace, trace.at(position))[2 * stages.index(after), None]
+    seen = normalise(trace.model, stream.to(trace.model.device))
+    return _read(trace, seen)[0].cpu()
+
+
+def name_stages(model: Model) -> list[str]:
+    """Name the places after which the stream can be read: the embedding, then every layer."""
+    return ["embedding", *(f"L{layer}" for layer in range(model.config.layers))]
+
+
+def _read(trace: Trace, seen: Float[Tensor, "stage d_model"]) -> Float[Tensor, "stage vocab"]:
+    """Turn normalised streams into logits."""
+    model, pattern = trace.model, "stage d_model, vocab d_model -> stage vocab"
+    return cap(model, einsum(seen, model.unembedding, pattern) + model.unembedding_bias)
 
 
 def _stages(trace: Trace, position: int) -> Float[Tensor, "stage d_model"]:

@@ -145,12 +145,28 @@ class Trace:
         return torch.log_softmax(self.logits[self.at(position)].double(), dim=-1)
 
     def predictions(
-        self, k: int = 10, *, temperature: float = 1.0, position: int = -1
+        self,
+        k: int = 10,
+        *,
+        temperature: float = 1.0,
+        position: int = -1,
+        after: str | None = None,
     ) -> "pd.DataFrame":
-        """Table the k likeliest next tokens: rank, token, id, logit, probability at a temperature."""
-        place = self.at(position)
-        table = table_predictions(self.logits[place], self.model.vocab, k, temperature=temperature)
-        known = {} if temperature == 1.0 else {"settings": f"temperature {temperature:g}"}
+        """Table the k likeliest next tokens: rank, token, id, logit, probability at a temperature.
+
+        `after` ("embedding" or a layer such as "L2") reads the stream there as if it were the last.
+        """
+        place, settings = self.at(position), []
+        logits = self.logits[place]
+        if after is not None:
+            from ffnprobe.tracing.lens import read_logits
+
+            logits = read_logits(self, after, position=place)
+            settings.append(f"the stream read after {after}")
+        if temperature != 1.0:
+            settings.append(f"temperature {temperature:g}")
+        table = table_predictions(logits, self.model.vocab, k, temperature=temperature)
+        known = {"settings": ", ".join(settings)} if settings else {}
         return self.provenance_at(place, **known).note(table)
 
     def tables(self) -> "dict[str, pd.DataFrame]":

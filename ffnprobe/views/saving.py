@@ -47,17 +47,26 @@ def save_result(
 ) -> None:
     """Write a result with its own tables and provenance, or with those given in their place."""
     check_target(path)
+    data = encode_result(result, path.suffix.lower(), tables=tables, provenance=provenance)
+    write_whole(path, data)
+
+
+def encode_result(
+    result: Result,
+    suffix: str,
+    *,
+    tables: Tables | None = None,
+    provenance: Provenance | None = None,
+) -> bytes:
+    """Write a result as the bytes of a file with that suffix."""
     chosen = result.tables() if tables is None else tables
     known = result.provenance if provenance is None else provenance
     if all(table.empty for table in chosen.values()):
         raise FileNotWritten("the result is empty: there is no row to write.")
-    suffix = path.suffix.lower()
     if suffix == ".parquet":
-        data = to_parquet(chosen, known)
-    elif suffix == ".html":
+        return to_parquet(chosen, known)
+    if suffix == ".html":
         from ffnprobe.views.report.pages import write_page
 
-        data = write_page(result, chosen, known).encode()
-    else:
-        data = TEXTS[suffix[1:]](chosen, known).encode()
-    write_whole(path, data)
+        return write_page(result, chosen, known).encode()
+    return TEXTS[suffix[1:]](chosen, known).encode()

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import ffnprobe as fp
 from ffnprobe.cli.main import app
 from ffnprobe.views.reader import read_table
+from tests.cli.runner import ffnprobe, refused
 
 
 def call(*words):
@@ -158,3 +159,11 @@ def test_reading_one_neuron_loads_no_library_it_does_not_need(tiny_folder):
         capture_output=True, text=True, check=True, env=os.environ,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_a_search_can_be_kept_to_one_kind():
+    found = json.loads(ffnprobe("search", " basketball", "--kind", "prediction", "--format", "json", "--top", "4").stdout)  # fmt: skip
+    names = [row["name"] for row in found["rows"]]
+    kinds = json.loads(ffnprobe("read", *names, "--format", "json").stdout)["rows"]
+    assert {row["kind"] for row in kinds} == {"prediction"}
+    assert 'is of the kind "entropy"' in refused("search", " basketball", "--kind", "entropy")

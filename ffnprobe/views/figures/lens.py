@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ffnprobe.tracing.lens import Lens
+from ffnprobe.tracing.lens import Lens, name_stages
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
 from ffnprobe.views.figures.words import say
@@ -63,7 +63,11 @@ def plot_lens_tokens(trace: Trace) -> go.Figure:
     figure = new_grids()
     columns = list(trace.tokens[first:])
     add_grid(figure, grid, rows=rows, columns=columns, signed=False, bar="probability")
-    figure.update_traces(text=texts, texttemplate="%{text}", zmin=0.0, zmax=1.0,
+    # What a click on a cell chose: after which stage the stream is read, and where; a text, since
+    # Dash hands on nothing else of a heatmap.
+    stages = name_stages(trace.model)
+    cells = [[f"{stage} {place}" for place in range(first, len(trace))] for stage in stages]
+    figure.update_traces(text=texts, texttemplate="%{text}", zmin=0.0, zmax=1.0, customdata=cells,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
     final = texts[-1][-1]
     layers = [row for row in range(len(rows)) if texts[row][-1] == final]

@@ -17,16 +17,19 @@ from ffnprobe.views.theme import BLUE, ORANGE, dress, plain
 TOKENS_A_LINE = 8
 
 
-def plot_predictions(trace: Trace, *, k: int = 10, position: int = -1) -> go.Figure:
+def plot_predictions(
+    trace: Trace, *, k: int = 10, position: int = -1, temperature: float = 1.0
+) -> go.Figure:
     """Draw the likeliest next tokens."""
-    table = trace.predictions(min(k, len(trace.model.vocab)), position=position)
-    place = trace.at(position)
+    many, place = min(k, len(trace.model.vocab)), trace.at(position)
+    table = trace.predictions(many, position=position, temperature=temperature)
     probabilities = table["probability"].tolist()
     hover = [f"{token}: logit {logit:.3f}," for token, logit in zip(table.token, table.logit, strict=True)]  # fmt: skip
     figure = go.Figure(bars(probabilities, hover=hover))
     label(figure.update_yaxes, list(table.token), autorange="reversed")
     title = f"{table.token[0]} comes next with probability {probabilities[0]:.3f}"
     note = f"{trace.model.name} after {join_tokens(trace.tokens[: place + 1])}"
+    note += "" if temperature == 1.0 else f"; temperature {temperature:g}"
     dress(figure, title, note=note, x="probability", height=height_of(len(table)))
     return figure.update_xaxes(range=room(probabilities))
 

@@ -39,6 +39,7 @@ def plot_kinds(neurons: pd.DataFrame) -> go.Figure:
                 mode="markers",
                 name=f"{kind} ({len(rows):,})",
                 text=[plain(f"{n}: {t}") for n, t in zip(rows.name, tokens, strict=True)],
+                customdata=rows.name.tolist(),
                 marker={"color": _KIND_COLOURS[kind], "symbol": symbol, "size": 6, "opacity": 0.7},
                 hovertemplate="%{text}; skew %{x:.2f}, kurtosis %{y:.2f}<extra></extra>",
             )

@@ -8,9 +8,11 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 from pandas.api.types import is_numeric_dtype
+from plotly.io import to_json
 
 from ffnprobe.cells import format_value
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.views.screens import fit
 
 # What would end a script, or a line of one, in the middle of a token.
 _IN_SCRIPTS = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
@@ -34,17 +36,12 @@ def code(text: str) -> str:
 
 def figure_html(figure: go.Figure) -> str:
     """Place a figure: its title and note as text above it, its data as JSON beside it."""
-    drawn = go.Figure(figure)
-    title, note = drawn.layout.title.text or "", drawn.layout.title.subtitle.text or ""
     # Within a page a figure is as wide as the page, and its title can be read aloud and selected.
-    drawn.update_layout(title=None, width=None, autosize=True)
-    height = drawn.layout.height - drawn.layout.margin.t + 76
-    drawn.update_layout(height=height, margin_t=44, margin_b=76)
-    # Titles are escaped where they are made; a line break there is a space here.
-    caption = f"<b>{title.replace('<br>', ' ')}</b><span>{note.replace('<br>', ' ')}</span>"
-    data = safe_json(_short(json.loads(drawn.to_json())))
+    screen = fit(figure)
+    caption = f"<b>{escape(screen.title)}</b><span>{escape(screen.note)}</span>"
+    data = safe_json(_short(json.loads(to_json(screen.figure, validate=False))))
     return (
-        f'<figure><figcaption>{caption}</figcaption><div class="plot" style="height:{height}px">'
+        f'<figure><figcaption>{caption}</figcaption><div class="plot" style="height:{screen.height}px">'
         f'</div><script type="application/json">{data}</script></figure>'
     )
 

@@ -1,0 +1,63 @@
+"""`ffnprobe explore`: walk from a prompt to a neuron in a browser."""
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ffnprobe.cli.command import Common, Format, command
+from ffnprobe.cli.stores import StoreOption, open_store
+from ffnprobe.errors import OptionRefused
+
+
+@command
+def explore(
+    common: Common,
+    store: StoreOption = None,
+    facts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Facts to choose prompts from.", show_default="pocket's"),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Where to listen; 0 is any that is free.")] = 8050,
+    host: Annotated[
+        str, typer.Option(help="Who may connect; other than 127.0.0.1, other machines too.")
+    ] = "127.0.0.1",
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Do not open the browser, only say where it is.")
+    ] = False,
+) -> None:
+    """Explore in a browser: prompts, neurons, searches, facts, by clicking; until Ctrl+C."""
+    if common.out or common.html or common.plot or common.format is not Format.table:
+        raise OptionRefused(
+            "explore prints and writes no result.", remedy='"Take it along" at the end of each page'
+        )
+    if not has_dash():
+        raise OptionRefused(
+            "the explorer needs the package dash, which is not installed.",
+            remedy='pip install "ffnprobe[explore]", or pip install "dash>=4,<5"',
+        )
+    from ffnprobe.views.explorer.desk import Desk
+    from ffnprobe.views.explorer.server import bind, open_browser, start
+
+    with bind(host, port) as listening:
+        model = common.load()
+        desk = Desk(model, open_store(model, store), "pocket" if facts is None else str(facts))
+        common.note(f"{len(desk.facts.rows):,} facts of {desk.facts.source}")
+        desk.warm()
+        server, address = start(desk, listening, host)
+        print(address, flush=True)
+        common.note("Ctrl+C ends it")
+        if not no_open:
+            open_browser(address)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            common.note("ended.")
+        finally:
+            server.server_close()
+
+
+def has_dash() -> bool:
+    """Say whether dash is installed."""
+    return importlib.util.find_spec("dash") is not None

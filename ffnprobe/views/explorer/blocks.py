@@ -1,0 +1,163 @@
+"""The pieces a page is made of, as components: a token is always text to them, never markup."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+from dash import dcc, html
+from pandas.api.types import is_numeric_dtype
+
+from ffnprobe.cards import shade
+from ffnprobe.cells import format_value
+from ffnprobe.errors import FfnProbeError
+from ffnprobe.views.explorer.places import Place
+from ffnprobe.views.recipes import Recipe
+from ffnprobe.views.screens import fit
+
+Component = Any  # dash's own types are not checked
+ROWS = 200
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the browser says of itself: whether its user wants dark, whether it is a phone."""
+
+    is_dark: bool = False
+    is_narrow: bool = False
+
+
+def read_look(data: object) -> Look:
+    """Take what the browser says at its word, but nothing else."""
+    known = data if isinstance(data, Mapping) else {}
+    return Look(known.get("dark") is True, known.get("narrow") is True)
+
+
+def is_untouched(value: float, first: float, live: object) -> bool:
+    """Say whether a slider only says what it was drawn with."""
+    return not live and value == first
+
+
+def section(title: str, *children: Component, name: str = "") -> Component:
+    """Put children under a title."""
+    named = {"id": name} if name else {}
+    return html.Section([html.H2(title), *children], **named)
+
+
+def words(text: str, *, is_soft: bool = False) -> Component:
+    """Write a paragraph."""
+    return html.P(text, className="soft" if is_soft else "")
+
+
+def alert(error: FfnProbeError) -> Component:
+    """Say what went wrong and what to do now."""
+    parts = [html.P(error.what)]
+    if error.remedy:
+        parts.append(html.P(["try: ", html.Code(error.remedy)]))
+    return html.Div(parts, className="alert", role="alert")
+
+
+def link(text: Component, href: str, *, is_near: bool = False, **more: Any) -> Component:
+    """Lead to another place; a near one is on this page, which then stays where it is."""
+    if is_near:
+        more["data-near"] = "yes"
+    return html.A(text, href=href, **more)
+
+
+def neuron_link(place: Place, name: str) -> Component:
+    """Lead to a neuron's card, the question carried along."""
+    return link(name, place.to(f"/neuron/{name}"), className="neuron")
+
+
+def figure(drawn: go.Figure, look: Look, *, name: str = "") -> Component:
+    """Place a figure, its title and note above it as text."""
+    screen = fit(drawn, is_dark=look.is_dark, is_narrow=look.is_narrow)
+    named = {"id": name} if name else {}
+    graph = dcc.Graph(
+        figure=screen.figure, responsive=True, style={"height": f"{screen.height}px"},
+        config={"displayModeBar": False}, **named,
+    )  # fmt: skip
+    caption = html.Figcaption([html.B(screen.title), html.Span(screen.note)])
+    return html.Figure([caption, html.Div(graph, className="plot")])
+
+
+def table(
+    frame: pd.DataFrame,
+    *,
+    caption: str,
+    links: Mapping[str, Sequence[Component]] | None = None,
+    most: int = ROWS,
+) -> Component:
+    """Write a table; a column in `links` is replaced by what is given for its rows."""
+    shown = frame.head(most)
+    replaced = links or {}
+    is_number = {column: is_numeric_dtype(shown[column]) for column in shown.columns}
+    columns = list(shown.columns)
+    heads = [
+        html.Th(str(c).replace("_", " "), scope="col", className="number" if is_number[c] else "")
+        for c in columns
+    ]
+    rows = []
+    for order, values in enumerate(shown.itertuples(index=False)):
+        cells = [
+            html.Td(
+                replaced[column][order] if column in replaced else format_value(value),
+                className="number" if is_number[column] else "",
+            )
+            for column, value in zip(columns, values, strict=True)
+        ]
+        rows.append(html.Tr(cells))
+    body = html.Table([html.Caption(caption), html.Thead(html.Tr(heads)), html.Tbody(rows)])
+    # A box that scrolls can be reached by keyboard.
+    box = html.Div(body, className="scroll", tabIndex="0", role="region", **{"aria-label": caption})
+    if len(frame) <= most:
+        return box
+    return html.Div([box, words(f"… {len(frame) - most:,} more rows", is_soft=True)])
+
+
+def chips(
+    tokens: Sequence[str],
+    values: Sequence[float] | None = None,
+    *,
+    hrefs: Sequence[str] | None = None,
+    current: int | None = None,
+) -> Component:
+    """Write tokens as chips, coloured by their values, each leading where it is told."""
+    most = max(map(abs, values), default=0.0) or 1.0 if values is not None else 1.0
+    shown = []
+    for order, token in enumerate(tokens):
+        more: dict[str, Any] = {"className": "chip"}
+        if values is not None:
+            more["style"] = {"backgroundColor": shade(values[order] / most)}
+            more["title"] = format_value(values[order])
+        if order == current:
+            more["aria-current"] = "true"
+        if hrefs is None:
+            shown.append(html.Span(token, **more))
+        else:
+            shown.append(link(token, hrefs[order], is_near=True, **more))
+    return html.P(shown, className="prompt")
+
+
+def recipes(recipe: Recipe) -> list[Component]:
+    """Write the command and the Python that give what is on the screen."""
+    texts = {"command": recipe.command, "Python": recipe.python}
+    return [
+        html.Div(
+            [
+                html.H3(name),
+                html.Pre(html.Code(text), tabIndex="0"),
+                html.Button("copy", className="copy", **{"aria-label": f"copy the {name}"}),
+            ],
+            className="recipe",
+        )
+        for name, text in texts.items()
+        if text
+    ]
+
+
+def field(label: str, box: Component, *, hint: str = "") -> Component:
+    """Put a label before a box, and a hint after it."""
+    parts = [html.Label(label, htmlFor=box.id), box]
+    return html.Div([*parts, html.Small(hint, className="soft")] if hint else parts, className="field")  # fmt: skip

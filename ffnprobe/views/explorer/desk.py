@@ -1,0 +1,161 @@
+"""The desk: the model, the scan and the facts a page is made from, and the verbs put to them.
+
+A page asks the desk, never the verbs, so that what was computed for one click is there for the next.
+Pages take turns at the shelf; the background worker computes beside them.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from ffnprobe.corpora.contexts import Examples, examples
+from ffnprobe.corpora.scans import Scan
+from ffnprobe.errors import PromptRefused
+from ffnprobe.evidence.explanation import Explanation
+from ffnprobe.evidence.stories import explain
+from ffnprobe.facts.formats import read_facts
+from ffnprobe.facts.rows import FactTable
+from ffnprobe.interventions.steering import Steering, steer
+from ffnprobe.models.model import Model
+from ffnprobe.names import NeuronId
+from ffnprobe.reading.readings import Reading, read
+from ffnprobe.reading.related import Related
+from ffnprobe.reading.surveys import survey
+from ffnprobe.tracing.trace import Trace, run
+from ffnprobe.views.explorer.jobs import Job, Jobs
+from ffnprobe.views.explorer.places import Place
+from ffnprobe.views.explorer.shelf import Shelf
+from ffnprobe.views.plots import plot
+
+PROMPT_BYTES = 20_000
+EXAMPLES = 5
+RELATED = 6
+Question = tuple[str, bool, str | int | None, str | int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Desk:
+    """What the pages are made from."""
+
+    model: Model
+    scan: Scan | None = None
+    facts_file: str = "pocket"
+    shelf: Shelf = field(default_factory=Shelf)
+    jobs: Jobs = field(default_factory=Jobs)
+
+    @cached_property
+    def facts(self) -> FactTable:
+        """The table of facts to choose prompts from."""
+        return read_facts(self.facts_file)
+
+    def warm(self) -> None:
+        """Do what the first click would wait for: fold the weights, boot the bridge."""
+        reading = self.reading("L0N0")
+        self.related(reading)
+        trace = run(self.model, [0], bos=self.model.vocab.bos is not None, patterns=False)
+        trace.lens()
+
+    def trace(self, place: Place) -> Trace:
+        """Run the place's prompt."""
+        prompt = place.text("prompt")
+        size = len(prompt.encode("utf-8", errors="surrogatepass"))
+        if size > PROMPT_BYTES:
+            raise PromptRefused(
+                f"the prompt is {size:,} bytes; at most {PROMPT_BYTES:,} are taken here.",
+                remedy="a shorter prompt",
+            )
+        key = ("trace", prompt, place.has_bos)
+        found: Trace = self.shelf.take(
+            key,
+            lambda: run(self.model, prompt, bos=place.has_bos, patterns=False),
+            size=lambda trace: trace.nbytes,
+        )
+        return found
+
+    def lens(self, trace: Trace) -> go.Figure:
+        """Draw a prompt's lens grid."""
+        key = ("lens", trace.ids, trace.has_bos)
+        return self.shelf.take(key, lambda: plot(trace, "lens"))
+
+    def field(self, neurons: pd.DataFrame) -> go.Figure:
+        """Draw all neurons."""
+        return self._surveyed.take("kinds", lambda: plot(neurons, "kinds"))
+
+    def reading(self, name: str) -> Reading:
+        """Read a neuron, one."""
+        neuron = str(NeuronId.parse(name))
+
+        def make() -> Reading:
+            found = read(self.model, neuron)
+            assert isinstance(found, Reading)
+            return found
+
+        found: Reading = self.shelf.take(("reading", neuron), make)
+        return found
+
+    def related(self, reading: Reading) -> Related:
+        """Find a neuron's relatives."""
+        k = min(RELATED, self.model.config.neurons - 1)
+        found: Related = self.shelf.take(("related", reading.name), lambda: reading.related(k))
+        return found
+
+    def examples(self, name: str) -> Examples | None:
+        """Quote a neuron's strongest and weakest examples, if there is a scan."""
+        return None if self.scan is None else examples(self.scan, name)
+
+    def steering(self, place: Place, name: str, value: float, *, generate: int = 0) -> Steering:
+        """Run the place's prompt with one neuron set."""
+        return steer(
+            self.model, self.trace(place).prompt, {name: value}, generate=generate, bos=place.has_bos
+        )  # fmt: skip
+
+    def question(self, place: Place) -> Question:
+        """Say what a place asks to be explained; it is the key of the story."""
+        prompt, bos = place.text("prompt"), place.has_bos
+        return (prompt, bos, place.token("answer"), place.token("versus"))
+
+    def story(self, question: Question) -> Explanation | None:
+        """Return the explanation, if it is on the shelf."""
+        found: Explanation | None = self.shelf.find(("story", question))
+        return found
+
+    def ask(self, question: Question) -> Job:
+        """Explain in the background."""
+        prompt, bos, answer, versus = question
+
+        def work(job: Job) -> Explanation:
+            story = self.story(question)
+            if story is None:
+                story = explain(
+                    self.model, prompt, answer, versus=versus, bos=bos, scan=self.scan,
+                    progress=job.count, watch=job.show, top=min(10, self.model.config.neurons),
+                )  # fmt: skip
+                self.shelf.put(("story", question), story, story.trace.nbytes)
+            return story
+
+        return self.jobs.start(work)
+
+    @property
+    def neurons(self) -> pd.DataFrame | None:
+        """The survey of all neurons, once it has been made."""
+        found: pd.DataFrame | None = self._surveyed.find("survey")
+        return found
+
+    @cached_property
+    def _surveyed(self) -> Shelf:
+        # Apart from the shelf: it is one table, asked for all the time.
+        return Shelf(most=2)
+
+    def survey(self) -> Job:
+        """Survey every neuron in the background."""
+
+        def work(job: Job) -> pd.DataFrame:
+            found = self.neurons
+            if found is None:
+                found = survey(self.model, k=min(5, self.model.config.vocab), progress=job.count)
+                self._surveyed.put("survey", found)
+            return found
+
+        return self.jobs.start(work)

@@ -1,0 +1,141 @@
+"""Work that takes longer than a click: done in the background, watched, cancelled, forgotten.
+
+One thread works on jobs in turn. A job nobody has asked after for a while is cancelled, and a
+finished one forgotten, so a closed tab costs nothing for long. Cancelling is raised from the work's
+own progress callback.
+"""
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Condition, Thread
+from typing import Any
+
+from ffnprobe.errors import FfnProbeError, OptionRefused
+
+MOST = 64
+# Browsers wake a tab in the background once a minute at least.
+PATIENCE = 90.0
+
+
+class Cancelled(Exception):
+    """Ends work that nobody wants any more."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One piece of work: what it has found so far, how far it is, how it ended."""
+
+    work: Callable[["Job"], Any]
+    name: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    found: Any = None
+    changes: int = 0
+    done: int = 0
+    total: int = 0
+    error: FfnProbeError | None = None
+    state: str = "waiting"  # running, done, cancelled, failed
+    seen: float = field(default_factory=time.monotonic)
+    is_unwanted: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.state in ("done", "cancelled", "failed")
+
+    def count(self, done: int, total: int) -> None:
+        """Take note of progress, or stop if nobody wants it."""
+        self.check()
+        self.done, self.total = done, total
+
+    def show(self, found: Any) -> None:
+        """Show what is known so far."""
+        self.check()
+        self.found = found
+        self.changes += 1
+
+    def check(self) -> None:
+        """Stop here if nobody wants it."""
+        if self.is_unwanted or time.monotonic() - self.seen > PATIENCE:
+            raise Cancelled
+
+
+class Jobs:
+    """The jobs of all pages, bounded."""
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._changed = Condition()
+        self._worker: Thread | None = None
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def start(self, work: Callable[[Job], Any]) -> Job:
+        """Put work in the queue; refuse where too many wait."""
+        with self._changed:
+            self._forget()
+            if len(self._jobs) >= MOST:
+                raise OptionRefused("too many pages are waiting for effects.", remedy="in a minute")
+            job = Job(work)
+            self._jobs[job.name] = job
+            if self._worker is None:
+                self._worker = Thread(target=self._work, name="explorer-jobs", daemon=True)
+                self._worker.start()
+            self._changed.notify()
+            return job
+
+    def find(self, name: object) -> Job | None:
+        """Return a job that is asked after, or None if it is forgotten."""
+        with self._changed:
+            job = self._jobs.get(name) if isinstance(name, str) else None
+            if job is not None:
+                job.seen = time.monotonic()
+            return job
+
+    def cancel(self, name: object) -> None:
+        """Stop a job, if it is known."""
+        job = self.find(name)
+        if job is not None:
+            job.is_unwanted = True
+
+    def _forget(self) -> None:
+        """Drop what is over and unwatched; of the finished, keep the latest half."""
+        now = time.monotonic()
+        over = [job for job in self._jobs.values() if job.is_over]
+        for number, job in enumerate(over):
+            if now - job.seen > PATIENCE or len(over) - number > MOST // 2:
+                del self._jobs[job.name]
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                job = next((j for j in self._jobs.values() if j.state == "waiting"), None)
+                if job is None:
+                    self._changed.wait()
+                    continue
+                job.state = "running"
+            self._run(job)
+
+    def _run(self, job: Job) -> None:
+        state = "done"
+        try:
+            job.check()
+            job.show(job.work(job))
+        except Cancelled:
+            state = "cancelled"
+        except FfnProbeError as error:
+            job.error, state = error, "failed"
+        except Exception:  # a job must not take the worker with it
+            job.error, state = FfnProbeError("this could not be computed."), "failed"
+            raise_in_log()
+        job.state = state
+        job.changes += 1
+
+
+def raise_in_log() -> None:
+    """Write the traceback of an error nobody foresaw where the operator sees it."""
+    import logging
+
+    logging.getLogger("ffnprobe").exception("the explorer met an error")

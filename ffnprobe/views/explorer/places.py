@@ -1,0 +1,106 @@
+"""Places: what an address of the explorer shows, and the address of what is to be shown.
+
+    /?prompt=…&answer=…&versus=…    a prompt, and why this answer rather than that one
+    /neuron/L3N12?prompt=…          a neuron, and what it does on the prompt
+    /search?token=…&kind=…          tokens to neurons
+    /facts?relation=…               facts to prompts
+
+>>> place = read_place("/neuron/L3N12", "?prompt=Hello&set=4")
+>>> place.neuron, place.text("prompt"), place.number("set", 0.0)
+('L3N12', 'Hello', 4.0)
+>>> place.to("/search", token=" basketball")
+'/search?prompt=Hello&token=+basketball'
+"""
+
+import math
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, quote, urlencode
+
+from ffnprobe.errors import OptionRefused
+
+# What stays with a user from page to page: the question being asked.
+CARRIED = ("prompt", "answer", "answer_id", "versus", "versus_id", "bos")
+FIELDS = 64
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A page and its options, as its address has them."""
+
+    path: str
+    options: Pairs
+
+    @property
+    def neuron(self) -> str:
+        """The neuron in the address, if it is a neuron's."""
+        return self.path.removeprefix("/neuron/") if self.path.startswith("/neuron/") else ""
+
+    def has(self, name: str) -> bool:
+        """Say whether an option is given, were it empty."""
+        return any(known == name for known, _ in self.options)
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return an option's text."""
+        return next((value for known, value in self.options if known == name), default)
+
+    def texts(self, name: str) -> list[str]:
+        """Return the texts of an option that may be given more than once."""
+        return [value for known, value in self.options if known == name and value]
+
+    def number(self, name: str, default: float) -> float:
+        """Return an option's number, or refuse what is none."""
+        text = self.text(name)
+        try:
+            found = float(text) if text else default
+        except ValueError:
+            found = math.nan
+        if not math.isfinite(found):
+            raise OptionRefused(f'{name} = "{text}" is no number.', remedy=f"{name}={default:g}")
+        return found
+
+    def token(self, name: str) -> str | int | None:
+        """Return an answer by its text, or by its id where it has no text of its own."""
+        number = self.text(f"{name}_id")
+        if number:
+            if not number.isascii() or not number.isdecimal():
+                raise OptionRefused(f'"{number}" is no token id.', remedy=f"{name}_id=0")
+            return int(number)
+        return self.text(name) or None
+
+    @property
+    def has_bos(self) -> bool:
+        """Whether the prompt is run with BOS in front."""
+        return self.text("bos") != "0"
+
+    def to(self, path: str, **changes: str | int | None) -> str:
+        """Return another page's address with this place's question, changed as told."""
+        kept = [(name, value) for name, value in self.options if name in CARRIED]
+        return _write(path, kept, changes)
+
+    def here(self, **changes: str | int | None) -> str:
+        """Return this page's address with options changed; None leaves one out."""
+        return _write(self.path, list(self.options), changes)
+
+
+def read_place(path: str | None, search: str | None) -> Place:
+    """Read an address; options beyond a sane number are not looked at."""
+    pairs = parse_qsl((search or "").removeprefix("?"), keep_blank_values=True, max_num_fields=None)
+    return Place(path or "/", tuple(pairs[:FIELDS]))
+
+
+def name_token(name: str, token: str | int) -> dict[str, str | int | None]:
+    """Name a token in an address: by its text, or by its id."""
+    is_id = isinstance(token, int)
+    return {name: None if is_id else token, f"{name}_id": token if is_id else None}
+
+
+def write_address(path: str, pairs: list[tuple[str, str]]) -> str:
+    """Write an address."""
+    return quote(path) + (f"?{urlencode(pairs)}" if pairs else "")
+
+
+def _write(path: str, kept: list[tuple[str, str]], changes: dict[str, str | int | None]) -> str:
+    pairs = [(name, value) for name, value in kept if name not in changes]
+    pairs += [(name, str(value)) for name, value in changes.items() if value is not None]
+    return write_address(path, pairs)

@@ -1,0 +1,182 @@
+"""How to get a result again: the command, and the same in Python.
+
+>>> import ffnprobe as fp
+>>> recipe = recipe_reading(fp.read(fp.load("pocket"), "L3N12"))
+>>> print(recipe.command)
+ffnprobe read --model pocket L3N12
+>>> print(recipe.python)
+import ffnprobe as fp
+<BLANKLINE>
+model = fp.load('pocket')
+print(fp.read(model, 'L3N12'))
+"""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ffnprobe.errors import TokenNotFound
+from ffnprobe.evidence.explanation import Explanation
+from ffnprobe.interventions.steering import Steering
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.sources import GGUF, PACKAGES
+from ffnprobe.reading.readings import Reading
+from ffnprobe.tracing.trace import Trace
+
+_DEFAULTS = {"top": 10, "bos": None, "effects": True, "seed": 0}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A command (None where only Python can ask so) and Python that give the same result."""
+
+    command: str | None
+    python: str
+
+
+def recipe_story(story: Explanation) -> Recipe:
+    """Tell how to get an explanation again, as a page."""
+    model, known = story.trace.model, story.provenance
+    prompt = _prompt(story.trace)
+    answer = spell_token(model, story.pushes.answer)
+    rival = None if story.pushes.versus is None else spell_token(model, story.pushes.versus)
+    options = {n: v for n, v in story.options.items() if v is not None and v != _DEFAULTS.get(n)}
+    parts = [f"{prompt!r}, {answer!r}", *([] if rival is None else [f"versus={rival!r}"])]
+    parts += [f"{name}={_spell(value)}" for name, value in options.items()]
+    python = f"story = fp.explain(model, {', '.join(parts)})\nfp.save(story, 'story.html')"
+    typed = [prompt, answer, *([] if rival is None else [rival])]
+    if options.keys() - _DEFAULTS or not all(isinstance(text, str) for text in typed):
+        return Recipe(None, _python(known, python))
+    flags = [] if rival is None else [f"--versus={rival}"]
+    for name, value in options.items():
+        if isinstance(value, bool):
+            flags.append(f"--{'' if value else 'no-'}{name}")
+        else:
+            flags += [f"--{name}", str(value)]
+    flags += ["--html", "story.html"]
+    return Recipe(
+        _command(known, "explain", flags, [str(text) for text in typed[:2]]), _python(known, python)
+    )
+
+
+def recipe_trace(trace: Trace, *, temperature: float = 1.0) -> Recipe:
+    """Tell how to get a prompt's predictions again."""
+    prompt, known = _prompt(trace), trace.provenance
+    bos = "" if _is_usual(trace) else f", bos={trace.has_bos}"
+    warm = "" if temperature == 1.0 else f"temperature={temperature:g}"
+    python = f"trace = fp.run(model, {prompt!r}{bos})\nprint(trace.predictions({warm}))"
+    flags = _bos_flags(trace)
+    flags += [] if temperature == 1.0 else ["--temperature", f"{temperature:g}"]
+    command = _command(known, "run", flags, [prompt]) if isinstance(prompt, str) else None
+    return Recipe(command, _python(known, python))
+
+
+def recipe_reading(reading: Reading) -> Recipe:
+    """Tell how to get a neuron's card again."""
+    known = reading.provenance
+    python = f"print(fp.read(model, {reading.name!r}))"
+    return Recipe(f"{_start(known, 'read')} {reading.name}", _python(known, python))
+
+
+def recipe_steering(
+    steering: Steering, activations: Mapping[str, float], *, generate: int = 0
+) -> Recipe:
+    """Tell how to get predictions with neurons set again."""
+    prompt, known = _prompt(steering.trace), steering.provenance
+    more = f", generate={generate}" if generate else ""
+    more += "" if _is_usual(steering.trace) else f", bos={steering.trace.has_bos}"
+    python = (
+        f"steered = fp.steer(model, {prompt!r}, {dict(activations)!r}{more})\n"
+        "print(steered.predictions())"
+    )
+    flags = [word for name, value in activations.items() for word in ("--set", f"{name}={value:g}")]
+    flags += ["--generate", str(generate)] if generate else []
+    flags += _bos_flags(steering.trace)
+    command = _command(known, "steer", flags, [prompt]) if isinstance(prompt, str) else None
+    return Recipe(command, _python(known, python))
+
+
+def recipe_search(
+    known: Provenance, tokens: Sequence[str], options: Mapping[str, Any], *, kind: str | None = None
+) -> Recipe:
+    """Tell how to get a search again; the options are those of `search` that were given."""
+    flags = []
+    for name, value in options.items():
+        flag = f"--{'top' if name == 'k' else name}"
+        flags += [flag] if value is True else [flag, str(value)]
+    flags += [] if kind is None else ["--kind", kind]
+    parts = [repr(list(tokens))] + [f"{name}={value!r}" for name, value in options.items()]
+    python = ""
+    if kind is not None:
+        python = f"neurons = fp.survey(model)\nkind = neurons[neurons.kind == {kind!r}]\n"
+        parts.append("among=kind.name")
+    python += f"print(fp.search(model, {', '.join(parts)}))"
+    return Recipe(_command(known, "search", flags, tokens), _python(known, python))
+
+
+def recipe_survey(known: Provenance, layers: Sequence[int]) -> Recipe:
+    """Tell how to get a survey again, as a page."""
+    chosen = ",".join(map(str, layers))
+    command = f"{_start(known, 'survey')} --layers {chosen} --html survey.html"
+    python = (
+        f"import ffnprobe as fp\n\nneurons = fp.survey(fp.load({name_model(known)!r}), layers={chosen!r})\n"
+        "fp.save(neurons, 'survey.html')"
+    )
+    return Recipe(command, python)
+
+
+def name_model(provenance: Provenance) -> str:
+    """Return what the model is loaded by: its name, or the folder or file it came from."""
+    kind, _, where = provenance.source.partition(" ")
+    if kind == "gguf" and provenance.model not in PACKAGES:
+        # Behind the file stands its quantisation.
+        return where[: where.rindex(GGUF) + len(GGUF)]
+    return where if kind == "folder" else provenance.model
+
+
+def spell_token(model: Model, token: int) -> str | int:
+    """Return a token as its text, or as its id where it is no text of its own."""
+    text = model.vocab.text([token])
+    return text if _reads_back(model.vocab.pieces, text, [token]) else token
+
+
+def _prompt(trace: Trace) -> str | list[int]:
+    """Return a prompt as its text, or as its ids where the text would be split otherwise."""
+    ids = list(trace.ids[1:] if trace.has_bos else trace.ids)
+    return trace.prompt if _reads_back(trace.model.vocab.ids, trace.prompt, ids) else ids
+
+
+def _reads_back(split: Callable[[str], list[int]], text: str, ids: list[int]) -> bool:
+    try:
+        return bool(text) and "\ufffd" not in text and split(text) == ids
+    except TokenNotFound:
+        return False
+
+
+def _is_usual(trace: Trace) -> bool:
+    """Say whether BOS is there, or not there, as the model's files would have it."""
+    return trace.has_bos == trace.model.vocab.puts_bos(None)
+
+
+def _bos_flags(trace: Trace) -> list[str]:
+    return [] if _is_usual(trace) else ["--bos" if trace.has_bos else "--no-bos"]
+
+
+def _python(known: Provenance, lines: str) -> str:
+    return f"import ffnprobe as fp\n\nmodel = fp.load({name_model(known)!r})\n{lines}"
+
+
+def _start(known: Provenance, verb: str) -> str:
+    return shlex.join(["ffnprobe", verb, "--model", name_model(known)])
+
+
+def _command(known: Provenance, verb: str, flags: Sequence[str], given: Sequence[str]) -> str:
+    # After `--` a prompt may begin with a dash.
+    return f"{_start(known, verb)} {shlex.join([*flags, '--', *given])}"
+
+
+def _spell(value: object) -> str:
+    """Write an option's value, or dots where it is data that cannot be typed."""
+    return repr(value) if isinstance(value, (bool, int, str)) else "…"
