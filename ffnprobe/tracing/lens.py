@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import normalise, write_heads
+from ffnprobe.models.arithmetic import cap, normalise, write_heads
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.tracing.answers import one_token, predicted

@@ -39,7 +39,7 @@ def test_an_answer_is_named_by_text_or_by_id_never_both():
 def test_the_question_is_carried_and_the_rest_is_left():
     place = read_place("/", "?prompt=a&versus=b&after=L2&bos=0")
     assert place.to("/neuron/L0N1") == "/neuron/L0N1?prompt=a&versus=b&bos=0"
-    assert place.has_bos is False
+    assert place.bos is False
 
 
 def test_a_thousand_options_are_not_looked_at():

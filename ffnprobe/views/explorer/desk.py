@@ -32,7 +32,7 @@ from ffnprobe.views.plots import plot
 PROMPT_BYTES = 20_000
 EXAMPLES = 5
 RELATED = 6
-Question = tuple[str, bool, str | int | None, str | int | None]
+Question = tuple[str, bool | None, str | int | None, str | int | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Desk:
         """Do what the first click would wait for: fold the weights, boot the bridge."""
         reading = self.reading("L0N0")
         self.related(reading)
-        trace = run(self.model, [0], bos=self.model.vocab.bos is not None, patterns=False)
+        trace = run(self.model, [0], patterns=False)
         trace.lens()
 
     def trace(self, place: Place) -> Trace:
@@ -66,10 +66,10 @@ class Desk:
                 f"the prompt is {size:,} bytes; at most {PROMPT_BYTES:,} are taken here.",
                 remedy="a shorter prompt",
             )
-        key = ("trace", prompt, place.has_bos)
+        key = ("trace", prompt, place.bos)
         found: Trace = self.shelf.take(
             key,
-            lambda: run(self.model, prompt, bos=place.has_bos, patterns=False),
+            lambda: run(self.model, prompt, bos=place.bos, patterns=False),
             size=lambda trace: trace.nbytes,
         )
         return found
@@ -108,12 +108,12 @@ class Desk:
     def steering(self, place: Place, name: str, value: float, *, generate: int = 0) -> Steering:
         """Run the place's prompt with one neuron set."""
         return steer(
-            self.model, self.trace(place).prompt, {name: value}, generate=generate, bos=place.has_bos
+            self.model, self.trace(place).prompt, {name: value}, generate=generate, bos=place.bos
         )  # fmt: skip
 
     def question(self, place: Place) -> Question:
         """Say what a place asks to be explained; it is the key of the story."""
-        prompt, bos = place.text("prompt"), place.has_bos
+        prompt, bos = place.text("prompt"), place.bos
         return (prompt, bos, place.token("answer"), place.token("versus"))
 
     def story(self, question: Question) -> Explanation | None:

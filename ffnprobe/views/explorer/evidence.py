@@ -85,7 +85,7 @@ def _name(desk: Desk, question: Question) -> str:
     def show(token: str | int) -> str:
         vocab = desk.model.vocab
         try:
-            ids = [token] if isinstance(token, int) else vocab.ids(token)
+            ids = [token] if isinstance(token, int) else vocab.pieces(token)
             return "".join(vocab.show_all(ids))
         except (FfnProbeError, OverflowError):
             return str(token)

@@ -57,7 +57,7 @@ def _suggestions(trace: Trace | None) -> Component:
 def spelling_note(desk: Desk, place: Place) -> list[Component]:
     """Say that an answer may have been meant with a space in front."""
     answer, vocab = place.text("answer"), desk.model.vocab
-    if not answer or answer.startswith(" ") or len(vocab.ids(f" {answer}")) != 1:
+    if not answer or answer.startswith(" ") or len(vocab.pieces(f" {answer}")) != 1:
         return []
     spaced = link(html.Code(f'" {answer}"'), place.here(answer=f" {answer}"), is_near=True)
     return [html.P(["With a space in front it is another token: ", spaced], className="soft")]

@@ -69,9 +69,9 @@ class Place:
         return self.text(name) or None
 
     @property
-    def has_bos(self) -> bool:
-        """Whether the prompt is run with BOS in front."""
-        return self.text("bos") != "0"
+    def bos(self) -> bool | None:
+        """Whether the prompt is run with BOS in front; None leaves it to the model."""
+        return {"0": False, "1": True}.get(self.text("bos"))
 
     def to(self, path: str, **changes: str | int | None) -> str:
         """Return another page's address with this place's question, changed as told."""
