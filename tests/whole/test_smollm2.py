@@ -5,8 +5,10 @@ import shlex
 from importlib.util import find_spec
 
 import pytest
+import torch
 
 import ffnprobe as fp
+from ffnprobe.views.stories import print_story
 from tests.cli.runner import ffnprobe
 from tests.whole.pages import ROOT, compare
 
@@ -29,52 +31,55 @@ def smollm2():
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """What the README's command prints, and the same as data."""
+def story(smollm2):
+    """What the README's command tells, asked in Python so that it is told once."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     line = next(line for line in readme.splitlines() if line.endswith("--model smollm2"))
-    out = tmp_path_factory.mktemp("smollm2") / "story.json"
-    done = ffnprobe(*shlex.split(line)[1:], "--out", str(out))
-    assert done.exit_code == 0, done.output
-    return done.stdout, json.loads(out.read_text(encoding="utf-8"))
+    _, verb, prompt, answer, *rest = shlex.split(line)
+    assert (verb, rest) == ("explain", ["--model", "smollm2"])
+    return fp.explain(smollm2, prompt, answer)
 
 
-def test_paris_is_what_it_says_next(told):
-    first = told[1]["predictions"][0]
-    assert first["token"] == "␣Paris"
+def test_paris_is_what_it_says_next(story):
+    done = ffnprobe("run", EIFFEL, "--model", "smollm2", "--format", "json")
+    first = json.loads(done.stdout)["rows"][0]
+    assert first["token"] == story.predictions.token[0] == "␣Paris"
+    assert first["probability"] == pytest.approx(story.predictions.probability[0], abs=1e-4)
     assert first["probability"] > 0.5
 
 
-def test_where_it_came_from_says_the_quantisation(told):
-    source = told[1]["provenance"]["source"]
-    assert source.startswith("gguf ")
-    assert "Q4_1" in source
+def test_where_it_came_from_says_the_quantisation(story):
+    assert story.provenance.source.startswith("gguf ")
+    assert "Q4_1" in story.provenance.source
 
 
-def test_the_account_closes(told):
-    parts = {row["part"]: row["push"] for row in told[1]["parts"]}
+def test_the_account_closes(story):
+    parts = story.parts.set_index("part").push
     assert abs(parts["rounding"]) < 1e-3
     whole = parts.pop("the answer's logit")
-    assert sum(parts.values()) == pytest.approx(whole, abs=1e-3)
+    assert sum(parts) == pytest.approx(whole, abs=1e-3)
 
 
-def test_neurons_are_shown_with_gate_and_question(told):
-    row = told[1]["neurons"][0]
-    assert {"gate_score", "score", "gate_tokens", "question_tokens"} <= row.keys()
-    assert row["grade"] == "A"
+def test_neurons_are_shown_with_gate_and_question(story):
+    row = story.neurons.iloc[0]
+    opened = torch.nn.functional.silu(torch.tensor(row.gate_score)) * row.score
+    assert row.activation == pytest.approx(float(opened), rel=1e-4)
+    assert row.grade == "A"
+    assert {"gate_tokens", "question_tokens"} <= set(story.neurons)
 
 
-def test_removing_the_neurons_listed_hurts_more_than_random_ones(told):
-    listed, mean, worst = (row["effect"] for row in told[1]["together"][:3])
+def test_removing_the_neurons_listed_hurts_more_than_random_ones(story):
+    listed, mean, worst = story.together.effect[:3]
     assert listed > 1
     assert listed > 10 * max(worst, mean)
 
 
-def test_the_page_shows_what_it_found(told):
+def test_the_page_shows_what_it_found(story, capsys):
     page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
-    shown = page.partition("```text\n")[2].partition("```")[0]
     name = "the neurons that matter"
-    printed = name + told[0].partition(name)[2].partition("\nA: weights")[0]
+    shown = name + page.partition(name)[2].partition("```")[0]
+    print_story(story)
+    printed = name + capsys.readouterr().out.partition(name)[2].partition("\nA: weights")[0]
     compare(printed, shown)
 
 
