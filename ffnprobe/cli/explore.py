@@ -38,12 +38,19 @@ def explore(
             remedy='pip install "ffnprobe[explore]", or pip install "dash>=4,<5"',
         )
     from ffnprobe.views.explorer.desk import Desk
+    from ffnprobe.views.explorer.security import LOCAL
     from ffnprobe.views.explorer.server import bind, open_browser, start
 
     with bind(host, port) as listening:
         model = common.load()
         desk = Desk(model, open_store(model, store), "pocket" if facts is None else str(facts))
         common.note(f"{len(desk.facts.rows):,} facts of {desk.facts.source}")
+        if desk.facts.problems:
+            first = desk.facts.problems[0]
+            left = f"{len(desk.facts.problems):,} rows are left out"
+            common.note(f"{left}, the first {first.where}: {first.problem}")
+        if host not in LOCAL:
+            common.note("other machines can connect; there is no password")
         desk.warm()
         server, address = start(desk, listening, host)
         print(address, flush=True)

@@ -7,9 +7,6 @@ from contextlib import contextmanager
 import pytest
 
 import ffnprobe as fp
-
-pytest.importorskip("dash", reason="needs dash, the extra `explore`")
-
 from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.server import bind, start
 from tests.conftest import JORDAN

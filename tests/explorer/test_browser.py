@@ -100,6 +100,7 @@ def test_a_new_user_goes_from_a_prompt_to_an_export(tab, pocket, tmp_path):
     page.get_by_role("link", name="␣basketball", exact=True).first.click()
     one.await_evidence()
     assert one.options()["answer"] == " basketball"
+    assert one.options()["temperature"] == "2", "the slider stays where it was moved to"
     story = fp.explain(pocket, JORDAN, " basketball")
     names = one.cells("#evidence", "name")
     assert set(names) & set(story.neurons.name)

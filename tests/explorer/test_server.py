@@ -160,6 +160,8 @@ def test_what_cannot_be_loaded_is_said_before_any_page(tmp_path):
     common = ("explore", "--no-open", "--port", "0")
     assert "error: " in refused(*common, "--model", tmp_path)
     assert "there is no file or folder" in refused(*common, "--facts", tmp_path / "no.csv")
+    (tmp_path / "bare.csv").write_text("prompt,answer\nA prompt without an answer,\n")
+    assert "no fact that can be read" in refused(*common, "--facts", tmp_path / "bare.csv")
     assert "error: " in refused(*common, "--store", tmp_path)
 
 

@@ -10,7 +10,7 @@ from ffnprobe.errors import FfnProbeError
 from ffnprobe.views.explorer import evidence, exports, facts, frame, neuron, prompt, search
 from ffnprobe.views.explorer.blocks import Component, Look, alert, link, read_look
 from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.explorer.jobs import raise_in_log
+from ffnprobe.views.explorer.jobs import log_error
 from ffnprobe.views.explorer.places import Place, read_place
 from ffnprobe.views.explorer.security import guard
 
@@ -72,5 +72,5 @@ def show_page(desk: Desk, place: Place, look: Look) -> Component:
 
 def _note(error: Exception) -> Any:
     """Keep an unforeseen error from the page, where it would say nothing to its reader."""
-    raise_in_log()
+    log_error()
     return None

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from ffnprobe.corpora.contexts import Examples, examples
 from ffnprobe.corpora.scans import Scan
-from ffnprobe.errors import PromptRefused
+from ffnprobe.errors import DataRefused, PromptRefused
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.evidence.stories import explain
 from ffnprobe.facts.formats import read_facts
@@ -48,7 +48,14 @@ class Desk:
     @cached_property
     def facts(self) -> FactTable:
         """The table of facts to choose prompts from."""
-        return read_facts(self.facts_file)
+        found = read_facts(self.facts_file)
+        if not found.rows:
+            first = found.problems[0]
+            raise DataRefused(
+                f"{found.source} has no fact that can be read.",
+                remedy=f"mend {first.where}: {first.problem}",
+            )
+        return found
 
     def warm(self) -> None:
         """Do what the first click would wait for: fold the weights, boot the bridge."""

@@ -176,13 +176,18 @@ def register(app: Dash, desk: Desk) -> None:
     def follow(
         ticks: int, job: dict[str, Any] | None, asked: list[Any], path: str, search: str, screen: object
     ) -> Any:  # fmt: skip
-        found = desk.jobs.find((job or {}).get("name"))
-        if job is None or found is None or job.get("question") != asked:
+        if job is None or job.get("question") != asked:
             return (no_update,) * (len(PARTS) + 5)
+        place, look = read_place(path, search), read_look(screen)
+        found = desk.jobs.find(job["name"])
+        if found is None:
+            # Forgotten meanwhile: the shelf may have it, else it can be asked for again.
+            whole = desk.story((asked[0], asked[1], asked[2], asked[3]))
+            told = [show(whole, place, look) if whole else no_update for show in PARTS.values()]
+            return *told, "", no_update, True, whole is not None, no_update
         changes, is_over, story = found.changes, found.is_over, found.found
         parts: dict[str, object] = dict.fromkeys(PARTS, no_update)
         if changes != job["changes"] and story is not None:
-            place, look = read_place(path, search), read_look(screen)
             for part, show in PARTS.items():
                 # Only the table grows on the way; the rest is drawn once, and at the end.
                 if part == "evidence" or part not in job["shown"] or is_over:

@@ -16,6 +16,8 @@ from typing import Any
 from ffnprobe.errors import FfnProbeError, OptionRefused
 
 MOST = 64
+# What a finished job has found can be large; the shelf keeps it too.
+KEPT = 8
 # Browsers wake a tab in the background once a minute at least.
 PATIENCE = 90.0
 
@@ -101,11 +103,11 @@ class Jobs:
             job.is_unwanted = True
 
     def _forget(self) -> None:
-        """Drop what is over and unwatched; of the finished, keep the latest half."""
+        """Drop what is over and unwatched; of the rest that is over, keep the latest."""
         now = time.monotonic()
         over = [job for job in self._jobs.values() if job.is_over]
         for number, job in enumerate(over):
-            if now - job.seen > PATIENCE or len(over) - number > MOST // 2:
+            if now - job.seen > PATIENCE or len(over) - number > KEPT:
                 del self._jobs[job.name]
 
     def _work(self) -> None:
@@ -129,12 +131,12 @@ class Jobs:
             job.error, state = error, "failed"
         except Exception:  # a job must not take the worker with it
             job.error, state = FfnProbeError("this could not be computed."), "failed"
-            raise_in_log()
+            log_error()
         job.state = state
         job.changes += 1
 
 
-def raise_in_log() -> None:
+def log_error() -> None:
     """Write the traceback of an error nobody foresaw where the operator sees it."""
     import logging
 

@@ -28,7 +28,6 @@ from ffnprobe.views.recipes import recipe_reading, recipe_steering, spell_token
 from ffnprobe.views.results import Result
 
 TOKENS = 10
-WRITTEN = 20
 RELATIONS = {
     "feeds": "Its answer feeds the questions of",
     "fed_by": "Its question is fed by the answers of",

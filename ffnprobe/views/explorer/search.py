@@ -172,20 +172,23 @@ def register(app: Dash, desk: Desk) -> None:
     ) -> tuple[object, ...]:
         found = desk.jobs.find(job)
         if found is None:
-            return (no_update,) * 4
+            return (no_update,) * 5
         if not found.is_over:
             said = f"surveying: {found.done:,} of {desk.model.config.neurons:,} neurons"
-            return no_update, no_update, said, ticks + 1
+            return no_update, no_update, said, ticks + 1, no_update
         if desk.neurons is None:
-            return no_update, no_update, "the survey was stopped.", no_update
+            return no_update, no_update, "the survey was stopped.", no_update, no_update
         place, look = read_place(path, search_text), read_look(screen)
         # A search for a kind has been waiting for the survey.
         waited = _results(desk, place, look) if place.text("kind") else no_update
-        return waited, _field(desk, desk.neurons, place, look), "", no_update
+        # The last tells the end of the page that there is more to take along.
+        drawn = _field(desk, desk.neurons, place, look)
+        return waited, drawn, "", no_update, {"surveyed": True}
 
     app.callback(
         Output("found", "children"), Output("survey", "children"), Output("surveyed", "children"),
         Output("clock", "max_intervals", allow_duplicate=True),
+        Output("live", "data", allow_duplicate=True),
         Input("clock", "n_intervals"), State("survey-job", "data"),
         State("place", "pathname"), State("place", "search"), State("screen", "data"),
         prevent_initial_call=True,

@@ -14,7 +14,12 @@ document.addEventListener("click", (event) => {
   const isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
   if (!link || !isPlain || event.defaultPrevented) return;
   event.preventDefault();
-  visit(link.getAttribute("href"), "near" in link.dataset);
+  const isNear = "near" in link.dataset;
+  const [path, options] = link.getAttribute("href").split("?");
+  const wanted = new URLSearchParams(options);
+  // On the same page the slider stays where it was moved to.
+  if (isNear && here().has("temperature")) wanted.set("temperature", here().get("temperature"));
+  visit(write(path, wanted), isNear);
 });
 
 // Forms: what is typed becomes an address. The question stays with the user from page to page.
