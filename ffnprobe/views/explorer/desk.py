@@ -44,6 +44,8 @@ class Desk:
     facts_file: str = "pocket"
     shelf: Shelf = field(default_factory=Shelf)
     jobs: Jobs = field(default_factory=Jobs)
+    # Apart from the jobs of prompts, which may take minutes, so that neither waits for the other.
+    surveys: Jobs = field(default_factory=Jobs)
 
     @cached_property
     def facts(self) -> FactTable:
@@ -165,4 +167,4 @@ class Desk:
                 self._surveyed.put("survey", found)
             return found
 
-        return self.jobs.start(work)
+        return self.surveys.start(work)

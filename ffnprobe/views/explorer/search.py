@@ -170,7 +170,7 @@ def register(app: Dash, desk: Desk) -> None:
     def follow(
         ticks: int, job: str | None, path: str, search_text: str, screen: object
     ) -> tuple[object, ...]:
-        found = desk.jobs.find(job)
+        found = desk.surveys.find(job)
         if found is None:
             return (no_update,) * 5
         if not found.is_over:
