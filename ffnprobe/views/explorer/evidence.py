@@ -150,7 +150,8 @@ def register(app: Dash, desk: Desk) -> None:
     ) -> Any:
         if not asked:
             return (no_update,) * 4
-        question = (str(asked[0]), bool(asked[1]), asked[2], asked[3])
+        bos = None if asked[1] is None else bool(asked[1])
+        question = (str(asked[0]), bos, asked[2], asked[3])
         before, is_again = job or {}, ctx.triggered_id == "again" and bool(again)
         one_more = (ticks or 0) + 1
         fresh = {"question": asked, "name": None, "changes": 0, "shown": []}
