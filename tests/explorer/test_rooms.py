@@ -8,6 +8,7 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.views.explorer import jobs as job_room
+from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.exports import gather
 from ffnprobe.views.explorer.jobs import Jobs
 from ffnprobe.views.explorer.places import Place, name_token, read_place
@@ -15,6 +16,9 @@ from ffnprobe.views.explorer.sheets import Live, write
 from ffnprobe.views.explorer.shelf import Shelf
 from ffnprobe.views.reader import read_table
 from tests.conftest import JORDAN
+from tests.explorer.client import Client
+from tests.explorer.conftest import running
+from tests.families.builders import write_family
 
 
 @pytest.mark.parametrize("text", [" basketball", "a+b&c=d#e?", "␣", "Ünïcode\n", "%41", "<script>"])
@@ -240,3 +244,15 @@ def test_a_search_among_neurons_named_keeps_their_order(pocket):
     assert len(fp.search(pocket, " basketball", k=10, among=["L2N1", "L2N3"], layers="2")) == 2
     with pytest.raises(OptionRefused, match="no neuron of these layers"):
         fp.search(pocket, " basketball", among=["L2N1"], layers="3")
+
+
+def test_a_gated_neuron_is_shown_with_its_gate(tmp_path):
+    model = fp.load(write_family(tmp_path, "llama"), device="cpu")
+    with running(Desk(model)) as address:
+        client = Client(address)
+        page = client.page("/neuron/L1N3", "?prompt=the cat sat on the&answer= basketball")
+        for words in ("gate opens on", "question opens on", "Its answer feeds the gates of",
+                      "Its gate is fed by the answers of", "gate score"):  # fmt: skip
+            assert words in page, words
+        found = client.page("/search", "?token= basketball&by=gate")
+        assert "gate tokens" in found

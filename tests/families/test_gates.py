@@ -50,6 +50,7 @@ def test_a_survey_has_the_gates_numbers(llama):
 
 def test_search_by_gate_is_a_product_with_the_embedding(llama):
     found = fp.search(llama, " basketball", by="gate", k=5, rank="dot")
+    assert found["name"][0] in fp.plot(found).to_json()
     products = llama.gates @ llama.embedding[llama.vocab.one(" basketball")]
     assert found["dot"].tolist() == pytest.approx(
         products.flatten().sort(descending=True).values[:5].tolist(), rel=1e-4

@@ -32,6 +32,8 @@ RELATIONS = {
     "feeds": "Its answer feeds the questions of",
     "fed_by": "Its question is fed by the answers of",
     "similar": "Its answer is like those of",
+    "opens": "Its answer feeds the gates of",
+    "opened_by": "Its gate is fed by the answers of",
 }
 
 

@@ -125,13 +125,13 @@ def _results(desk: Desk, place: Place, look: Look) -> list[Component]:
 def _field(desk: Desk, neurons: pd.DataFrame, place: Place, look: Look) -> list[Component]:
     """Draw the survey and list the most selective neurons."""
     best = neurons.nlargest(LISTED, "vocab_kurtosis")
-    columns = ["name", "kind", "question_tokens", "promotes", "suppresses", "vocab_skew", "vocab_kurtosis", "null_space"]  # fmt: skip
+    columns = ["name", "kind", "gate_tokens", "question_tokens", "promotes", "suppresses", "vocab_skew", "vocab_kurtosis", "null_space"]  # fmt: skip
     names = [neuron_link(place, name) for name in best.name]
     caption = f"the {len(best)} neurons with the most selective answers"
     return [
         figure(desk.field(neurons), look, name="kinds"),
         html.H3(caption.capitalize()),
-        table(best[columns], caption=caption, links={"name": names}),
+        table(best.filter(columns), caption=caption, links={"name": names}),
     ]
 
 

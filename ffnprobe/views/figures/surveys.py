@@ -81,7 +81,9 @@ def plot_cosines(neurons: pd.DataFrame) -> go.Figure:
 def plot_search(found: pd.DataFrame) -> go.Figure:
     """Draw the neurons found for tokens by z."""
     values = found.z.tolist()
-    own = next(c for c in ("promotes", "suppresses", "question_tokens") if c in found)
+    own = next(
+        c for c in ("promotes", "suppresses", "question_tokens", "gate_tokens") if c in found
+    )
     tokens = found[own].str.split(" ").str[:SHOWN_TOKENS].str.join(" ")
     names = [f"{name}  {text}" for name, text in zip(found.name, tokens, strict=True)]
     figure = go.Figure(bars(values, hover=[f"{name}: z" for name in names]))
