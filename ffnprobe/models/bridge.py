@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -114,6 +113,7 @@ def _boot(model: Model) -> "TransformerBridge":
 def _network(model: Model) -> Any:
     """Build the Hugging Face model around the loaded tensors, without a second copy of them."""
     import transformers
+    from huggingface_hub.errors import StrictDataclassError
     from transformers.initialization import no_init_weights
 
     config_class, network_class = CLASSES[model.config.family]
