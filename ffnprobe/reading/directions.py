@@ -64,7 +64,7 @@ def pick_gates(
     """Fold the gates, and their biases, of some of a layer's neurons, or of all."""
     if model.layout.gate is None:
         raise OptionRefused(
-            f"the neurons of {model.name} have no gates.", remedy="question: there is only one"
+            f"the neurons of {model.name} have no gates.", remedy="by question (--by question)"
         )
     chosen = slice(None) if neurons is None else list(neurons)
     return model.fold(layer, model.layout.mlp_norm, model.layout.gate, chosen)
