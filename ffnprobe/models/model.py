@@ -81,7 +81,7 @@ class Model:
 
     def provenance(self, **known: object) -> Provenance:
         """Start a result's provenance."""
-        return Provenance(self.name, str(self.source), self.fingerprint, **known)  # type: ignore[arg-type]
+        return Provenance(self.name, self.source, self.fingerprint, **known)  # type: ignore[arg-type]
 
     def linear(
         self, layer: int, part: str

@@ -5,6 +5,7 @@ model that comes inside a package, else a repository id (`owner/name`). Nothing 
 """
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +56,19 @@ class Source:
     def __str__(self) -> str:
         named = self.kind if self.kind == "embedded" else f"{self.kind} {self.where}"
         return f"{named}, {self.note}" if self.note else named
+
+    @classmethod
+    def from_dict(cls, known: Mapping[str, str]) -> "Source":
+        """Read what `as_dict` wrote."""
+        inside = str(pocket.FOLDER) if known["kind"] == "embedded" else ""
+        return cls(known["kind"], known.get("where", inside), known.get("note", ""))
+
+    def as_dict(self) -> dict[str, str]:
+        """List what is known as plain data; where the package itself lies is not worth telling."""
+        told = {"kind": self.kind, "where": self.where, "note": self.note}
+        if self.kind == "embedded":
+            del told["where"]
+        return {name: value for name, value in told.items() if value}
 
     def is_here(self) -> bool:
         """Say whether loading needs no download."""

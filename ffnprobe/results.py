@@ -1,0 +1,111 @@
+"""What every verb returns: tables, a title and a provenance, shown alike everywhere.
+
+A result type is a frozen dataclass that inherits `Result`. It has a `provenance`, a `title` (one
+line), a `table` (the one a reader wants first) and, if there are more, `tables()`. Text, card, files,
+figures and pages follow from these.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> isinstance(trace, Result), list(trace.tables())
+(True, ['predictions'])
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ffnprobe.cards import card, table_html
+from ffnprobe.errors import DataRefused
+from ffnprobe.models.provenance import Provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Result:
+    """Anything a verb returns."""
+
+    if TYPE_CHECKING:  # each type has these, as a field or as a property
+
+        @property
+        @abstractmethod
+        def provenance(self) -> Provenance: ...
+
+        @property
+        @abstractmethod
+        def title(self) -> str: ...
+
+        @property
+        @abstractmethod
+        def table(self) -> "pd.DataFrame": ...
+
+    @property
+    def caption(self) -> str:
+        """How to read the table, in one line."""
+        return ""
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of this result holds, the most important first."""
+        return {"rows": self.table}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.title})"
+
+    def _repr_html_(self) -> str:
+        return card(self.title, table_html(hide_numbers(self.table)), note=self.caption)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableSet(Result):
+    """Tables that are a result by themselves: taken from one, or read back from a file."""
+
+    title: str
+    named: "Mapping[str, pd.DataFrame]"
+    provenance: Provenance
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The first table."""
+        return next(iter(self.named.values()))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables, in their order."""
+        return dict(self.named)
+
+
+def as_result(given: object) -> Result:
+    """Take a result as it is and a table as a result of its own, or say what is missing."""
+    import pandas as pd
+
+    if isinstance(given, Result):
+        return given
+    if isinstance(given, pd.DataFrame):
+        known = given.attrs.get("provenance")
+        if known is None:
+            raise DataRefused(
+                "this table does not say where its numbers come from.",
+                remedy="the result it was taken from, or result.provenance.note(table)",
+            )
+        return TableSet("table", {"rows": given}, Provenance.from_dict(known))
+    raise DataRefused(
+        f"{type(given).__name__} is not a result of ffnprobe.",
+        remedy="what fp.run, fp.attribute, fp.explain, … return, or a table of theirs",
+    )
+
+
+def hide_numbers(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Leave out layer and neuron where a neuron's name says both."""
+    return table.drop(columns=["layer", "neuron"], errors="ignore") if "name" in table else table
+
+
+def name_question(provenance: Provenance) -> str:
+    """Say which answer was read after which prompt."""
+    than = "" if provenance.versus is None else f" rather than {provenance.versus}"
+    return f"{provenance.answer}{than} after {' '.join(provenance.tokens or ())}"
+
+
+def name_settings(provenance: Provenance) -> str:
+    """Say under a table which convention and settings its numbers have."""
+    convention = [] if provenance.convention is None else [provenance.convention]
+    return ", ".join([*convention, *filter(None, [provenance.describe()])])
