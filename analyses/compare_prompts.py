@@ -31,8 +31,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--top", type=int, default=10, help="how many neurons are listed")
     options = parser.parse_args(argv)
     first, second = fp.run(fp.load(options.model), [options.prompt, options.other])
-    comparison = first.compare(
-        second, options.answer, versus=options.versus,
+    comparison = fp.compare(
+        first, second, options.answer, versus=options.versus,
         position=options.position, other_position=options.other_position,
     )  # fmt: skip
     by_push = comparison.top(options.top)

@@ -30,12 +30,12 @@ def main(argv: list[str] | None = None) -> None:
     tokens = options.token or TOKENS
     compared = compare_tokens(model, tokens)
     trace = fp.run(model, options.prompt)
-    similarity = trace.similarity()
+    similarity = fp.similarity(trace)
     temperatures = sweep_temperatures(trace)
     wide = temperatures.pivot(
         index=["temperature", "entropy"], columns="token", values="probability"
     ).reset_index()
-    pairs = similarity.table()
+    pairs = similarity.table
     words = pairs[pairs["position"] > 0]
     print_tables({
         "pairs of tokens": compared,

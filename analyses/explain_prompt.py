@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> None:
     print_story(story)
     strongest = story.neurons.iloc[0]
     trace = fp.run(model, options.prompt)
-    drivers = trace.drivers(strongest["name"], position=int(strongest.position))
+    drivers = fp.drivers(trace, strongest["name"], position=int(strongest.position))
     parts = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
     readings = drivers.tables()["heads"]
     where = f"{strongest['name']} at {strongest['token']}"

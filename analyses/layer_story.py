@@ -32,10 +32,10 @@ def main(argv: list[str] | None = None) -> None:
     place = trace.at(options.position)
     said = trace.predictions(1, position=place).id.item()
     answer = said if options.answer is None else options.answer
-    lens = trace.lens(answer, position=place)
+    lens = fp.lens(trace, answer, position=place)
     (pushes,) = fp.attribute(trace, answer, position=place).pieces
-    stages = [trace.stages(layer) for layer in range(model.config.layers)]
-    passed = pd.concat([stage.table().iloc[[place]] for stage in stages], ignore_index=True)
+    stages = [fp.stages(trace, layer) for layer in range(model.config.layers)]
+    passed = pd.concat([stage.table.iloc[[place]] for stage in stages], ignore_index=True)
     passed.insert(0, "layer", [f"L{stage.layer}" for stage in stages])
     busiest = int(passed.output.argmax())
     print_tables({

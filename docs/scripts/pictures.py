@@ -30,7 +30,7 @@ def draw_figures() -> dict[str, go.Figure]:
     pushes = fp.attribute(trace, ANSWER)
     effects = fp.ablate(trace, ANSWER, replace="mean", convention="centred")
     return {
-        "question": fp.plot(trace.drivers("L0N378")),
+        "question": fp.plot(fp.drivers(trace, "L0N378")),
         "answer": fp.plot(fp.read(model, "L4N26")),
         "push": fp.plot(pushes, "account"),
         "effect": fp.plot(effects, "pushes", pushes=pushes),

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ffnprobe.cli.answers import note_spelling
-from ffnprobe.cli.command import BosOption, Common, command, read_prompt
+from ffnprobe.cli.command import (
+    BosOption,
+    Common,
+    Convention,
+    ConventionOption,
+    Replace,
+    ReplaceOption,
+    command,
+    read_prompt,
+)
 from ffnprobe.cli.positions import read_positions
 from ffnprobe.cli.progress import show_progress
 from ffnprobe.cli.stores import StoreOption, open_store
@@ -15,11 +24,6 @@ from ffnprobe.errors import OptionRefused
 
 if TYPE_CHECKING:
     from ffnprobe.interventions.ablation import Effects
-
-
-class Replace(StrEnum):
-    zero = "zero"
-    mean = "mean"
 
 
 class Method(StrEnum):
@@ -32,9 +36,12 @@ class Method(StrEnum):
 def ablate(
     common: Common,
     prompt: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")],
-    answer: Annotated[str, typer.Argument(help='The answer, mind its space: " basketball".')],
+    answer: Annotated[
+        str, typer.Argument(help='The answer; include the leading space: " basketball".')
+    ],
     versus: Annotated[str | None, typer.Option(help="Compare with this token's logit.")] = None,
-    replace: Annotated[Replace, typer.Option(help="What an activation becomes.")] = Replace.zero,
+    replace: ReplaceOption = None,
+    convention: ConventionOption = Convention.centred,
     store: StoreOption = None,
     position: Annotated[
         str, typer.Option(help="Where to remove neurons: -1, 3, 3,5 (together) or all.")
@@ -55,17 +62,21 @@ def ablate(
     bos: BosOption = None,
 ) -> None:
     """Remove each neuron in turn and measure what the answer loses (positive: it helped)."""
-    text, places = read_prompt(prompt), read_positions(position)
+    text, positions = read_prompt(prompt), read_positions(position)
     model = common.load()
     from ffnprobe.interventions import ablation, gradients
     from ffnprobe.interventions.choices import choose_neurons
-    from ffnprobe.tracing.trace import run
+    from ffnprobe.tracing.running import run
 
     trace = run(model, text, bos=bos, patterns=False)
     note_spelling(common, model.vocab, answer)
-    asked: dict[str, Any] = {"versus": versus, "replace": replace.value}
+    asked: dict[str, Any] = {
+        "versus": versus,
+        "replace": None if replace is None else replace.value,
+        "convention": convention.value,
+    }
     if (scanned := open_store(model, store)) is not None:
-        if replace is not Replace.mean:
+        if replace is Replace.zero:
             raise OptionRefused("--store gives the means of a scan.", remedy="--replace mean")
         asked["replace"] = scanned.means
     if layers:
@@ -74,19 +85,19 @@ def ablate(
                 trace, answer, log_probability=log_probability, progress=progress, **asked
             )
         title = f"what {found.provenance.answer} loses without each MLP layer, in logits"
-        common.emit({"map": found.table()}, found.provenance, title=title, result=found)
+        common.emit({"map": found.table}, found.provenance, title=title, result=found)
         return
     # Who names two neurons wants these two, not an error that there are no ten.
     many = top if neuron is None else min(top, int(choose_neurons(model, neuron).sum()))
     if method is Method.gradient:
         estimates = gradients.estimate(trace, answer, **asked)
         title = f"an estimate of what {estimates.provenance.answer} loses without each neuron"
-        table = estimates.top(many, position=places, neurons=neuron)
+        table = estimates.top(many, position=positions, neurons=neuron)
         common.emit({"estimates": table}, estimates.provenance, title=title, result=estimates)
         return
     with show_progress(common, "neurons") as progress:
         effects = ablation.ablate(
-            trace, answer, position=places, neurons=neuron, log_probability=log_probability,
+            trace, answer, position=positions, neurons=neuron, log_probability=log_probability,
             progress=progress, **asked,
         )  # fmt: skip
     table = effects.top(many)
@@ -97,6 +108,7 @@ def ablate(
         agreement = estimates.agreement(effects)
         common.note(f"ranks of estimate and effect agree to {agreement:.3f} (Spearman)")
     common.note(_describe(effects))
+    common.note(effects.caption)
     title = f"what {effects.provenance.answer} loses without each neuron, in logits"
     common.emit({"effects": table}, effects.provenance, title=title, result=effects)
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ffnprobe.cli.answers import note_spelling
-from ffnprobe.cli.command import BosOption, Common, command, read_prompt
+from ffnprobe.cli.command import (
+    BosOption,
+    Common,
+    Convention,
+    ConventionOption,
+    command,
+    read_prompt,
+)
 
 if TYPE_CHECKING:
     from ffnprobe.tracing.pushes import Pushes
@@ -27,6 +34,7 @@ def attribute(
         str | None, typer.Option(metavar="TOKEN", help="Rather than this token.")
     ] = None,
     position: Annotated[int, typer.Option(help="Where it is predicted; -1 is the last.")] = -1,
+    convention: ConventionOption = Convention.centred,
     top: Annotated[int, typer.Option("--top", "-k", help="How many neurons.")] = 10,
     bos: BosOption = None,
 ) -> None:
@@ -38,7 +46,7 @@ def attribute(
     model = common.load()
     from ffnprobe.tracing.answers import predicted
     from ffnprobe.tracing.pushes import attribute as attribute_answer
-    from ffnprobe.tracing.trace import run
+    from ffnprobe.tracing.running import run
 
     trace = run(model, text, bos=bos, patterns=False)
     if answer is None:
@@ -46,11 +54,11 @@ def attribute(
         common.note(f"no answer given: {model.vocab.show(int(wanted))} is the model's prediction")
     else:
         wanted = answer
-    pushes = attribute_answer(trace, wanted, versus=versus, position=position)
+    pushes = attribute_answer(
+        trace, wanted, versus=versus, position=position, convention=convention.value
+    )
     if answer is not None:
         note_spelling(common, model.vocab, answer)
-    if pushes.provenance.settings:
-        common.note(pushes.provenance.settings)
     for piece in pushes.pieces:
         common.note(_describe(piece))
     if len(pushes.pieces) > 1:

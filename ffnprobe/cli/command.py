@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ffnprobe.models.model import Model
     from ffnprobe.models.provenance import Provenance
-    from ffnprobe.views.results import Result
+    from ffnprobe.results import Result
 
 app = typer.Typer(
     name="ffnprobe",
@@ -37,6 +37,26 @@ class Device(StrEnum):
     mps = "mps"
 
 
+class Convention(StrEnum):
+    centred = "centred"
+    folded = "folded"
+
+
+class Replace(StrEnum):
+    zero = "zero"
+    mean = "mean"
+
+
+ConventionOption = Annotated[
+    Convention,
+    typer.Option(help="Logits above the vocabulary's mean (centred), or the model's own (folded)."),
+]
+ReplaceOption = Annotated[
+    Replace | None,
+    typer.Option(
+        help="What a removed activation becomes.", show_default="mean where it is known, else zero"
+    ),
+]
 BosOption = Annotated[
     bool | None, typer.Option(help="Put BOS in front.", show_default="if the model has one")
 ]
@@ -84,7 +104,7 @@ class Common:
         return self.model or default_name()
 
     def load(self) -> "Model":
-        """Check where the result goes, load the model, and say which it is and whence it came."""
+        """Check where the result goes, load the model, and say which it is and where it came from."""
         self.check_out()
         from ffnprobe.models.loading import load
 
@@ -129,11 +149,11 @@ class Common:
 
         The result they are of, where there is one, is what `--html` and `--plot` show.
         """
-        from ffnprobe.views.results import Listing
+        from ffnprobe.results import TableSet
         from ffnprobe.views.saving import save_result
         from ffnprobe.views.tables import TEXTS, name_unwritten
 
-        whole = Listing(tables, provenance) if result is None else result
+        whole = TableSet(title, tables, provenance) if result is None else result
         self.write(whole, tables)
         if self.out is not None:
             save_result(whole, self.out, tables=tables, provenance=provenance)

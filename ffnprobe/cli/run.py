@@ -1,6 +1,5 @@
 """`ffnprobe run PROMPT`: what the model says next."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +7,7 @@ import typer
 from ffnprobe.cli.command import BosOption, Common, command, read_prompt
 
 if TYPE_CHECKING:
-    from ffnprobe.tracing.lens import Lens
+    from ffnprobe.tracing.logit_lens import Lens
     from ffnprobe.tracing.trace import Trace
 
 
@@ -25,19 +24,21 @@ def run(
 ) -> None:
     """Run a prompt and table the next tokens."""
     text = read_prompt(prompt)
-    from ffnprobe.tracing.trace import run as run_prompt
+    from ffnprobe.tracing.running import run as run_prompt
 
     trace = run_prompt(common.load(), text, bos=bos, patterns=False)
     tables = {"predictions": trace.predictions(top, temperature=temperature)}
     result: Trace | Lens = trace
     if lens:
-        result = trace.lens()
+        from ffnprobe.tracing.logit_lens import lens as read_lens
+
+        result = read_lens(trace)
         tables["lens"] = result.table
         common.note(
             f"the lens follows the model's own prediction, {tables['predictions'].token[0]}"
         )
     provenance = trace.provenance
     if temperature != 1.0:
-        provenance = replace(provenance, settings=f"temperature {temperature:g}")
+        provenance = provenance.including(temperature=temperature)
     title = f"next token after {' '.join(trace.tokens)}"
     common.emit(tables, provenance, title=title, result=result)

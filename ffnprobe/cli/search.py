@@ -63,5 +63,5 @@ def search(
     found = search_neurons(
         model, tokens, rank=rank.value, away=away, by=by.value, k=top, layers=layers, among=among
     )
-    provenance = Provenance(**found.attrs["provenance"])
-    common.emit({"neurons": found}, provenance, title=provenance.settings or "")
+    provenance = Provenance.from_dict(found.attrs["provenance"])
+    common.emit({"neurons": found}, provenance, title=provenance.describe())

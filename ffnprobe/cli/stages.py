@@ -16,10 +16,9 @@ def stages(
 ) -> None:
     """Table, for each token, one FFN's input, scores, activations and output."""
     text = read_prompt(prompt)
-    from ffnprobe.tracing.trace import run
+    from ffnprobe.tracing.ffn_stages import stages as follow
+    from ffnprobe.tracing.running import run
 
-    found = run(common.load(), text, bos=bos).stages(layer)
+    found = follow(run(common.load(), text, bos=bos), layer)
     common.note("before, output and after are norms; each token goes through the FFN alone")
-    common.emit(
-        {"stages": found.table()}, found.provenance, title=f"the FFN of layer {layer}", result=found
-    )
+    common.emit(found.tables(), found.provenance, title=found.title, result=found)

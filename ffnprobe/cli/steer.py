@@ -47,7 +47,7 @@ def steer(
         model, text, given, scale=factors, position=places, generate=generate,
         temperature=temperature, seed=seed, bos=bos,
     )  # fmt: skip
-    common.note(steered.provenance.settings or "")
+    common.note(steered.provenance.describe())
     tables = {"predictions": steered.predictions(top)}
     if generate:
         tables["texts"] = steered.texts()

@@ -42,7 +42,7 @@ from ffnprobe.interventions.choices import (
 from ffnprobe.interventions.sweeps import Progress
 from ffnprobe.models.model import Model
 from ffnprobe.reading.ordering import check_k, sort_neurons
-from ffnprobe.tracing.trace import run
+from ffnprobe.tracing.running import run
 
 FACTS_AT_ONCE = 64
 # An exact sweep takes seconds a fact: little is lost when it is interrupted.

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 from ffnprobe.lab.activations import CURVES, find_bump, find_curve, find_slope
 from ffnprobe.lab.tallies import EDGES, Tally
 from ffnprobe.lab.toy import Stages
-from ffnprobe.tracing.similarity import Similarity
+from ffnprobe.tracing.token_similarity import Similarity
 from ffnprobe.views.theme import BLACK, DIVERGING, GREY, SHADE, dress, heat, line_of, plain
 
 LABELS = {

@@ -19,7 +19,7 @@ from typing import Any
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import write_whole
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.views.results import Result, as_result
+from ffnprobe.results import Result, as_result
 from ffnprobe.views.tables import TEXTS, Tables, check_target, to_parquet
 
 

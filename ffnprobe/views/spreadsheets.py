@@ -16,6 +16,7 @@ is written as `\\u003d`, since a spreadsheet may cut these lines into cells, too
 
 import csv
 import io
+import json
 import re
 from collections.abc import Callable, Sequence
 
@@ -88,6 +89,8 @@ def _column(cells: Sequence[str], kind: str) -> pd.Series:
 
 def _line(value: object) -> str:
     """Write a value on one line; a space within a token is escaped, since tokens are set apart by one."""
+    if isinstance(value, dict):
+        return _escape(json.dumps(value, ensure_ascii=False))
     if isinstance(value, list):
         return " ".join(_escape(str(token)).replace(" ", "\\u0020") for token in value)
     return _escape(str(value))
@@ -102,6 +105,8 @@ def _value(name: str, text: str) -> object:
     if name == "tokens":
         return [_unescape(token) for token in text.split(" ")]
     whole = _unescape(text)
+    if name in ("source", "settings"):
+        return json.loads(whole)
     if name == "bos":
         return whole == "True"
     return int(whole) if name == "position" else whole

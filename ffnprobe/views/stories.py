@@ -30,8 +30,7 @@ def print_story(story: Explanation) -> None:
     print_tables({"who carries the logit": story.parts})
     if story.together is not None:
         print_tables({"removed together": story.together.drop(columns="position")})
-    grades = "A: weights, push and effect agree; B: two of them; C: one"
-    out.print(Text(f"{grades}. {story.provenance.settings}.", style="dim"))
+    out.print(Text(story.caption, style="dim"))
 
 
 def _grid(table: pd.DataFrame) -> pd.DataFrame:

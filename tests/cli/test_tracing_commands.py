@@ -104,7 +104,7 @@ def test_stages_has_a_row_a_token(invoke, tiny_trace):
     done = invoke("stages", TEXT, "--layer", "1", "--format", "json")
     rows = json.loads(done.stdout)["rows"]
     assert [row["token"] for row in rows] == list(tiny_trace.tokens)
-    assert rows[2]["strongest"] == tiny_trace.stages(1).table().strongest[2]
+    assert rows[2]["strongest"] == fp.stages(tiny_trace, 1).table.strongest[2]
 
 
 def test_run_with_the_lens_has_two_tables(invoke, tiny_trace):

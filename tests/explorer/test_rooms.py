@@ -224,7 +224,7 @@ def test_the_stream_is_read_after_a_layer_as_the_lens_reads_it(pocket, jordan):
     last = jordan.predictions(5)
     assert jordan.predictions(5, after="L5").token.tolist() == last.token.tolist()
     for position in (0, 3, -1):
-        lens = jordan.lens(position=position).table
+        lens = fp.lens(jordan, position=position).table
         rows = lens[lens.part != "attention"].reset_index(drop=True)
         for order, after in enumerate(["embedding", "L0", "L3", "L5"]):
             row = rows.iloc[[0, 1, 4, 6][order]]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.interventions import ablate_layers, ablate_together, readout, sweeps
+from ffnprobe.interventions import readout, sweeps
 from ffnprobe.models.means import read_means
 from tests.interventions.oracles import (
     direct,
@@ -160,7 +160,7 @@ def test_answer_of_several_tokens_is_teacher_forced(tiny_trace: fp.Trace, positi
 def test_map_of_whole_layers(tiny_trace: fp.Trace, replace: str) -> None:
     model, token = tiny_trace.model, 280
     values = torch.zeros(3, 52) if replace == "zero" else some_means(model)
-    found = ablate_layers(tiny_trace, token, replace="zero" if replace == "zero" else values)
+    found = fp.ablate_layers(tiny_trace, token, replace="zero" if replace == "zero" else values)
     assert found.values.shape == (3, len(tiny_trace))
     for layer in range(3):
         for position in range(len(tiny_trace)):
@@ -171,7 +171,7 @@ def test_map_of_whole_layers(tiny_trace: fp.Trace, replace: str) -> None:
             logits = hooked(model, list(tiny_trace.ids), {layer: edit})[0, -1]
             effect = float(tiny_trace.logits[-1, token] - logits[token])
             assert float(found.values[layer, position]) == pytest.approx(effect, abs=3e-4)
-    table = found.table()
+    table = found.table
     assert list(table.columns) == ["layer", "position", "token", "effect", "log_probability_effect"]
     assert table.effect[len(tiny_trace) + 2] == float(found.values[1, 2])
     # Before the last position, the last layer's neurons reach no prediction that is read.
@@ -180,7 +180,7 @@ def test_map_of_whole_layers(tiny_trace: fp.Trace, replace: str) -> None:
 
 def test_groups_are_removed_together(tiny_trace: fp.Trace) -> None:
     groups = [["L0N3", "L0N40", "L2N7"], ["L1N1-L1N20"], ["L2N7"]]
-    found = ablate_together(tiny_trace, 280, groups, position=[3, -1])
+    found = fp.ablate_together(tiny_trace, 280, groups, position=[3, -1])
     for group, effect in zip(groups, found.values, strict=True):
         chosen = fp.ablate(tiny_trace, 280, neurons=group).values.isnan().logical_not()
 
@@ -202,8 +202,8 @@ def test_groups_are_removed_together(tiny_trace: fp.Trace) -> None:
 
 def test_chunks_change_nothing(tiny_trace: fp.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     def all_results() -> list[Tensor]:
-        effects, layers = fp.ablate(tiny_trace, 5, position=2), ablate_layers(tiny_trace, 5)
-        groups = ablate_together(tiny_trace, 5, [["L0N1"], ["L1N2", "L0N1"]])
+        effects, layers = fp.ablate(tiny_trace, 5, position=2), fp.ablate_layers(tiny_trace, 5)
+        groups = fp.ablate_together(tiny_trace, 5, [["L0N1"], ["L1N2", "L0N1"]])
         results = (effects, layers, groups)
         return [part for r in results for part in (r.values, r.log_probability)]
 
@@ -288,4 +288,4 @@ def test_top_k_beyond_the_neurons_asked(tiny_trace: fp.Trace) -> None:
     with pytest.raises(FfnProbeError, match="k = 3: there are 2 neurons"):
         effects.top(3)
     with pytest.raises(FfnProbeError, match="no group of neurons"):
-        ablate_together(tiny_trace, 5, [])
+        fp.ablate_together(tiny_trace, 5, [])

@@ -8,7 +8,6 @@ from scipy.stats import chisquare
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.interventions import ablate_together
 from ffnprobe.interventions.steering import choose_token
 from ffnprobe.models.bridge import bridge_of, forward
 from tests.interventions.oracles import hooked
@@ -21,7 +20,7 @@ def test_steering_to_zero_is_ablating(tiny: fp.Model, tiny_trace: fp.Trace) -> N
     effect = fp.ablate(tiny_trace, 280, position="all", neurons=["L1N17"]).values[1, 17]
     assert float(steered.before[280] - steered.after[280]) == pytest.approx(float(effect), abs=2e-4)
     several = fp.steer(tiny, PROMPT, {"L0N1": 0.0}, scale={"L2N3-L2N9": 0.0}, position=-1)
-    together = ablate_together(tiny_trace, 280, [["L0N1", "L2N3-L2N9"]]).values
+    together = fp.ablate_together(tiny_trace, 280, [["L0N1", "L2N3-L2N9"]]).values
     lost = float(several.before[280] - several.after[280])
     assert lost == pytest.approx(float(together), abs=2e-4)
 

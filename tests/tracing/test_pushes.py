@@ -290,7 +290,7 @@ def test_a_k_out_of_range_is_refused(tiny_trace):
 
 def test_attribution_leaves_the_weights_alone(tiny_trace):
     fp.attribute(tiny_trace, 9).top(5)
-    tiny_trace.drivers("L2N3").heads(5)
-    tiny_trace.stages(1)
-    tiny_trace.lens()
+    fp.drivers(tiny_trace, "L2N3").heads(5)
+    fp.stages(tiny_trace, 1)
+    fp.lens(tiny_trace)
     assert tiny_trace.model.is_unchanged()

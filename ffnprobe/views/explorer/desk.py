@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 from ffnprobe.corpora.contexts import Examples, examples
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import DataRefused, PromptRefused
+from ffnprobe.evidence.explaining import explain_stepwise
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.evidence.stories import explain
 from ffnprobe.facts.formats import read_facts
 from ffnprobe.facts.rows import FactTable
 from ffnprobe.interventions.steering import Steering, steer
@@ -23,7 +23,9 @@ from ffnprobe.names import NeuronId
 from ffnprobe.reading.readings import Reading, read
 from ffnprobe.reading.related import Related
 from ffnprobe.reading.surveys import survey
-from ffnprobe.tracing.trace import Trace, run
+from ffnprobe.tracing.logit_lens import lens
+from ffnprobe.tracing.running import run
+from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer.jobs import Job, Jobs
 from ffnprobe.views.explorer.places import Place
 from ffnprobe.views.explorer.shelf import Shelf
@@ -64,7 +66,7 @@ class Desk:
         reading = self.reading("L0N0")
         self.related(reading)
         trace = run(self.model, [0], patterns=False)
-        trace.lens()
+        lens(trace)
 
     def trace(self, place: Place) -> Trace:
         """Run the place's prompt."""
@@ -135,14 +137,17 @@ class Desk:
         prompt, bos, answer, versus = question
 
         def work(job: Job) -> Explanation:
-            story = self.story(question)
-            if story is None:
-                story = explain(
+            known = self.story(question)
+            if known is None:
+                steps = explain_stepwise(
                     self.model, prompt, answer, versus=versus, bos=bos, scan=self.scan,
-                    progress=job.count, watch=job.show, top=min(10, self.model.config.neurons),
+                    progress=job.count, top=min(10, self.model.config.neurons),
                 )  # fmt: skip
+                for story in steps:
+                    job.show(story)
                 self.shelf.put(("story", question), story, story.trace.nbytes)
-            return story
+                return story
+            return known
 
         return self.jobs.start(work)
 

@@ -130,7 +130,7 @@ def _together(story: Explanation, place: Place, look: Look) -> list[Component]:
         figure(plot(story, "evidence"), look),
         html.H3("Without all of them at once"),
         table(shown, caption="removed at once, beside random neurons"),
-        words(f"{story.provenance.settings}.", is_soft=True),
+        words(f"{story.provenance.describe()}.", is_soft=True),
     ]
 
 

@@ -4,7 +4,8 @@ import pandas as pd
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.tracing.lens import name_stages
+from ffnprobe.results import TableSet
+from ffnprobe.tracing.streams import name_streams
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer import evidence, forms
 from ffnprobe.views.explorer.blocks import (
@@ -26,7 +27,6 @@ from ffnprobe.views.explorer.places import Place, name_token, read_place
 from ffnprobe.views.explorer.sheets import Live, Sheet, bar, provenance_of
 from ffnprobe.views.plots import plot
 from ffnprobe.views.recipes import recipe_story, recipe_trace, spell_token
-from ffnprobe.views.results import Listing
 
 TOKENS = 10
 WARMEST = 3.0
@@ -138,7 +138,7 @@ def _lens(desk: Desk, place: Place, trace: Trace, look: Look) -> Component:
     stages = [
         link(stage, place.here(after=stage, position=position), is_near=True, className="chip",
              **({"aria-current": "true"} if stage == after else {}))
-        for stage in name_stages(desk.model)
+        for stage in name_streams(desk.model)
     ]  # fmt: skip
     parts = [
         words(said),
@@ -175,7 +175,7 @@ def gather(desk: Desk, place: Place, live: Live) -> Sheet:
     if story is None and running is not None:
         story = running.found
     if story is None:
-        result = Listing(tables, provenance_of(predictions))
+        result = TableSet("predictions", tables, provenance_of(predictions))
         return Sheet("prompt", result, tables, recipe_trace(trace, temperature=warmth))
     return Sheet("story", story, story.tables() | tables, recipe_story(story))
 

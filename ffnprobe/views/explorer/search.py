@@ -9,6 +9,7 @@ from ffnprobe.errors import FfnProbeError
 from ffnprobe.reading.kinds import KINDS
 from ffnprobe.reading.rankings import RANKS, SIDES, search
 from ffnprobe.reading.surveys import pick_kind
+from ffnprobe.results import TableSet, as_result
 from ffnprobe.views.explorer.blocks import (
     Component,
     Look,
@@ -26,7 +27,6 @@ from ffnprobe.views.explorer.places import Place, read_place
 from ffnprobe.views.explorer.sheets import Live, Sheet, bar, provenance_of
 from ffnprobe.views.plots import plot
 from ffnprobe.views.recipes import recipe_search, recipe_survey
-from ffnprobe.views.results import Listing, as_result
 
 FOUND = 20
 TICK = 300  # milliseconds between two looks at the survey
@@ -152,7 +152,9 @@ def gather(desk: Desk, place: Place, live: Live) -> Sheet:
     kind = place.text("kind")
     known = provenance_of(found)
     recipe = recipe_search(known, place.texts("token"), options, kind=kind or None)
-    return Sheet("search", Listing({"search": found}, known), {"search": found} | tables, recipe)
+    return Sheet(
+        "search", TableSet("search", {"search": found}, known), {"search": found} | tables, recipe
+    )
 
 
 def register(app: Dash, desk: Desk) -> None:

@@ -7,9 +7,9 @@ import pandas as pd
 from dash import dcc, html
 
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.explorer.blocks import Component
 from ffnprobe.views.recipes import Recipe
-from ffnprobe.views.results import Listing, Result, as_result
 from ffnprobe.views.saving import encode_result
 
 
@@ -63,4 +63,4 @@ def write(sheet: Sheet, suffix: str, chosen: str | None) -> bytes:
         return encode_result(sheet.result, suffix, tables=tables)
     name = chosen if chosen in sheet.tables else next(iter(sheet.tables))
     table = sheet.tables[name]
-    return encode_result(Listing({name: table}, provenance_of(table)), suffix)
+    return encode_result(TableSet(name, {name: table}, provenance_of(table)), suffix)

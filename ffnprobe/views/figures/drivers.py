@@ -3,8 +3,8 @@
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ffnprobe.tracing.drivers import Drivers
-from ffnprobe.tracing.similarity import Similarity
+from ffnprobe.tracing.score_drivers import Drivers
+from ffnprobe.tracing.token_similarity import Similarity
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
 from ffnprobe.views.figures.words import say

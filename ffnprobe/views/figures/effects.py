@@ -16,7 +16,8 @@ from ffnprobe.interventions.patching import LayerPatches, Patches
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import sort_neurons
-from ffnprobe.tracing.listing import list_neurons
+from ffnprobe.results import check_alike
+from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.pushes import Pushes
 from ffnprobe.views.figures.bars import bars, height_of, neuron_hovers, room
 from ffnprobe.views.figures.grids import Values, add_grid, label, new_grids
@@ -58,7 +59,7 @@ def plot_patches(patches: Patches, *, k: int = 10) -> go.Figure:
 
 def plot_groups(effects: GroupEffects) -> go.Figure:
     """Draw what the answer loses without each group."""
-    values = effects.table().effect.tolist()
+    values = effects.table.effect.tolist()
     figure = go.Figure(bars(values, hover=[f"group {n}:" for n in range(len(values))]))
     label(figure.update_yaxes, [f"group {n}" for n in range(len(values))], autorange="reversed")
     most = max(range(len(values)), key=values.__getitem__)
@@ -71,12 +72,11 @@ def plot_against_pushes(effects: Effects, *, pushes: Pushes | None = None) -> go
     """Draw every neuron's direct push against its total effect; the strongest say their tokens."""
     if pushes is None:
         raise OptionRefused(
-            'the figure "pushes" needs the pushes beside the effects.',
+            'the figure "pushes" needs the pushes as well.',
             remedy='fp.plot(effects, "pushes", pushes=fp.attribute(trace, answer))',
         )
     ours, theirs = effects.provenance, pushes.provenance
-    if (ours.prompt, ours.answer, ours.versus) != (theirs.prompt, theirs.answer, theirs.versus):
-        raise OptionRefused("the pushes and the effects are of different questions.")
+    check_alike(ours, theirs, naming="the effects and the pushes")
     asked = [NeuronId(*pair) for pair in (~effects.values.isnan()).nonzero().tolist()]
     strength = effects.values.nan_to_num(0.0).abs() + pushes.values.abs() * ~effects.values.isnan()
     strong = set(sort_neurons(strength, min(DESCRIBED, len(asked))))

@@ -115,4 +115,4 @@ def plot_specificity(specificity: Specificity) -> go.Figure:
 
 
 def _note(provenance: Provenance) -> str:
-    return f"{provenance.model}; {provenance.settings}"
+    return f"{provenance.model}; {provenance.describe()}"

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.names import NeuronId
-from ffnprobe.tracing.listing import find_neuron
+from ffnprobe.tracing.neuron_tables import find_neuron
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
@@ -61,7 +61,7 @@ def plot_steering(steering: Steering, *, k: int = 10) -> go.Figure:
         if first == then
         else f"{table.token[first]} was first, now {table.token[then]} is ({after})"
     )
-    note = f"{steering.provenance.settings}; after {join_tokens(steering.trace.tokens)}"
+    note = f"{steering.provenance.describe()}; after {join_tokens(steering.trace.tokens)}"
     dress(figure, title, note=note, x="probability", height=height_of(len(table)))
     return figure.update_xaxes(range=[-0.03, 1.03])
 

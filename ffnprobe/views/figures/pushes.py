@@ -6,8 +6,8 @@ from plotly.subplots import make_subplots
 
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.tracing.pieces import PushesByPiece
 from ffnprobe.tracing.pushes import Pushes
+from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.views.figures.bars import bars, height_of, neuron_hovers, neuron_labels, room
 from ffnprobe.views.figures.grids import label
 from ffnprobe.views.figures.words import say

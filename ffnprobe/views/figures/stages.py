@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 from einops import reduce
 from torch import Tensor
 
-from ffnprobe.tracing.stages import Stages
+from ffnprobe.tracing.ffn_stages import Stages
 from ffnprobe.views.figures.grids import add_grid, new_grids
 from ffnprobe.views.theme import dress
 

@@ -4,6 +4,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ffnprobe.reading.kinds import KINDS
+from ffnprobe.results import as_result
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import label
 from ffnprobe.views.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, dress, plain
@@ -88,10 +89,10 @@ def plot_search(found: pd.DataFrame) -> go.Figure:
     names = [f"{name}  {text}" for name, text in zip(found.name, tokens, strict=True)]
     figure = go.Figure(bars(values, hover=[f"{name}: z" for name in names]))
     label(figure.update_yaxes, names, autorange="reversed")
-    known = found.attrs.get("provenance", {})
-    toward = " ".join(known.get("tokens", ()))
+    known = as_result(found).provenance
+    toward = " ".join(known.tokens or ())
     title = f"{found.name.iloc[0]} stands out most for {toward}: z = {values[0]:.1f}"
-    note = f"{_model(found)}; {known.get('settings', '')}"
+    note = f"{_model(found)}; {known.describe()}"
     dress(figure, title, note=note, x="z over the vocabulary", height=height_of(len(found)))
     return figure.update_xaxes(range=room(values))
 

@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
 from ffnprobe.views.plots import plot_all
 from ffnprobe.views.report.blocks import (
     definitions,
@@ -25,7 +26,6 @@ from ffnprobe.views.report.blocks import (
 from ffnprobe.views.report.stories import story_sections
 from ffnprobe.views.report.surveys import is_survey, survey_sections
 from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
-from ffnprobe.views.results import Result
 from ffnprobe.views.tables import Tables
 
 
@@ -56,7 +56,7 @@ def _name(result: Any) -> str:
     about = f": {known.answer}{than}" if known.answer else ""
     after = f" after {' '.join(known.tokens)}" if known.prompt is not None and known.tokens else ""
     kind = type(result).__name__
-    return f"{'Results' if kind == 'Listing' else kind}{about}{after} ({known.model})"
+    return f"{'Results' if kind == 'TableSet' else kind}{about}{after} ({known.model})"
 
 
 def _page(title: str, body: str) -> str:

@@ -1,4 +1,4 @@
-"""Lay results out: chosen neurons back in their places, tables of neurons, layer × position maps."""
+"""Lay results out: chosen neurons back in their cells, tables of neurons, layer × position maps."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -8,11 +8,9 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.ordering import check_k, sort_neurons
-from ffnprobe.tracing.listing import list_neurons
+from ffnprobe.tracing.neuron_tables import list_neurons
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 def spread(
     chosen: Bool[Tensor, "layer neuron"], values: Float[Tensor, " row"]
 ) -> Float[Tensor, "layer neuron"]:
-    """Put the chosen neurons' values in their places, NaN elsewhere."""
+    """Put the chosen neurons' values in their cells, NaN elsewhere."""
     everywhere = torch.full(chosen.shape, float("nan"), dtype=values.dtype)
     everywhere[chosen] = values
     return everywhere
@@ -60,16 +58,3 @@ def table_map(
     for name, values in columns.items():
         frame[name] = rearrange(values, "layer pos -> (layer pos)").double().numpy()
     return frame
-
-
-def show_html(title: str, table: "pd.DataFrame") -> str:
-    """Show a table under its title in a notebook."""
-    shown = table.drop(columns=["layer", "neuron"]) if "name" in table else table
-    return card(title, table_html(shown))
-
-
-def name_question(provenance: Provenance) -> str:
-    """Say which answer was read after which prompt, and what was done."""
-    than = "" if provenance.versus is None else f" rather than {provenance.versus}"
-    after = " ".join(provenance.tokens or ())
-    return f"{provenance.answer}{than} after {after}: {provenance.settings}"

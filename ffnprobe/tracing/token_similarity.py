@@ -4,8 +4,8 @@ The first stage is the bare token embedding; "before L0" has the position embedd
 "after L3" is the stream that leaves layer 3. Vectors are the stream as it is, not normalised.
 
 >>> import ffnprobe as fp
->>> similarity = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of").similarity()
->>> similarity.stages[:3]
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> fp.similarity(trace).stages[:3]
 ('token embedding', 'before L0', 'after L0')
 """
 
@@ -19,14 +19,15 @@ from torch import Tensor
 
 from ffnprobe.cards import card, grid_html
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
-class Similarity:
+@dataclass(frozen=True, eq=False, repr=False)
+class Similarity(Result):
     """Each pair of positions compared at each stage, on the diagonal each with itself."""
 
     stages: tuple[str, ...]
@@ -41,8 +42,14 @@ class Similarity:
         ]
         return card(f"cosines {self.stages[-1]}", grid_html(["", *self.tokens], rows))
 
+    @property
+    def title(self) -> str:
+        """Say what is compared."""
+        return f"similarity of {' '.join(self.tokens)}"
+
+    @property
     def table(self) -> "pd.DataFrame":
-        """Table every pair of positions at every stage, each pair once."""
+        """Every pair of positions at every stage, each pair once."""
         import pandas as pd
 
         length = len(self.tokens)
@@ -62,11 +69,11 @@ class Similarity:
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these similarities holds."""
-        return {"similarity": self.table()}
+        return {"similarity": self.table}
 
 
 @torch.no_grad()
-def compare(trace: Trace) -> Similarity:
+def similarity(trace: Trace) -> Similarity:
     """Compare the vectors of a trace's positions at every stage."""
     embedded = trace.model.embedding[list(trace.ids)].cpu()
     vectors = torch.cat([embedded[None], trace.before_attention, trace.final[None]])

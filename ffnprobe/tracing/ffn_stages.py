@@ -8,14 +8,15 @@
 
 Every token goes through alone: `shuffled(order)` sends the same vectors through in another order,
 and the columns come out in that order, unchanged. Only attention looks at other positions; its
-pattern is kept beside, `[head query key]`, if the trace has it.
+pattern is kept too, `[head query key]`, if the trace has it.
 
 The stream after is the one the model had (less what attention wrote beside, where the two run in
 parallel); an FFN that does not lead there raises.
 
 >>> import ffnprobe as fp
->>> stages = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of").stages(3)
->>> stages.scores.shape == stages.activations.shape
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> found = fp.stages(trace, 3)
+>>> found.scores.shape == found.activations.shape
 True
 """
 
@@ -28,12 +29,12 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.arithmetic import ask, normalise, open_up, write, write_heads
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId, check_layer
+from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.trace import Trace
 
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
-class Stages:
+@dataclass(frozen=True, eq=False, repr=False)
+class Stages(Result):
     """What one FFN layer took in, asked, answered and gave out, for each token."""
 
     model: Model
@@ -58,16 +59,23 @@ class Stages:
     pattern: Float[Tensor, "head query key"] | None
     provenance: Provenance
 
-    def _repr_html_(self) -> str:
-        title = f"L{self.layer} on {' '.join(self.tokens)}"
-        return card(title, table_html(self.table()), note="before, output and after are norms")
+    @property
+    def title(self) -> str:
+        """Say which layer, on which tokens."""
+        return f"L{self.layer} on {' '.join(self.tokens)}"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return "before, output and after are norms"
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these stages holds."""
-        return {"stages": self.table()}
+        return {"stages": self.table}
 
+    @property
     def table(self) -> "pd.DataFrame":
-        """Table each token's way: sizes (norms) of the stages, neurons above zero, the strongest.
+        """Each token's way: sizes (norms) of the stages, neurons above zero, the strongest.
 
         `reads` is the position the layer's heads attend to most, on average, with its weight.
         """
@@ -101,7 +109,7 @@ class Stages:
         """Send the same vectors through the FFN in another order (without attention's pattern)."""
         if sorted(order) != list(range(len(self.tokens))):
             raise OptionRefused(
-                f"{list(order)} is no order of {len(self.tokens)} positions.",
+                f"{list(order)} is not an order of {len(self.tokens)} positions.",
                 remedy=f"0 to {len(self.tokens) - 1}, each once",
             )
         tokens = tuple(self.tokens[position] for position in order)
@@ -109,24 +117,24 @@ class Stages:
 
 
 @torch.no_grad()
-def follow(trace: Trace, layer: int) -> Stages:
-    """Follow every token of a trace through one FFN layer."""
+def stages(trace: Trace, layer: int) -> Stages:
+    """Follow every token of a trace through one FFN layer: input, scores, activations, output."""
     model = trace.model
     layers = model.config.layers
     check_layer(layer, layers=layers, named=f"L{layer}", model=model.name)
-    provenance = trace.provenance_at(None, settings=f"L{layer}")
+    provenance = trace.provenance_at(None, settings={"layer": layer})
     pattern = None if trace.patterns is None else trace.patterns[layer]
-    stages = _pass(model, layer, trace.tokens, trace.before_mlp[layer], provenance, pattern)
+    found = _pass(model, layer, trace.tokens, trace.before_mlp[layer], provenance, pattern)
     after = trace.final if layer + 1 == layers else trace.before_attention[layer + 1]
     if model.config.is_parallel:
         # Attention wrote beside this MLP, into the same stream.
         after = after - write_heads(model, layer, trace.mixes[layer].to(model.device)).cpu()
-    worst = (stages.after - after).abs().argmax()
+    worst = (found.after - after).abs().argmax()
     check_closed(
-        float(stages.after.take(worst)), float(after.take(worst)),
+        float(found.after.take(worst)), float(after.take(worst)),
         named=f"the stream after L{layer}, where they differ most,",
     )  # fmt: skip
-    return stages
+    return found
 
 
 @torch.no_grad()

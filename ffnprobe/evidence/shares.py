@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from ffnprobe.interventions.ablation import ablate_together
+from ffnprobe.evidence.query import Query
 from ffnprobe.names import NeuronId
 from ffnprobe.tracing.pushes import Pushes
-from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 DRAWS = 20
 
 
-def carry(pushes: Pushes, listed: "pd.DataFrame") -> "pd.DataFrame":
+def table_shares(pushes: Pushes, listed: "pd.DataFrame") -> "pd.DataFrame":
     """Table who carries the answer's logit; the rows add up to it."""
     import pandas as pd
 
@@ -36,22 +35,16 @@ def carry(pushes: Pushes, listed: "pd.DataFrame") -> "pd.DataFrame":
     return pd.DataFrame({"part": list(rows), "push": list(rows.values())})
 
 
-def remove_together(
-    trace: Trace,
-    token: int,
-    tables: Sequence["pd.DataFrame"],
-    asked: dict[str, Any],
-    *,
-    seed: int,
-) -> "pd.DataFrame":
-    """Table what removing a table's neurons at once does, beside as many random ones."""
+def remove_together(query: Query, tables: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
+    """Table what removing a table's neurons at once does, compared with as many random ones."""
     import pandas as pd
 
+    trace, token = query.trace, query.token
     c = trace.model.config
-    generator = torch.Generator().manual_seed(seed + 1)
+    generator = torch.Generator().manual_seed(query.seed + 1)
     rows = []
     for table in tables:
-        place = int(table.position.iloc[0])
+        position = int(table.position.iloc[0])
         graded = [NeuronId(*pair) for pair in zip(table.layer, table.neuron, strict=True)]
         draws = [
             [
@@ -61,11 +54,10 @@ def remove_together(
             for _ in range(DRAWS)
         ]
         groups = [graded, *draws]
-        found = ablate_together(trace, token, groups, position=place, **asked)
+        found = query.remove_groups(groups, position=position)
         logs = found.log_probability
         if logs is None:  # against a rival there is none: measure the answer by itself
-            alone = asked | {"versus": None}
-            logs = ablate_together(trace, token, groups, position=place, **alone).log_probability
+            logs = query.remove_groups(groups, position=position, alone=True).log_probability
         assert logs is not None
         chance = float(trace.log_probabilities()[token])
         after = [math.exp(chance - nats) for nats in logs.tolist()]
@@ -77,7 +69,7 @@ def remove_together(
         ):  # fmt: skip
             rows.append(
                 {
-                    "removed": what, "position": place, "token": trace.tokens[place], "effect": effect,
+                    "removed": what, "position": position, "token": trace.tokens[position], "effect": effect,
                     "probability_before": math.exp(chance), "probability_after": probability,
                 }
             )  # fmt: skip

@@ -1,21 +1,21 @@
-"""The neurons that matter, at the last position and at an earlier one: chosen, graded, tabled."""
+"""The neurons worth grading: where they are looked for, and the table of the best."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.evidence.grades import Bar
-from ffnprobe.interventions.ablation import LayerEffects, ablate
-from ffnprobe.interventions.gradients import estimate
+from ffnprobe.evidence.query import Query
+from ffnprobe.interventions.ablation import LayerEffects
 from ffnprobe.models.means import read_means
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import sort_neurons
 from ffnprobe.reading.rankings import compare_tokens
-from ffnprobe.tracing.listing import list_neurons
-from ffnprobe.tracing.pushes import Pushes
+from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CANDIDATES = 64
 
 
-def fit(model: Model, token: int, rival: int | None) -> Float[Tensor, "layer neuron"]:
+def answer_z(model: Model, token: int, rival: int | None) -> Float[Tensor, "layer neuron"]:
     """Return z of every neuron's answer for the token; with a rival, how far above the rival's z."""
     layers = list(range(model.config.layers))
     ids = [token] if rival is None else [token, rival]
@@ -39,82 +39,62 @@ def find_peak(layer_map: LayerEffects, trace: Trace) -> int | None:
     return None if not len(earlier) else first + int(earlier.argmax())
 
 
-def list_last(
-    pushes: Pushes,
-    effects: Float[Tensor, "layer neuron"] | None,
-    z: Float[Tensor, "layer neuron"],
-    control: Bool[Tensor, "layer neuron"],
-    top: int,
-) -> "pd.DataFrame":
+def list_last(query: Query, effects: Float[Tensor, "layer neuron"] | None) -> "pd.DataFrame":
     """Grade the neurons at the last position: those that pushed most and those that cost most."""
-    many = min(CANDIDATES, pushes.values.numel())
-    names = sort_neurons(pushes.values, many)
+    pushes = query.pushes.values
+    many = min(CANDIDATES, pushes.numel())
+    names = sort_neurons(pushes, many)
     if effects is not None:
         names += sort_neurons(effects, many)
-    bar = Bar.over(control, pushes.values, effects)
-    place = len(pushes.trace) - 1
-    return _graded(pushes.trace, place, set(names), bar, pushes.values, effects, z, top)
+    return _list_graded(query, len(query.trace) - 1, names, pushes, effects)
 
 
-def list_earlier(
-    trace: Trace,
-    token: int,
-    place: int,
-    z: Float[Tensor, "layer neuron"],
-    control: Bool[Tensor, "layer neuron"],
-    top: int,
-    asked: dict[str, Any],
-) -> "pd.DataFrame":
+def list_earlier(query: Query, position: int) -> "pd.DataFrame":
     """Grade neurons at an earlier position: the gradient proposes, the exact effect decides."""
-    hints = estimate(trace, token, **asked).over([place])
+    hints = query.propose().over([position])
     proposed = sort_neurons(hints, min(CANDIDATES, hints.numel()))
-    random = [NeuronId(*pair) for pair in control.nonzero().tolist()]
-    effects = ablate(
-        trace, token, position=place, neurons=[*proposed, *random], log_probability=False, **asked
-    ).values
-    none = torch.zeros_like(hints)
-    bar = Bar.over(control, none, effects)
-    return _graded(trace, place, set(proposed), bar, none, effects, z, top)
+    random = [NeuronId(*pair) for pair in query.control.nonzero().tolist()]
+    effects = query.remove([*proposed, *random], position=position).values
+    return _list_graded(query, position, proposed, torch.zeros_like(hints), effects)
 
 
-def _graded(
-    trace: Trace,
-    place: int,
-    names: set[NeuronId],
-    bar: Bar,
+def _list_graded(
+    query: Query,
+    position: int,
+    names: Iterable[NeuronId],
     pushes: Float[Tensor, "layer neuron"],
     effects: Float[Tensor, "layer neuron"] | None,
-    z: Float[Tensor, "layer neuron"],
-    top: int,
 ) -> "pd.DataFrame":
     """Table the best-graded neurons at a position, the costliest first within a grade."""
-    activations = trace.activations[:, place]
+    trace, chosen = query.trace, set(names)
+    activations = trace.activations[:, position]
+    bar = Bar.over(query.control, pushes, effects)
 
     def at(values: Tensor, name: NeuronId) -> float:
         return float(values[name.layer, name.neuron])
 
     grades = {
         name: bar.grade(
-            z=at(z, name), activation=at(activations, name), push=at(pushes, name),
+            z=at(query.z, name), activation=at(activations, name), push=at(pushes, name),
             effect=None if effects is None else at(effects, name),
         )
-        for name in names
+        for name in chosen
     }  # fmt: skip
     weight = pushes if effects is None else effects
-    ranked = sorted(names, key=lambda name: (grades[name] or "D", -at(weight, name), name))[:top]
-    means = read_means(trace.model)
+    ranked = sorted(chosen, key=lambda name: (grades[name] or "D", -at(weight, name), name))
+    ranked = ranked[: query.top]
     columns = {}
     if trace.gate_scores is not None:
-        columns = {"gate_score": trace.gate_scores[:, place], "score": trace.scores[:, place]}
+        columns = {"gate_score": trace.gate_scores[:, position], "score": trace.scores[:, position]}
     columns["activation"] = activations
-    if means is not None:
+    if (means := read_means(trace.model)) is not None:
         columns["mean_activation"] = means
     columns["push"] = pushes
     if effects is not None:
         columns["effect"] = effects
-    columns["z"] = z
+    columns["z"] = query.z
     frame = list_neurons(trace.model, ranked, columns, signs=activations)
-    frame.insert(3, "position", place)
-    frame.insert(4, "token", trace.tokens[place])
+    frame.insert(3, "position", position)
+    frame.insert(4, "token", trace.tokens[position])
     frame.insert(5, "grade", [grades[name] for name in ranked])
     return frame

@@ -10,8 +10,8 @@ A head's drive is shared among the positions it read from: pattern × the value 
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> drivers = trace.drivers("L3N12")
->>> float(abs(drivers.by_part().drive.sum() - drivers.score)) < 1e-3
+>>> found = fp.drivers(trace, "L3N12")
+>>> float(abs(found.by_part().drive.sum() - found.score)) < 1e-3
 True
 """
 
@@ -23,23 +23,23 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.arithmetic import normalise
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k, sort_neurons
-from ffnprobe.tracing.account import Account, settle, write_along
-from ffnprobe.tracing.listing import find_neuron, list_neurons
+from ffnprobe.results import Result
+from ffnprobe.tracing.account import Account, close_account, write_along
+from ffnprobe.tracing.neuron_tables import find_neuron, list_neurons
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
-class Drivers:
+@dataclass(frozen=True, eq=False, repr=False)
+class Drivers(Result):
     """Every part's share in one neuron's score at one position.
 
     `gate` holds the same for the gate's score, where neurons have gates.
@@ -53,12 +53,23 @@ class Drivers:
     asks: str = "question"
     gate: "Drivers | None" = None
 
-    def _repr_html_(self) -> str:
-        title = f"{self.neuron} at {self.trace.tokens[self.position]}: score {self.score:+.3f}"
-        if self.gate is not None:
-            title += f", its gate's {self.gate.score:+.3f}"
+    @property
+    def title(self) -> str:
+        """Name the neuron, the token and the score."""
+        gate = "" if self.gate is None else f", its gate's {self.gate.score:+.3f}"
+        token = self.trace.tokens[self.position]
+        return f"{self.neuron} at {token}: score {self.score:+.3f}{gate}"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return "all parts add up to the score"
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """Every part of the score, the strongest first."""
         parts = self.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
-        return card(title, table_html(parts.head(8)), note="the strongest parts of the score")
+        return self.provenance.note(parts.reset_index(drop=True))
 
     @property
     def score(self) -> float:
@@ -74,7 +85,7 @@ class Drivers:
     def provenance(self) -> Provenance:
         """The model, prompt, position and neuron behind these numbers."""
         of = str(self.neuron) if self.asks == "question" else f"the {self.asks} of {self.neuron}"
-        return self.trace.provenance_at(self.position, settings=f"drivers of {of}")
+        return self.trace.provenance_at(self.position, settings={"drivers_of": of})
 
     @property
     def _activations(self) -> Float[Tensor, "layer neuron"]:
@@ -172,24 +183,24 @@ def read_attentions(model: Model, layer: int) -> int:
 
 
 @torch.no_grad()
-def drive(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Drivers:
-    """Account for a neuron's score at a position, and for its gate's if it has one."""
-    model, place = trace.model, trace.at(position)
+def drivers(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Drivers:
+    """Account for a neuron's score at a position (and its gate's): what in the stream asked its question."""
+    model, index = trace.model, trace.at(position)
     name = find_neuron(model, neuron)
     gate = None
     if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
         gate = _drive(
-            trace, name, place, "gate", model.gates, model.gate_biases, trace.gate_scores, None
+            trace, name, index, "gate", model.gates, model.gate_biases, trace.gate_scores, None
         )
     return _drive(
-        trace, name, place, "question", model.questions, model.question_biases, trace.scores, gate
+        trace, name, index, "question", model.questions, model.question_biases, trace.scores, gate
     )
 
 
 def _drive(
     trace: Trace,
     name: NeuronId,
-    place: int,
+    position: int,
     asks: str,
     rows: Float[Tensor, "layer neuron d_model"],
     biases: Float[Tensor, "layer neuron"],
@@ -198,11 +209,11 @@ def _drive(
 ) -> Drivers:
     """Account for one score."""
     direction = rows[name.layer, name.neuron]
-    account = settle(
-        trace, direction, position=place, scale=float(trace.scales[name.layer, place]),
+    account = close_account(
+        trace, direction, position=position, scale=float(trace.scales[name.layer, position]),
         mlps=name.layer, attentions=read_attentions(trace.model, name.layer),
         constants={f"{asks} bias": float(biases[name.layer, name.neuron])},
-        measured=float(scores[name.layer, place, name.neuron]),
+        measured=float(scores[name.layer, position, name.neuron]),
         named=f"the score of {name}" if asks == "question" else f"the score of the gate of {name}",
     )  # fmt: skip
-    return Drivers(trace, name, place, direction, account, asks, gate)
+    return Drivers(trace, name, position, direction, account, asks, gate)

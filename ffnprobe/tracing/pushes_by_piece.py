@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ffnprobe.tracing.pushes import Pushes
 
 
-@dataclass(frozen=True, eq=False)
-class PushesByPiece:
+@dataclass(frozen=True, eq=False, repr=False)
+class PushesByPiece(Result):
     """An answer of several tokens: the pushes toward each piece, at its own position.
 
     >>> import ffnprobe as fp
@@ -41,15 +41,14 @@ class PushesByPiece:
     answer: str
     pieces: "tuple[Pushes, ...]"
 
-    def __repr__(self) -> str:
-        return f"PushesByPiece({self._title})"
-
-    def _repr_html_(self) -> str:
-        shown = self.top(4).drop(columns=["layer", "neuron"])
-        return card(self._title, table_html(shown), note="pushes in logits, piece by piece")
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return "pushes in logits, piece by piece"
 
     @property
-    def _title(self) -> str:
+    def title(self) -> str:
+        """Name the pieces and the log-probability of all of them."""
         shown = " ".join(piece.provenance.answer or "" for piece in self.pieces)
         return f"{shown}: log-probability {self.log_probability:.3f}"
 
@@ -84,6 +83,11 @@ class PushesByPiece:
         """Table, for each piece, the k neurons that pushed hardest away from it."""
         return self._join([piece.against(k) for piece in self.pieces], at=3)
 
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons that pushed each piece hardest."""
+        return self.top(min(10, self.pieces[0].values.numel()))
+
     def by_layer(self) -> "pd.DataFrame":
         """Table each layer's pushes, piece by piece."""
         return self._join([piece.by_layer() for piece in self.pieces], at=0)
@@ -102,5 +106,4 @@ class PushesByPiece:
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these pushes holds, each with a block per piece."""
-        rows = self.top(min(10, self.pieces[0].values.numel()))
-        return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
+        return {"rows": self.table, "layers": self.by_layer(), "parts": self.by_part()}
