@@ -81,7 +81,9 @@ class Readout:
         chosen = table[list(self.tokens)]
         if self.versus is not None:
             return chosen - table[self.versus]
-        return chosen - table.mean(0) if self.convention == "centred" else chosen
+        if self.convention == "folded":
+            return chosen
+        return chosen.double() - table.mean(0, dtype=torch.float64)
 
     def replayed(
         self, stream: Stream, *, layer: int, start: int, edit: Edit | None = None

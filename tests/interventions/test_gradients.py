@@ -49,7 +49,7 @@ def test_agreement_is_spearmans(tiny_trace: fp.Trace) -> None:
 
 def test_estimate_is_labelled_and_leaves_the_model(tiny_trace: fp.Trace) -> None:
     estimates = fp.estimate(tiny_trace, 280)
-    assert estimates.provenance.settings == "gradient estimate, replace=zero"
+    assert estimates.provenance.settings == {"method": "gradient", "replace": "zero"}
     assert list(estimates.top(2).columns[:5]) == [
         "name",
         "layer",
@@ -58,8 +58,14 @@ def test_estimate_is_labelled_and_leaves_the_model(tiny_trace: fp.Trace) -> None
         "estimate",
     ]
     assert set(estimates.top(3, neurons=["L1"]).layer) == {1}
-    assert "gradient estimate" in estimates._repr_html_()
+    assert "an estimate of the effect" in estimates._repr_html_()
     assert not estimates.values.requires_grad
     assert tiny_trace.model.is_unchanged()
-    with pytest.raises(OptionRefused, match="are of different questions"):
+    with pytest.raises(OptionRefused, match="these results differ in their answer: .* and "):
         estimates.agreement(fp.ablate(tiny_trace, 5, neurons=["L0N0"]))
+    folded = fp.ablate(tiny_trace, 280, neurons=["L0N0"], convention="folded")
+    with pytest.raises(OptionRefused, match="differ in their convention: centred and folded"):
+        estimates.agreement(folded)
+    given = fp.ablate(tiny_trace, 280, neurons=["L0N0"], replace=some_means(tiny_trace.model))
+    with pytest.raises(OptionRefused, match="differ in their replace: zero and a given tensor"):
+        estimates.agreement(given)

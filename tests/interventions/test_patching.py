@@ -70,7 +70,7 @@ def test_what_is_not_a_neuron_is_not_carried(tiny: fp.Model) -> None:
     assert torch.equal(
         chosen.carried.isnan().logical_not().nonzero(), torch.tensor([[0, 3], [2, 7]])
     )
-    assert "activations from" in chosen.provenance.settings
+    assert "activations_from" in chosen.provenance.settings
     assert tiny.is_unchanged()
 
 

@@ -85,9 +85,10 @@ def test_rows_are_the_two_accounts_and_ordered_by_what_is_asked(traces):
             assert row.difference == pytest.approx(row.push_first - row.push_second, abs=1e-6)
             gap = row.activation_first - row.activation_second
             assert gap == pytest.approx(float(comparison.activations[place]), abs=1e-6)
-            # Tokens are turned by the sign of the difference, whatever each activation is.
+            # Tokens are those it promoted on the prompt where its activation was larger in size.
             answer = fp.read(comparison.first.trace.model, row.name).answer
-            wanted = answer.promotes(5) if gap > 0 else answer.suppresses(5)
+            acted = max(row.activation_first, row.activation_second, key=abs)
+            wanted = answer.promotes(5) if acted > 0 else answer.suppresses(5)
             assert row.answer_tokens.split(" ") == list(wanted.token)
     assert (comparison.top(52, by="activation").activation_first < 0).any()
 
@@ -98,7 +99,10 @@ def test_without_an_answer_each_prompt_brings_its_own(pocket, jordan):
     known = comparison.provenance
     assert (known.answer, known.versus) == ("␣basketball", "␣golf")
     assert known.prompt == jordan.prompt
-    assert known.settings == f"compared with {' '.join(woods.tokens)} (position {len(woods) - 1})"
+    assert known.settings == {
+        "compared_with": " ".join(woods.tokens),
+        "other_position": len(woods) - 1,
+    }
     assert comparison.first.logit > 5
     assert comparison.second.logit < -5
     assert "␣basketball rather than ␣golf: +" in comparison.title

@@ -80,7 +80,7 @@ def test_a_planted_asker_is_found(tmp_path):
 
 def test_provenance_and_display(tiny_trace):
     drivers = fp.drivers(tiny_trace, "L1N7", position=2)
-    assert (drivers.provenance.position, drivers.provenance.settings) == (2, "drivers of L1N7")
+    assert (drivers.provenance.position, drivers.provenance.settings) == (2, {"drivers_of": "L1N7"})
     assert "L1N7 at" in drivers._repr_html_()
 
 

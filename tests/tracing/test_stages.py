@@ -58,7 +58,7 @@ def test_the_table_has_a_row_a_token(tiny_trace):
     assert (table["reads"] <= table.position).all()
     assert table.weight[0] == pytest.approx(1)
     assert table.output.tolist() == pytest.approx(stages.output.norm(dim=-1).tolist())
-    assert stages.provenance.settings == "L1"
+    assert stages.provenance.settings == {"layer": 1}
     assert "L1 on &lt;|endoftext|&gt;" in stages._repr_html_()
 
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_asked_is_refused(tiny_trace):
     for layer in (3, -1):
         with pytest.raises(NameNotUnderstood, match=f"L{layer}: .* has layers L0–L2"):
             fp.stages(tiny_trace, layer)
-    with pytest.raises(OptionRefused, match=r"\[0, 0\] is no order of \d+ positions"):
+    with pytest.raises(OptionRefused, match=r"\[0, 0\] is not an order of \d+ positions"):
         fp.stages(tiny_trace, 0).shuffled([0, 0])
 
 
