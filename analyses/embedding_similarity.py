@@ -12,17 +12,17 @@ some sports oppose some painters. Position embeddings make a prompt's words alik
 """
 
 import ffnprobe as fp
-from ffnprobe.cli.script import new_parser, run_script
 from ffnprobe.lab.embeddings import compare_tokens, find_neighbours, sweep_temperatures
 from ffnprobe.views.lab import plot_similarity, plot_temperatures, plot_tokens
 from ffnprobe.views.pages import save_figures
 from ffnprobe.views.terminal import print_tables
+from script import new_parser, run_script
 
 TOKENS = [" basketball", " football", " tennis", " Paris", " London", " France", " Klimt"]
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = new_parser(__doc__, quick="the same; there is nothing slow here", model=True)
+    parser = new_parser(__doc__, model=True)
     parser.add_argument("prompt", nargs="?", default="Michael Jordan plays the sport of")
     parser.add_argument("--token", action="append", help='" basketball", given several times')
     options = parser.parse_args(argv)

@@ -14,9 +14,9 @@ After it 24 to 58 neurons a layer are above zero, and attention adds more than t
 import pandas as pd
 
 import ffnprobe as fp
-from ffnprobe.cli.script import new_parser, run_script
 from ffnprobe.views.pages import save_figures
 from ffnprobe.views.terminal import print_tables
+from script import new_parser, run_script
 
 
 def main(argv: list[str] | None = None) -> None:

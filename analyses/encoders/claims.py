@@ -15,17 +15,12 @@ the whole interval is on the claim's side of zero; a claim holds if all its comp
 0.2
 """
 
-import math
-
 import pandas as pd
+from scipy import stats
 
+from encoders.comparison import EncoderComparison
 from ffnprobe.errors import OptionRefused
-from ffnprobe.lab.comparison import Comparison
 
-# Student's t at 97.5 % for 1, 2, … degrees of freedom.
-_T = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624,
-      2.306004, 2.262157, 2.228139, 2.200985, 2.178813, 2.160369, 2.144787,
-      2.131450, 2.119905, 2.109816, 2.100922, 2.093024)  # fmt: skip
 SWIGLUS = ("swiglu", "swiglu_equal")
 # Claim: the measure, whether more of it is what is claimed (1) or less (-1), and against whom.
 _AGAINST_OTHERS = {
@@ -39,14 +34,14 @@ BUMP = "gathers in the bump"
 def compare_pairs(differences: "pd.Series[float]") -> tuple[float, float, float]:
     """Return the mean of the seeds' differences and the interval around it."""
     count = len(differences)
-    if not 2 <= count <= len(_T) + 1:
-        raise OptionRefused(f"{count} seeds have no interval here.", remedy=f"2 to {len(_T) + 1}")
+    if count < 2:
+        raise OptionRefused(f"{count} seed has no interval.", remedy="2 seeds or more")
     mean = float(differences.mean())
-    reach = _T[count - 2] * float(differences.std()) / math.sqrt(count)
+    reach = float(stats.t.ppf(0.975, count - 1) * stats.sem(differences))
     return mean, mean - reach, mean + reach
 
 
-def weigh_claims(comparison: Comparison) -> pd.DataFrame:
+def weigh_claims(comparison: EncoderComparison) -> pd.DataFrame:
     """Table every comparison: claim, FFN, what it is measured against, difference, interval, held."""
     runs = comparison.table().set_index(["ffn", "seed"])
     rows = []

@@ -7,9 +7,9 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
+from encoders.comparison import EncoderComparison, Outcome
+from encoders.encoder import VARIANTS
 from ffnprobe.lab.activations import find_bump, find_curve
-from ffnprobe.lab.comparison import Comparison, Outcome
-from ffnprobe.lab.encoder import VARIANTS
 from ffnprobe.lab.tallies import EDGES
 from ffnprobe.views.theme import BLACK, GREY, SHADE, dress, line_of
 
@@ -21,7 +21,7 @@ POINTS = 100
 _MIDDLES = ((EDGES[:-1] + EDGES[1:]) / 2).tolist()
 
 
-def plot_comparison(comparison: Comparison) -> list[go.Figure]:
+def plot_comparison(comparison: EncoderComparison) -> list[go.Figure]:
     """Draw all six figures."""
     return [
         plot_activations(comparison),
@@ -33,7 +33,7 @@ def plot_comparison(comparison: Comparison) -> list[go.Figure]:
     ]
 
 
-def _note(comparison: Comparison, more: str = "") -> str:
+def _note(comparison: EncoderComparison, more: str = "") -> str:
     c = comparison
     return (
         f"{more}Trained on {c.pieces.corpus.name} ({len(c.pieces.train[0]):,} sentences, "
@@ -41,7 +41,7 @@ def _note(comparison: Comparison, more: str = "") -> str:
     )
 
 
-def _variants(comparison: Comparison) -> list[str]:
+def _variants(comparison: EncoderComparison) -> list[str]:
     return list(dict.fromkeys(outcome.variant for outcome in comparison.outcomes))
 
 
@@ -50,14 +50,14 @@ def _mean_density(outcomes: Sequence[Outcome], *, leaving: bool) -> Tensor:
     return torch.stack([tally.density[0] for tally in tallies]).mean(0)
 
 
-def _ends(comparison: Comparison, measure: str) -> tuple[str, float, str, float]:
+def _ends(comparison: EncoderComparison, measure: str) -> tuple[str, float, str, float]:
     """Return the FFN with the least of a measure and the one with the most, by label, with values."""
     means = {variant: comparison.mean(variant, measure) for variant in _variants(comparison)}
     least, most = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
     return LABELS[least], means[least], LABELS[most], means[most]
 
 
-def plot_activations(comparison: Comparison) -> go.Figure:
+def plot_activations(comparison: EncoderComparison) -> go.Figure:
     """Draw how the activations after the nonlinearity are spread."""
     figure = go.Figure()
     for order, variant in enumerate(_variants(comparison)):
@@ -77,7 +77,7 @@ def plot_activations(comparison: Comparison) -> go.Figure:
     return figure.update_yaxes(type="log", range=[-3, 1.3], dtick=1)
 
 
-def plot_losses(comparison: Comparison) -> go.Figure:
+def plot_losses(comparison: EncoderComparison) -> go.Figure:
     """Draw the training loss."""
     best, low, worst, high = _ends(comparison, "train_loss")
     title = (
@@ -87,7 +87,7 @@ def plot_losses(comparison: Comparison) -> go.Figure:
     return _plot_steps(comparison, "losses", title, y="training loss, in nats")
 
 
-def plot_gradients(comparison: Comparison) -> go.Figure:
+def plot_gradients(comparison: EncoderComparison) -> go.Figure:
     """Draw the gradient norm over training."""
     steadiest, low, wildest, high = _ends(comparison, "unsteadiness")
     title = (
@@ -97,7 +97,7 @@ def plot_gradients(comparison: Comparison) -> go.Figure:
     return _plot_steps(comparison, "gradients", title, y="gradient norm")
 
 
-def _plot_steps(comparison: Comparison, what: str, title: str, *, y: str) -> go.Figure:
+def _plot_steps(comparison: EncoderComparison, what: str, title: str, *, y: str) -> go.Figure:
     """Draw something recorded at every step, averaged over seeds and over neighbouring steps."""
     figure = go.Figure()
     for order, variant in enumerate(_variants(comparison)):
@@ -113,7 +113,7 @@ def _plot_steps(comparison: Comparison, what: str, title: str, *, y: str) -> go.
     return dress(figure, title, note=_note(comparison), x="step", y=y)
 
 
-def plot_accuracies(comparison: Comparison) -> go.Figure:
+def plot_accuracies(comparison: EncoderComparison) -> go.Figure:
     """Draw the accuracy on dev after each epoch; bars span the seeds."""
     figure = go.Figure()
     for order, variant in enumerate(_variants(comparison)):
@@ -141,7 +141,7 @@ def plot_accuracies(comparison: Comparison) -> go.Figure:
     )
 
 
-def plot_preactivations(comparison: Comparison) -> go.Figure:
+def plot_preactivations(comparison: EncoderComparison) -> go.Figure:
     """Draw how what enters the nonlinearity is spread, with the share below zero."""
     figure = go.Figure()
     for order, variant in enumerate(_variants(comparison)):
@@ -159,7 +159,7 @@ def plot_preactivations(comparison: Comparison) -> go.Figure:
     return dress(figure, title, note=note, x="pre-activation", y="density")
 
 
-def plot_bump(comparison: Comparison) -> go.Figure:
+def plot_bump(comparison: EncoderComparison) -> go.Figure:
     """Draw Swish with its bump, and on it the pre-activations of Swish and of SwiGLU's gate."""
     bump = find_bump("swish")
     assert bump is not None

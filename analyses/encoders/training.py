@@ -9,8 +9,7 @@ small it is the fastest, and its sums do not depend on the machine's cores.
 import io
 import json
 import pickle
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from encoders.encoder import Encoder, EncoderSettings
+from encoders.wordpieces import Pieces
 from ffnprobe.errors import DataRefused
 from ffnprobe.files import write_whole
-from ffnprobe.lab.encoder import Encoder, Settings
-from ffnprobe.lab.pieces import Pieces
+from ffnprobe.lab.sparse import one_thread
 from ffnprobe.models.checkpoint import fingerprint
 
 
@@ -35,23 +35,12 @@ class History:
     accuracies: list[float] = field(default_factory=list)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread, then on as many as before."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def train_encoder(
     pieces: Pieces,
     variant: str,
     *,
     seed: int,
-    settings: Settings,
+    settings: EncoderSettings,
     checkpoint: Path | None = None,
     on_epoch: Callable[[], None] = lambda: None,
 ) -> tuple[Encoder, History]:
@@ -109,7 +98,7 @@ def _measure(encoder: Encoder, pieces: Pieces, history: History) -> None:
     history.accuracies.append((logits.argmax(-1) == labels).double().mean().item())
 
 
-def _describe(pieces: Pieces, variant: str, seed: int, settings: Settings) -> str:
+def _describe(pieces: Pieces, variant: str, seed: int, settings: EncoderSettings) -> str:
     data = {"train": pieces.train[0], "train labels": pieces.train[1], "dev": pieces.dev[0]}
     return json.dumps(
         {"variant": variant, "seed": seed, **asdict(settings), "data": fingerprint(data)}

@@ -5,24 +5,24 @@ from pathlib import Path
 import pytest
 import torch
 
+from encoders import wordpieces
+from encoders.encoder import VARIANTS, Encoder, EncoderSettings, FeedForward, count_neurons
+from encoders.sentiment import generate_corpus
+from encoders.training import order_sentences, train_encoder
+from encoders.wordpieces import Pieces, cut_pieces
 from ffnprobe.errors import DataRefused, OptionRefused
-from ffnprobe.lab import pieces as pieces_module
-from ffnprobe.lab.encoder import VARIANTS, Encoder, FeedForward, Settings, count_neurons
-from ffnprobe.lab.pieces import Pieces, cut_pieces
-from ffnprobe.lab.sentiment import generate_corpus
-from ffnprobe.lab.training import order_sentences, train_encoder
 
-SMALL = Settings(width=12, neurons=20, heads=3, tokens=8, batch=16, epochs=3)
+SMALL = EncoderSettings(width=12, neurons=20, heads=3, tokens=8, batch=16, epochs=3)
 
 
 @pytest.fixture(scope="module")
 def pieces() -> Pieces:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces_module, "find_bert", lambda: None)
+        patch.setattr(wordpieces, "find_bert", lambda: None)
         return cut_pieces(generate_corpus(train=96, dev=40), tokens=8, size=400)
 
 
-def build(variant: str, *, seed: int = 0, settings: Settings = SMALL) -> Encoder:
+def build(variant: str, *, seed: int = 0, settings: EncoderSettings = SMALL) -> Encoder:
     return Encoder(settings, vocab=50, pad=0, variant=variant, seed=seed)
 
 
@@ -47,7 +47,7 @@ def test_building_an_encoder_leaves_the_random_numbers_alone():
 
 def test_swiglu_equal_has_the_others_parameter_count():
     def count(variant: str) -> int:
-        return sum(p.numel() for p in build(variant, settings=Settings()).ffn.parameters())
+        return sum(p.numel() for p in build(variant, settings=EncoderSettings()).ffn.parameters())
 
     assert (count("relu"), count("swiglu")) == (16576, 24896)
     assert abs(count("swiglu_equal") - 16576) <= (3 * 64 + 2) / 2
@@ -82,7 +82,7 @@ def test_padding_changes_nothing():
 
 
 def test_training_is_the_same_for_a_seed_and_learns(pieces):
-    settings = Settings(width=12, neurons=20, heads=3, tokens=8, epochs=8, rate=1e-2)
+    settings = EncoderSettings(width=12, neurons=20, heads=3, tokens=8, epochs=8, rate=1e-2)
     one, history = train_encoder(pieces, "swish", seed=3, settings=settings)
     two, again = train_encoder(pieces, "swish", seed=3, settings=settings)
     assert history == again
@@ -100,7 +100,7 @@ def test_every_epoch_shows_every_sentence_once_in_its_own_order():
 
 
 def test_the_gradient_norm_is_of_all_parameters(pieces):
-    settings = Settings(width=12, neurons=20, heads=3, tokens=8, epochs=1, batch=200)
+    settings = EncoderSettings(width=12, neurons=20, heads=3, tokens=8, epochs=1, batch=200)
     history = train_encoder(pieces, "gelu", seed=0, settings=settings)[1]
     encoder = Encoder(settings, vocab=pieces.vocab, pad=pieces.pad, variant="gelu", seed=0)
     order = order_sentences(96, seed=0, epoch=0)
@@ -140,7 +140,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(pieces, tmp_path: Path)
 
 def test_another_runs_checkpoint_is_refused(pieces, tmp_path: Path):
     path = tmp_path / "run.pt"
-    settings = Settings(width=12, neurons=20, heads=3, tokens=8, epochs=1)
+    settings = EncoderSettings(width=12, neurons=20, heads=3, tokens=8, epochs=1)
     train_encoder(pieces, "relu", seed=0, settings=settings, checkpoint=path)
     with pytest.raises(DataRefused, match=r"run.pt is of another run"):
         train_encoder(pieces, "relu", seed=1, settings=settings, checkpoint=path)

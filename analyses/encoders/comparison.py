@@ -16,12 +16,12 @@ import pandas as pd
 from einops import rearrange
 from torch import Tensor
 
+from encoders.encoder import VARIANTS, Encoder, EncoderSettings
+from encoders.training import History, train_encoder
+from encoders.wordpieces import Pieces
 from ffnprobe.errors import OptionRefused
 from ffnprobe.lab.activations import find_bump
-from ffnprobe.lab.encoder import VARIANTS, Encoder, Settings
-from ffnprobe.lab.pieces import Pieces
 from ffnprobe.lab.tallies import Tally
-from ffnprobe.lab.training import History, train_encoder
 
 MEASURES = ("accuracy", "train_loss", "dev_loss", "gradient", "unsteadiness", "small_negative",
             "below_zero", "in_bump", "in_bump_at_start", "in_bump_if_normal")  # fmt: skip
@@ -64,11 +64,11 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class EncoderComparison:
     """Every encoder of every seed, trained on one corpus."""
 
     pieces: Pieces
-    settings: Settings
+    settings: EncoderSettings
     outcomes: tuple[Outcome, ...]
 
     @property
@@ -97,11 +97,11 @@ def train_all(
     pieces: Pieces,
     *,
     seeds: Sequence[int],
-    settings: Settings,
+    settings: EncoderSettings,
     store: Path | None = None,
     variants: Sequence[str] = tuple(VARIANTS),
     on_epoch: Callable[[], None] = lambda: None,
-) -> Comparison:
+) -> EncoderComparison:
     """Train each FFN with each seed; `store` is a folder to resume from, written after each epoch."""
     if len(set(seeds)) < 2:
         raise OptionRefused(f"{len(set(seeds))} seed has no interval.", remedy="2 seeds or more")
@@ -118,7 +118,7 @@ def train_all(
             parameters = sum(p.numel() for p in encoder.ffn.parameters())
             tallies = _tally(start, pieces)[0], *_tally(encoder, pieces)
             outcomes.append(Outcome(variant, seed, parameters, history, *tallies))
-    return Comparison(pieces, settings, tuple(outcomes))
+    return EncoderComparison(pieces, settings, tuple(outcomes))
 
 
 def _tally(encoder: Encoder, pieces: Pieces) -> tuple[Tally, Tally]:

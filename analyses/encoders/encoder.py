@@ -30,7 +30,7 @@ VARIANTS = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class EncoderSettings:
     """Measurements of the encoder and of its training."""
 
     width: int = 64
@@ -71,7 +71,7 @@ class Encoder(nn.Module):
     """The classifier."""
 
     def __init__(
-        self, settings: Settings, *, vocab: int, pad: int, variant: str, seed: int
+        self, settings: EncoderSettings, *, vocab: int, pad: int, variant: str, seed: int
     ) -> None:
         super().__init__()
         width = settings.width
@@ -113,7 +113,7 @@ class Encoder(nn.Module):
         return entering[is_word], leaving[is_word]
 
 
-def count_neurons(settings: Settings, variant: str) -> int:
+def count_neurons(settings: EncoderSettings, variant: str) -> int:
     """Return an FFN's width: as set, or for `swiglu_equal` what gives the plain parameter count."""
     if variant not in VARIANTS:
         raise OptionRefused(f'"{variant}" is no FFN here.', remedy=", ".join(VARIANTS))

@@ -3,10 +3,10 @@
 import pytest
 from tokenizers import Tokenizer
 
+from encoders import sentiment, wordpieces
+from encoders.sentiment import find_corpus, generate_corpus, read_folder
+from encoders.wordpieces import cut_pieces
 from ffnprobe.errors import DataRefused
-from ffnprobe.lab import pieces, sentiment
-from ffnprobe.lab.pieces import cut_pieces
-from ffnprobe.lab.sentiment import find_corpus, generate_corpus, read_folder
 
 
 def write_glue(folder, rows=('a "quoted film\t1', "dull \x85 and\tflat \t0")):
@@ -86,7 +86,7 @@ def test_without_hub_the_generated_corpus_is_taken(monkeypatch):
 
 
 def test_sentences_are_cut_and_padded_to_one_length(monkeypatch):
-    monkeypatch.setattr(pieces, "find_bert", lambda: None)
+    monkeypatch.setattr(wordpieces, "find_bert", lambda: None)
     corpus = generate_corpus(train=200, dev=50)
     cut = cut_pieces(corpus, tokens=6, size=500)
     ids, labels = cut.train
@@ -98,8 +98,8 @@ def test_sentences_are_cut_and_padded_to_one_length(monkeypatch):
 
 
 def test_berts_pieces_are_taken_where_they_are(monkeypatch):
-    stored: Tokenizer = pieces.train_pieces(["a film of its own"], size=40)
-    monkeypatch.setattr(pieces, "find_bert", lambda: stored)
+    stored: Tokenizer = wordpieces.train_pieces(["a film of its own"], size=40)
+    monkeypatch.setattr(wordpieces, "find_bert", lambda: stored)
     cut = cut_pieces(generate_corpus(train=20, dev=10))
     assert cut.tokenizer == "bert-base-uncased's word pieces"
     assert cut.vocab == stored.get_vocab_size()

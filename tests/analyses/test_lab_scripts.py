@@ -1,4 +1,4 @@
-"""Each script of the lab, quick: its tables, its figures in one file, its errors in words."""
+"""Each script of the lab: its tables, its figures in one file, its errors in words."""
 
 import runpy
 import subprocess
@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 ANALYSES = Path(__file__).parents[2] / "analyses"
-# What each must print, and how many figures it draws.
+# What each is given, what it must print, and how many figures it draws.
 SCRIPTS = {
-    "toy_ffn": (["mixed: every stage", "-1.950", "-0.935", "identity: neurons"], 4),
-    "activation_functions": (["-0.170041", "-0.278465", "share below zero", "L5"], 3),
-    "activation_comparison": (["swiglu_equal", "gathers in the bump", "not SST-2"], 6),
-    "embedding_similarity": (["␣basketball", "after L5", "entropy"], 3),
-    "superposition": (["effective dimension", "known facts", "signals kept"], 3),
+    "toy_ffn": ([], ["mixed: every stage", "-1.950", "-0.935", "identity: neurons"], 4),
+    "activation_functions": (["--quick"], ["-0.170041", "-0.278465", "share below zero", "L5"], 3),
+    "activation_comparison": (["--quick"], ["swiglu_equal", "gathers in the bump", "not SST-2"], 6),
+    "embedding_similarity": ([], ["␣basketball", "after L5", "entropy"], 3),
+    "superposition": (["--quick"], ["effective dimension", "known facts", "signals kept"], 3),
 }
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_prints_tables_and_writes_figures(name, capsys, tmp_path):
-    words, figures = SCRIPTS[name]
+    given, words, figures = SCRIPTS[name]
     main = runpy.run_path(str(ANALYSES / f"{name}.py"))["main"]
     page = tmp_path / "page.html"
-    main(["--quick", "--html", str(page)])
+    main([*given, "--html", str(page)])
     printed = capsys.readouterr().out
     assert all(word in printed for word in words), printed
     html = page.read_text(encoding="utf-8")
