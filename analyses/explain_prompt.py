@@ -13,8 +13,8 @@ opened by two heads that read ␣Jordan (+1.9 and +0.9 of a score of 4.0) and on
 """
 
 import ffnprobe as fp
-from ffnprobe.views.stories import print_story
-from ffnprobe.views.terminal import print_tables
+from ffnprobe.views.terminal.explanations import print_story
+from ffnprobe.views.terminal.printing import print_tables
 from script import new_parser, run_script
 
 DRIVERS = 8

@@ -14,8 +14,8 @@ After it 24 to 58 neurons a layer are above zero, and attention adds more than t
 import pandas as pd
 
 import ffnprobe as fp
-from ffnprobe.views.pages import save_figures
-from ffnprobe.views.terminal import print_tables
+from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.terminal.printing import print_tables
 from script import new_parser, run_script
 
 

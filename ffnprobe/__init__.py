@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ffnprobe.tracing.pieces import PushesByPiece
     from ffnprobe.tracing.pushes import Pushes, attribute
     from ffnprobe.tracing.trace import Trace, run
+    from ffnprobe.views.files.saving import save
     from ffnprobe.views.plots import plot
-    from ffnprobe.views.saving import save
 
 _HOMES = {
     "Effects": "ffnprobe.interventions.ablation",
@@ -61,7 +61,7 @@ _HOMES = {
     "plot": "ffnprobe.views.plots",
     "read": "ffnprobe.reading.readings",
     "run": "ffnprobe.tracing.trace",
-    "save": "ffnprobe.views.saving",
+    "save": "ffnprobe.views.files.saving",
     "scan": "ffnprobe.corpora.scanning",
     "score": "ffnprobe.facts.scoring",
     "search": "ffnprobe.reading.rankings",

@@ -11,7 +11,7 @@ from encoders.comparison import EncoderComparison, Outcome
 from encoders.encoder import VARIANTS
 from ffnprobe.lab.activations import find_bump, find_curve
 from ffnprobe.lab.tallies import EDGES
-from ffnprobe.views.theme import BLACK, GREY, SHADE, dress, line_of
+from ffnprobe.views.theme import BLACK, GREY, SHADE, apply_theme, line_of
 
 LABELS = {
     "relu": "ReLU", "gelu": "GELU", "swish": "Swish", "swiglu": "SwiGLU",
@@ -73,7 +73,7 @@ def plot_activations(comparison: EncoderComparison) -> go.Figure:
         f"{most} keeps most small negatives ({share:.0%} of its activations), "
         f"SwiGLU {comparison.mean('swiglu', 'small_negative'):.0%}, ReLU none"
     )
-    dress(figure, title, note=_note(comparison), x="activation", y="density (log)")
+    apply_theme(figure, title, note=_note(comparison), x="activation", y="density (log)")
     return figure.update_yaxes(type="log", range=[-3, 1.3], dtick=1)
 
 
@@ -110,7 +110,7 @@ def _plot_steps(comparison: EncoderComparison, what: str, title: str, *, y: str)
             y=[part.mean().item() for part in parts],
             name=LABELS[variant], line=line_of(order),
         )  # fmt: skip
-    return dress(figure, title, note=_note(comparison), x="step", y=y)
+    return apply_theme(figure, title, note=_note(comparison), x="step", y=y)
 
 
 def plot_accuracies(comparison: EncoderComparison) -> go.Figure:
@@ -136,7 +136,7 @@ def plot_accuracies(comparison: EncoderComparison) -> go.Figure:
         f"After the last epoch accuracies lie between {low:.1%} ({worst}) and {high:.1%} ({best})"
     )
     note = _note(comparison, "Bars span the seeds. ")
-    return dress(figure, title, note=note, x="epoch", y="accuracy on dev").update_yaxes(
+    return apply_theme(figure, title, note=note, x="epoch", y="accuracy on dev").update_yaxes(
         tickformat=".0%"
     )
 
@@ -156,7 +156,7 @@ def plot_preactivations(comparison: EncoderComparison) -> go.Figure:
     _, low, _, high = _ends(comparison, "below_zero")
     title = f"Between {low:.0%} and {high:.0%} of the pre-activations are below zero"
     note = _note(comparison, "For SwiGLU: what enters the gate. ")
-    return dress(figure, title, note=note, x="pre-activation", y="density")
+    return apply_theme(figure, title, note=note, x="pre-activation", y="density")
 
 
 def plot_bump(comparison: EncoderComparison) -> go.Figure:
@@ -196,4 +196,6 @@ def plot_bump(comparison: EncoderComparison) -> go.Figure:
         f"{after:.0%} of Swish's pre-activations fall in its bump, {before:.0%} before training; "
         f"a normal spread would put {normal:.0%} there"
     )
-    return dress(figure, title, note=_note(comparison), x="pre-activation", y="Swish; density")
+    return apply_theme(
+        figure, title, note=_note(comparison), x="pre-activation", y="Swish; density"
+    )

@@ -95,14 +95,14 @@ class Common:
     def check_out(self) -> None:
         """Refuse a file that could not be written before any work is done."""
         if self.out is not None or self.html is not None:
-            from ffnprobe.views.tables import SUFFIXES, check_target
+            from ffnprobe.views.files.formats import SUFFIXES, check_target
 
             if self.out is not None:
                 check_target(self.out, SUFFIXES)
             if self.html is not None:
                 check_target(self.html, (".html",))
         if self.plot is not None:
-            from ffnprobe.views.pictures import check_picture
+            from ffnprobe.views.files.pictures import check_picture
 
             check_picture(self.plot)
 
@@ -129,9 +129,9 @@ class Common:
 
         The result they are of, where there is one, is what `--html` and `--plot` show.
         """
+        from ffnprobe.views.files.formats import TEXTS, name_unwritten
+        from ffnprobe.views.files.saving import save_result
         from ffnprobe.views.results import Listing
-        from ffnprobe.views.saving import save_result
-        from ffnprobe.views.tables import TEXTS, name_unwritten
 
         whole = Listing(tables, provenance) if result is None else result
         self.write(whole, tables)
@@ -139,7 +139,7 @@ class Common:
             save_result(whole, self.out, tables=tables, provenance=provenance)
             self.note(f"wrote {self.out}{name_unwritten(tables, self.out)}")
         elif self.format is Format.table:
-            from ffnprobe.views.terminal import print_tables
+            from ffnprobe.views.terminal.printing import print_tables
 
             chosen = tables if shown is None else {name: tables[name] for name in shown}
             print_tables(chosen, title=title)
@@ -149,12 +149,12 @@ class Common:
     def write(self, result: "Result", tables: "dict[str, pd.DataFrame] | None" = None) -> None:
         """Write the page of `--html` and the figure of `--plot`, if they were asked for."""
         if self.html is not None:
-            from ffnprobe.views.saving import save_result
+            from ffnprobe.views.files.saving import save_result
 
             save_result(result, self.html, tables=tables)
             self.note(f"wrote {self.html}")
         if self.plot is not None:
-            from ffnprobe.views.pictures import save_figure
+            from ffnprobe.views.files.pictures import save_figure
             from ffnprobe.views.plots import plot
 
             save_figure(plot(result), self.plot)

@@ -42,7 +42,7 @@ def explain(
     if answer is None:
         common.note(f"no answer given: explaining the prediction, {story.provenance.answer}")
     if common.is_for_terminal:
-        from ffnprobe.views.stories import print_story
+        from ffnprobe.views.terminal.explanations import print_story
 
         common.write(story)
         print_story(story)

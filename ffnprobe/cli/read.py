@@ -64,7 +64,7 @@ def read(
         print(readings[0].card(top))
         if scanned is not None:
             from ffnprobe.corpora.contexts import examples
-            from ffnprobe.views.examples import print_examples
+            from ffnprobe.views.terminal.examples import print_examples
 
             print_examples(examples(scanned, readings[0].name), k=top)
     else:

@@ -124,7 +124,7 @@ def _note(common: Common, scores: "Scores") -> None:
 
 def _print(common: Common, scores: "Scores") -> None:
     """Print what fits a terminal: the first rows, the columns that are read first."""
-    from ffnprobe.views.terminal import print_tables
+    from ffnprobe.views.terminal.printing import print_tables
 
     if len(scores) > ROWS:
         common.note(f"the first {ROWS} of {len(scores):,} facts; all with --out or --format csv")

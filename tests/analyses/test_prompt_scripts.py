@@ -95,7 +95,7 @@ def test_a_script_prints_its_tables_and_writes_a_whole_page(name, tmp_path, run)
 
 
 def test_the_whole_survey_is_a_table(tmp_path, run):
-    from ffnprobe.views.reader import read_table
+    from ffnprobe.views.files.reader import read_table
 
     target = tmp_path / "neurons.csv"
     done = run("neuron_report", "--layers", "5", "--top", "3", "--table", str(target))

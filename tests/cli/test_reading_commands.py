@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import ffnprobe as fp
 from ffnprobe.cli.main import app
-from ffnprobe.views.reader import read_table
+from ffnprobe.views.files.reader import read_table
 from tests.cli.runner import ffnprobe, refused
 
 

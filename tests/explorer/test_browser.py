@@ -10,7 +10,7 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.views.explorer import desk as desks
 from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.reader import read_table
+from ffnprobe.views.files.reader import read_table
 from tests.conftest import JORDAN
 from tests.explorer.conftest import running
 

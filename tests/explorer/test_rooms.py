@@ -14,7 +14,7 @@ from ffnprobe.views.explorer.jobs import Jobs
 from ffnprobe.views.explorer.places import Place, name_token, read_place
 from ffnprobe.views.explorer.sheets import Live, write
 from ffnprobe.views.explorer.shelf import Shelf
-from ffnprobe.views.reader import read_table
+from ffnprobe.views.files.reader import read_table
 from tests.conftest import JORDAN
 from tests.explorer.client import Client
 from tests.explorer.conftest import running

@@ -7,7 +7,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
-from ffnprobe.views import pictures
+from ffnprobe.views.files import pictures
 from ffnprobe.views.plots import ASKED, FIGURES, SEARCH, SURVEY, plot_all
 from tests.views.results import every_result
 

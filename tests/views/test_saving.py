@@ -10,7 +10,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten
-from ffnprobe.views.reader import read_table
+from ffnprobe.views.files.reader import read_table
 from ffnprobe.views.results import as_result
 from tests.views.results import every_result
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.views.stories import print_story
+from ffnprobe.views.terminal.explanations import print_story
 from tests.cli.runner import ffnprobe
 from tests.whole.pages import ROOT, compare
 

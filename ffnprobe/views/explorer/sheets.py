@@ -8,9 +8,9 @@ from dash import dcc, html
 
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.views.explorer.blocks import Component
+from ffnprobe.views.files.saving import encode_result
 from ffnprobe.views.recipes import Recipe
 from ffnprobe.views.results import Listing, Result, as_result
-from ffnprobe.views.saving import encode_result
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ffnprobe.views.figures.grids import Values, add_grid, label, new_grids
 from ffnprobe.views.figures.labels import keep_apart
 from ffnprobe.views.figures.pushes import draw_neurons
 from ffnprobe.views.figures.words import say
-from ffnprobe.views.theme import BLUE, GREY, dress, plain
+from ffnprobe.views.theme import BLUE, GREY, apply_theme, plain
 
 DESCRIBED = 40
 # More cells than this leave no room for numbers in them.
@@ -63,7 +63,7 @@ def plot_groups(effects: GroupEffects) -> go.Figure:
     label(figure.update_yaxes, [f"group {n}" for n in range(len(values))], autorange="reversed")
     most = max(range(len(values)), key=values.__getitem__)
     title = f"Without group {most} {effects.provenance.answer} loses {values[most]:.3f} logits"
-    dress(figure, title, note=say(effects.provenance), x="effect in logits", height=height_of(len(values)))  # fmt: skip
+    apply_theme(figure, title, note=say(effects.provenance), x="effect in logits", height=height_of(len(values)))  # fmt: skip
     return figure.update_xaxes(range=room(values))
 
 
@@ -136,7 +136,9 @@ def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) ->
     if not less + more:
         many, than = len(table), "as large as"
     title = f"For {many} of {len(table)} neurons the effect on {answer} is {than} the push"
-    return dress(figure, title, note=note, x="direct push in logits", y="total effect in logits")
+    return apply_theme(
+        figure, title, note=note, x="direct push in logits", y="total effect in logits"
+    )
 
 
 def _ahead(values: Tensor) -> str:
@@ -194,4 +196,4 @@ def _map(
     ]
     _, layer, place = max(cells, key=lambda cell: (cell[0], -cell[1], -cell[2]))
     title = f"{provenance.answer} {words(grid[layer][place])} the MLP of L{layer} at {tokens[place]}{_ahead(torch.tensor(grid).abs())}"
-    return dress(figure, title, note=say(provenance), height=140 + 34 * len(grid))
+    return apply_theme(figure, title, note=say(provenance), height=140 + 34 * len(grid))

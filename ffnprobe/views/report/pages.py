@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.views.files.formats import Tables
 from ffnprobe.views.plots import plot_all
 from ffnprobe.views.report.blocks import (
     definitions,
@@ -22,11 +23,10 @@ from ffnprobe.views.report.blocks import (
     section,
     table_block,
 )
-from ffnprobe.views.report.stories import story_sections
+from ffnprobe.views.report.explanations import story_sections
 from ffnprobe.views.report.surveys import is_survey, survey_sections
 from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
 from ffnprobe.views.results import Result
-from ffnprobe.views.tables import Tables
 
 
 def write_page(result: Result, tables: Tables, known: Provenance) -> str:

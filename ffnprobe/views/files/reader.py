@@ -10,7 +10,7 @@ import pandas as pd
 
 from ffnprobe.cells import is_missing
 from ffnprobe.errors import DataRefused
-from ffnprobe.views.spreadsheets import read_csv
+from ffnprobe.views.files.csv_format import read_csv
 
 READABLE = (".csv", ".json", ".parquet")
 

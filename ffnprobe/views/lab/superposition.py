@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 
 from ffnprobe.lab.sparse import SparseModels
 from ffnprobe.lab.superposition import Crowding, FactLoad
-from ffnprobe.views.theme import dress, heat, line_of
+from ffnprobe.views.theme import apply_theme, heat, line_of
 
 
 def plot_crowding(measured: Mapping[str, Crowding], *, note: str = "") -> go.Figure:
@@ -33,7 +33,9 @@ def plot_crowding(measured: Mapping[str, Crowding], *, note: str = "") -> go.Fig
         if largest["answers"] > largest["random"]
         else "Answers are no nearer to one another than random directions"
     )
-    return dress(figure, title, note=note, x="cosine of two neurons' directions", y="density (log)")
+    return apply_theme(
+        figure, title, note=note, x="cosine of two neurons' directions", y="density (log)"
+    )
 
 
 def plot_fact_load(load: FactLoad, *, note: str = "") -> go.Figure:
@@ -56,7 +58,7 @@ def plot_fact_load(load: FactLoad, *, note: str = "") -> go.Figure:
         f"{taking:,} neurons are among the {load.k} hardest pushers of some of {load.known:,} known "
         f"facts; one is in {busiest:,} of them"
     )
-    return dress(
+    return apply_theme(
         figure, title, note=note, x="neurons of a layer, busiest first (log)", y="facts (log)"
     )
 
@@ -85,4 +87,4 @@ def plot_sparse(models: SparseModels, *, note: str = "") -> go.Figure:
         f"In {first.dimensions:.0f} dimensions {first.signals_kept:.0f} signals are kept if always on, "
         f"{last.signals_kept:.0f} if on {last.density:.0%} of the time"
     )
-    return dress(figure, title, note=note, height=330, width=1180, x="signal")
+    return apply_theme(figure, title, note=note, height=330, width=1180, x="signal")

@@ -8,7 +8,7 @@
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "next.csv"
 >>> fp.save(trace, path)
->>> from ffnprobe.views.reader import read_table
+>>> from ffnprobe.views.files.reader import read_table
 >>> read_table(path).token[0]
 '␣basketball'
 """
@@ -19,8 +19,8 @@ from typing import Any
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import write_whole
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.views.files.formats import TEXTS, Tables, check_target, to_parquet
 from ffnprobe.views.results import Result, as_result
-from ffnprobe.views.tables import TEXTS, Tables, check_target, to_parquet
 
 
 def save(result: Any, path: str | Path) -> None:

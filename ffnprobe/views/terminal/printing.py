@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ffnprobe.cells import format_value
-from ffnprobe.views.tables import Tables
+from ffnprobe.views.files.formats import Tables
 
 
 def console() -> Console:

@@ -4,7 +4,7 @@ import pandas as pd
 from rich.text import Text
 
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.views.terminal import console, print_tables
+from ffnprobe.views.terminal.printing import console, print_tables
 
 # A line of a terminal holds about so many tokens of each kind beside the numbers.
 TOKENS = 3

@@ -3,7 +3,7 @@
 from rich.text import Text
 
 from ffnprobe.corpora.contexts import Example, Examples, join
-from ffnprobe.views.terminal import console
+from ffnprobe.views.terminal.printing import console
 from ffnprobe.views.theme import BLUE, VERMILLION
 
 

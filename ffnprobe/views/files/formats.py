@@ -17,7 +17,7 @@ from ffnprobe.cells import format_value, is_missing
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import check_writable
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.views.spreadsheets import write_csv
+from ffnprobe.views.files.csv_format import write_csv
 
 Tables = Mapping[str, pd.DataFrame]
 
