@@ -35,16 +35,16 @@ def explain(
     if answer is not None and len(model.vocab.pieces(answer)) == 1:
         note_spelling(common, model.vocab, answer)
     with show_progress(common, "neurons") as progress:
-        story = explain_answer(
+        explanation = explain_answer(
             model, text, answer, versus=versus, top=top, effects=effects, seed=seed, bos=bos,
             scan=open_store(model, store), progress=progress,
         )  # fmt: skip
     if answer is None:
-        common.note(f"no answer given: explaining the prediction, {story.provenance.answer}")
+        common.note(f"no answer given: explaining the prediction, {explanation.provenance.answer}")
     if common.is_for_terminal:
-        from ffnprobe.views.terminal.explanations import print_story
+        from ffnprobe.views.terminal.explanations import print_explanation
 
-        common.write(story)
-        print_story(story)
+        common.write(explanation)
+        print_explanation(explanation)
     else:
-        common.emit(story.tables(), story.provenance, result=story)
+        common.emit(explanation.tables(), explanation.provenance, result=explanation)

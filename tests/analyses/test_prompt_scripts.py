@@ -29,7 +29,7 @@ SCRIPTS = {
         ["␣basketball rather than ␣golf: +17.4", "difference of pushes", "difference of activations",
          "L0N378", "activation second", "layer by layer, of +32.59"],
     ),
-    "layer_story": (
+    "layer_by_layer": (
         [JORDAN],
         ["what the stream says at ␣of, on ␣basketball", "MLP", "through each FFN", "above zero",
          "what each layer pushed, in logits"],
@@ -112,7 +112,7 @@ def test_what_is_asked_is_what_is_compared(run):
     back = run("compare_prompts", WOODS, JORDAN, "--answer", " basketball", "--top", "3")
     assert "layer by layer, of +" in done.stdout
     assert "layer by layer, of -" in back.stdout
-    told = run("layer_story", JORDAN, " golf", "--position", "2")
+    told = run("layer_by_layer", JORDAN, " golf", "--position", "2")
     assert "at ␣Jordan, on ␣golf" in told.stdout
 
 
@@ -128,7 +128,7 @@ def test_what_is_asked_is_what_is_compared(run):
         ("compare_prompts", [JORDAN, WOODS, "--position", "40"], "position 40 is outside"),
         ("compare_prompts", [JORDAN, WOODS, "--answer", " golf", "--versus", " golf"], "nothing to"),
         ("compare_prompts", [JORDAN, WOODS, "--top", "0"], "k = 0"),
-        ("layer_story", [JORDAN, "--position", "-9"], "position -9 is outside"),
+        ("layer_by_layer", [JORDAN, "--position", "-9"], "position -9 is outside"),
         ("fact_recall", ["--quick", "--facts", "nowhere.csv"], "nowhere.csv"),
         *((name, [*given, "--html", "no/such/page.html"], "there is no folder") for name, (given, _) in SCRIPTS.items()),
         *((name, [*given, "--html", "page.pdf"], '".pdf" is no format') for name, (given, _) in SCRIPTS.items()),

@@ -121,13 +121,13 @@ class Desk:
         )  # fmt: skip
 
     def question(self, place: Place) -> Question:
-        """Say what a place asks to be explained; it is the key of the story."""
+        """Say what a place asks to be explained; it is the key of the explanation."""
         prompt, bos = place.text("prompt"), place.bos
         return (prompt, bos, place.token("answer"), place.token("versus"))
 
-    def story(self, question: Question) -> Explanation | None:
+    def explanation(self, question: Question) -> Explanation | None:
         """Return the explanation, if it is on the shelf."""
-        found: Explanation | None = self.shelf.find(("story", question))
+        found: Explanation | None = self.shelf.find(("explanation", question))
         return found
 
     def ask(self, question: Question) -> Job:
@@ -135,14 +135,14 @@ class Desk:
         prompt, bos, answer, versus = question
 
         def work(job: Job) -> Explanation:
-            story = self.story(question)
-            if story is None:
-                story = explain(
+            explanation = self.explanation(question)
+            if explanation is None:
+                explanation = explain(
                     self.model, prompt, answer, versus=versus, bos=bos, scan=self.scan,
                     progress=job.count, watch=job.show, top=min(10, self.model.config.neurons),
                 )  # fmt: skip
-                self.shelf.put(("story", question), story, story.trace.nbytes)
-            return story
+                self.shelf.put(("explanation", question), explanation, explanation.trace.nbytes)
+            return explanation
 
         return self.jobs.start(work)
 

@@ -58,7 +58,7 @@ def write(sheet: Sheet, suffix: str, chosen: str | None) -> bytes:
     """Write a sheet as a file: of a table's format the table chosen, of a page everything."""
     if suffix == ".html":
         # An explanation and a survey have pages of their own; of others the page holds every table.
-        own = sheet.stem in ("story", "survey")
+        own = sheet.stem in ("explanation", "survey")
         tables = sheet.result.tables() if own else sheet.tables
         return encode_result(sheet.result, suffix, tables=tables)
     name = chosen if chosen in sheet.tables else next(iter(sheet.tables))

@@ -96,15 +96,17 @@ def plot_against_pushes(effects: Effects, *, pushes: Pushes | None = None) -> go
     return _scatter(table, rest, say(ours), str(ours.answer))
 
 
-def plot_evidence(story: Explanation) -> go.Figure:
+def plot_evidence(explanation: Explanation) -> go.Figure:
     """Draw the listed neurons' direct push against their total effect."""
-    if "effect" not in story.neurons:
+    if "effect" not in explanation.neurons:
         raise OptionRefused(
             "this explanation was asked for without effects.", remedy="explain(…, effects=True)"
         )
-    here = story.neurons[story.neurons.position == len(story.trace) - 1].reset_index(drop=True)
-    note = f"the neurons listed at the last position; {say(story.provenance)}"
-    return _scatter(here, here[:0], note, str(story.provenance.answer))
+    here = explanation.neurons[
+        explanation.neurons.position == len(explanation.trace) - 1
+    ].reset_index(drop=True)
+    note = f"the neurons listed at the last position; {say(explanation.provenance)}"
+    return _scatter(here, here[:0], note, str(explanation.provenance.answer))
 
 
 def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) -> go.Figure:
@@ -152,14 +154,18 @@ def plot_map(effects: LayerEffects) -> go.Figure:
     return _map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", _lose)  # fmt: skip
 
 
-def plot_story_map(story: Explanation) -> go.Figure:
+def plot_explanation_map(explanation: Explanation) -> go.Figure:
     """Draw an explanation's map."""
-    if story.map is None:
+    if explanation.map is None:
         raise OptionRefused(
             "this explanation was asked for without effects.", remedy="explain(…, effects=True)"
         )
-    grid = story.map.pivot(index="layer", columns="position", values="effect").to_numpy().tolist()
-    return _map(grid, story.trace.tokens, story.provenance, "effect", _lose)
+    grid = (
+        explanation.map.pivot(index="layer", columns="position", values="effect")
+        .to_numpy()
+        .tolist()
+    )
+    return _map(grid, explanation.trace.tokens, explanation.provenance, "effect", _lose)
 
 
 def plot_patch_map(patches: LayerPatches) -> go.Figure:

@@ -83,11 +83,11 @@ def plot_account(pushes: Pushes) -> go.Figure:
     return _waterfall(steps, pushes.logit, pushes.provenance)
 
 
-def plot_parts(story: Explanation) -> go.Figure:
+def plot_parts(explanation: Explanation) -> go.Figure:
     """Draw who carries the answer's logit, the neurons listed first, as a waterfall that ends there."""
-    table: pd.DataFrame = story.parts
+    table: pd.DataFrame = explanation.parts
     steps = dict(zip(table.part[:-1], table.push[:-1].tolist(), strict=True))
-    return _waterfall(steps, story.pushes.logit, story.provenance)
+    return _waterfall(steps, explanation.pushes.logit, explanation.provenance)
 
 
 def _waterfall(steps: dict[str, float], logit: float, provenance: Provenance) -> go.Figure:

@@ -20,31 +20,31 @@ from ffnprobe.views.report.blocks import (
     table_block,
     words,
 )
-from ffnprobe.views.report.reproduce import reproduce_story
+from ffnprobe.views.report.reproduce import reproduce_explanation
 from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
 
 TOKENS = 8
 
 
-def story_sections(story: Explanation) -> list[str]:
+def explanation_sections(explanation: Explanation) -> list[str]:
     """Write an explanation's sections, in the order they are read."""
     return [
-        _opening(story),
-        section("What the model says next", figure_html(plot(story, "predictions"))),
-        _account(story),
-        _map(story),
-        _evidence(story),
-        _neurons(story),
-        _together(story),
+        _opening(explanation),
+        section("What the model says next", figure_html(plot(explanation, "predictions"))),
+        _account(explanation),
+        _map(explanation),
+        _evidence(explanation),
+        _neurons(explanation),
+        _together(explanation),
         section("What the words mean", definitions(MARKS | NEURONS | PROMPTS)),
-        reproduce_story(story),
+        reproduce_explanation(explanation),
     ]
 
 
-def _opening(story: Explanation) -> str:
-    known, pushes = story.provenance, story.pushes
+def _opening(explanation: Explanation) -> str:
+    known, pushes = explanation.provenance, explanation.pushes
     chance = math.exp(pushes.log_probability)
-    size = len(story.trace.model.vocab)
+    size = len(explanation.trace.model.vocab)
     said = (
         f"{known.model} has read the text below. For what comes next it ranks {known.answer} "
         f"{pushes.rank:,} of {size:,} tokens, with probability {format_value(chance)}."
@@ -57,65 +57,71 @@ def _opening(story: Explanation) -> str:
         "answer, a direction that makes some next tokens likelier and others less likely. This page "
         "shows which of them pushed this token, and what happens without them."
     )
-    return f"{words(said)}{_prompt(story)}{words(about)}"
+    return f"{words(said)}{_prompt(explanation)}{words(about)}"
 
 
-def _prompt(story: Explanation) -> str:
+def _prompt(explanation: Explanation) -> str:
     """Colour the prompt's tokens by what the answer loses without the MLPs there."""
-    if story.map is None:
-        return f"<p class=prompt>{tokens_html(story.trace.tokens)}</p>"
-    by_position = story.map.groupby("position").effect.sum().tolist()
+    if explanation.map is None:
+        return f"<p class=prompt>{tokens_html(explanation.trace.tokens)}</p>"
+    by_position = explanation.map.groupby("position").effect.sum().tolist()
     note = (
         "Colour: what the answer loses without the feed-forward layers at a token, added up over "
         "layers (blue: they help, orange: they hinder)."
     )
-    tokens = tokens_html(story.trace.tokens, by_position)
+    tokens = tokens_html(explanation.trace.tokens, by_position)
     return f"<p class=prompt>{tokens}</p>{words(note, soft=True)}"
 
 
-def _account(story: Explanation) -> str:
+def _account(explanation: Explanation) -> str:
     said = words(
         "The answer's logit is a sum: every neuron, every attention head, the embedding and the biases "
         "each add a number, and nothing is left out. The neurons listed further down come first."
     )
-    return section("Who carries the answer", said, figure_html(plot(story, "account")),
-                   figure_html(plot(story, "layers")))  # fmt: skip
+    return section("Who carries the answer", said, figure_html(plot(explanation, "account")),
+                   figure_html(plot(explanation, "layers")))  # fmt: skip
 
 
-def _map(story: Explanation) -> str:
-    if story.map is None:
+def _map(explanation: Explanation) -> str:
+    if explanation.map is None:
         return ""
     said = words(
         "All neurons of one layer are removed at one token, and the model runs on. At the last token the "
         "answer is put together; large numbers at earlier tokens are where the model looks up what it "
         "knows about them."
     )
-    return section("Where the feed-forward layers matter", said, figure_html(plot(story, "map")))
+    return section(
+        "Where the feed-forward layers matter", said, figure_html(plot(explanation, "map"))
+    )
 
 
-def _evidence(story: Explanation) -> str:
+def _evidence(explanation: Explanation) -> str:
     said = words(
         "Three kinds of evidence stand side by side, since each misleads alone: what the weights promote "
         "(z), what the neuron pushed here, and what its removal costs. A click on a head sorts; names "
         "lead to the cards below."
     )
-    shown = story.neurons.drop(columns=["layer", "neuron", "position"])
+    shown = explanation.neurons.drop(columns=["layer", "neuron", "position"])
     links = [f"neuron-{row}" for row in range(len(shown))]
     parts = [said, table_block(shown, name="evidence", links=links)]
-    if "effect" in story.neurons:
-        parts.append(figure_html(plot(story, "evidence")))
+    if "effect" in explanation.neurons:
+        parts.append(figure_html(plot(explanation, "evidence")))
     return section("The evidence", *parts)
 
 
-def _neurons(story: Explanation) -> str:
-    readings = read(story.trace.model, list(story.neurons.name))
+def _neurons(explanation: Explanation) -> str:
+    readings = read(explanation.trace.model, list(explanation.neurons.name))
     assert isinstance(readings, Readings)
-    lists = readings.tokens(min(TOKENS, story.trace.model.config.vocab))
+    lists = readings.tokens(min(TOKENS, explanation.trace.model.config.vocab))
     cards = [
         _card(
-            story.trace, row, number, lists[lists.name == row["name"]], str(story.provenance.answer)
+            explanation.trace,
+            row,
+            number,
+            lists[lists.name == row["name"]],
+            str(explanation.provenance.answer),
         )
-        for number, row in enumerate(story.neurons.to_dict("records"))
+        for number, row in enumerate(explanation.neurons.to_dict("records"))
     ]
     said = words("One card a neuron: a click unfolds it.", soft=True)
     return section("The neurons, one by one", said, *cards)
@@ -154,12 +160,12 @@ def _rows(part: pd.DataFrame) -> str:
     )
 
 
-def _together(story: Explanation) -> str:
-    if story.together is None:
+def _together(explanation: Explanation) -> str:
+    if explanation.together is None:
         return ""
     said = words(
         "Removed at once, beside as many neurons drawn at random: if the listed ones carry the answer, it "
         "loses more without them than without the random ones."
     )
-    table = table_block(story.together, name="together", searchable=False)
+    table = table_block(explanation.together, name="together", searchable=False)
     return section("Without all of them at once", said, table)

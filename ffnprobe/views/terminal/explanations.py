@@ -10,28 +10,32 @@ from ffnprobe.views.terminal.printing import console, print_tables
 TOKENS = 3
 
 
-def print_story(story: Explanation) -> None:
+def print_explanation(explanation: Explanation) -> None:
     """Print what is explained, then each table under a line that says how to read it."""
     out = console()
-    out.print(Text(f"why {story.title}", style="bold"))
+    out.print(Text(f"why {explanation.title}", style="bold"))
     out.print()
-    print_tables({"what the model says next": story.predictions.drop(columns="id")})
-    if story.map is not None:
+    print_tables({"what the model says next": explanation.predictions.drop(columns="id")})
+    if explanation.map is not None:
         print_tables(
-            {"what the answer loses without an MLP layer, by position (logits)": _grid(story.map)}
+            {
+                "what the answer loses without an MLP layer, by position (logits)": _grid(
+                    explanation.map
+                )
+            }
         )
     hidden = ["layer", "neuron", "position", "gate_score", "score"]
-    shown = story.neurons.drop(columns=hidden, errors="ignore")
+    shown = explanation.neurons.drop(columns=hidden, errors="ignore")
     for column in shown.columns[shown.columns.str.endswith("_tokens")]:
         shown[column] = shown[column].str.split(" ").str[:TOKENS].str.join(" ")
     print_tables(
         {"the neurons that matter (push: direct; effect: lost when removed; logits)": shown}
     )
-    print_tables({"who carries the logit": story.parts})
-    if story.together is not None:
-        print_tables({"removed together": story.together.drop(columns="position")})
+    print_tables({"who carries the logit": explanation.parts})
+    if explanation.together is not None:
+        print_tables({"removed together": explanation.together.drop(columns="position")})
     grades = "A: weights, push and effect agree; B: two of them; C: one"
-    out.print(Text(f"{grades}. {story.provenance.settings}.", style="dim"))
+    out.print(Text(f"{grades}. {explanation.provenance.settings}.", style="dim"))
 
 
 def _grid(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ Found on pocket, for Michael Jordan: the MLP of layer 0 takes ␣basketball from
 to 16.9), with 343 of its 768 neurons above zero and an output 27 times as long as what it was given.
 After it 24 to 58 neurons a layer are above zero, and attention adds more than they do.
 
-    python analyses/layer_story.py "Michael Jordan plays the sport of" --html layers.html
+    python analyses/layer_by_layer.py "Michael Jordan plays the sport of" --html layers.html
 """
 
 import pandas as pd
