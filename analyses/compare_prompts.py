@@ -14,8 +14,8 @@ differences add up to 3.8 logits: what tells two athletes apart is spread over h
 """
 
 import ffnprobe as fp
-from ffnprobe.cli.script import new_parser, run_script
-from ffnprobe.views.terminal import print_tables
+from ffnprobe.views.terminal.printing import print_tables
+from script import new_parser, run_script
 
 SHORT = ["layer", "neuron", "question_tokens"]
 

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from ffnprobe.tracing.score_drivers import Drivers, drivers
     from ffnprobe.tracing.token_similarity import Similarity, similarity
     from ffnprobe.tracing.trace import Trace
+    from ffnprobe.views.files.saving import save
     from ffnprobe.views.plots import plot
-    from ffnprobe.views.saving import save
 
 _HOMES = {
     "Comparison": "ffnprobe.tracing.comparison",
@@ -100,7 +100,7 @@ _HOMES = {
     "plot": "ffnprobe.views.plots",
     "read": "ffnprobe.reading.readings",
     "run": "ffnprobe.tracing.running",
-    "save": "ffnprobe.views.saving",
+    "save": "ffnprobe.views.files.saving",
     "scan": "ffnprobe.corpora.scanning",
     "score": "ffnprobe.facts.scoring",
     "search": "ffnprobe.reading.rankings",

@@ -41,10 +41,10 @@ def photograph_report() -> bytes:
     """Photograph the report: its opening, and the evidence below it, as png."""
     from playwright.sync_api import sync_playwright
 
-    story = fp.explain(fp.load("pocket", device="cpu"), PROMPT, ANSWER, top=8)
+    explanation = fp.explain(fp.load("pocket", device="cpu"), PROMPT, ANSWER, top=8)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         page_file = Path(folder) / "jordan.html"
-        fp.save(story, page_file)
+        fp.save(explanation, page_file)
         browser = driver.chromium.launch(
             executable_path=shutil.which("chromium") or shutil.which("google-chrome"),
             args=["--no-sandbox", "--disable-gpu"],

@@ -1,17 +1,18 @@
-"""`ffnprobe attribute PROMPT [ANSWER]`: which neurons pushed this word."""
+"""`ffnprobe attribute PROMPT [ANSWER]`: direct logit attribution, neuron by neuron."""
 
 import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ffnprobe.cli.answers import note_spelling
-from ffnprobe.cli.command import (
+from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.options import (
     BosOption,
-    Common,
     Convention,
     ConventionOption,
-    command,
+    NeuronsOption,
+    PromptArgument,
+    note_spelling,
     read_prompt,
 )
 
@@ -22,25 +23,28 @@ if TYPE_CHECKING:
 @command
 def attribute(
     common: Common,
-    prompt: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")],
+    prompt: PromptArgument,
     answer: Annotated[
         str | None,
         typer.Argument(
-            help='What comes next, as written: " basketball".',
+            help='The next text, with its leading space: " basketball".',
             show_default="the model's own prediction",
         ),
     ] = None,
     versus: Annotated[
-        str | None, typer.Option(metavar="TOKEN", help="Rather than this token.")
+        str | None,
+        typer.Option(metavar="TOKEN", help="Attribute the difference to the logit of this token."),
     ] = None,
-    position: Annotated[int, typer.Option(help="Where it is predicted; -1 is the last.")] = -1,
+    position: Annotated[
+        int, typer.Option(help="The position that predicts it; -1 is the last.")
+    ] = -1,
     convention: ConventionOption = Convention.centred,
-    top: Annotated[int, typer.Option("--top", "-k", help="How many neurons.")] = 10,
+    top: NeuronsOption = 10,
     bos: BosOption = None,
 ) -> None:
-    """Table the neurons that pushed hardest toward an answer, in logits.
+    """List the neurons that pushed an answer most, in logits.
 
-    As json and md, also each layer's pushes and each part's, which add up to the model's logit.
+    json and md files also hold the pushes of each layer and part; they add up to the model's logit.
     """
     text = read_prompt(prompt)
     model = common.load()
@@ -51,7 +55,7 @@ def attribute(
     trace = run(model, text, bos=bos, patterns=False)
     if answer is None:
         wanted: str | int = predicted(trace, position)
-        common.note(f"no answer given: {model.vocab.show(int(wanted))} is the model's prediction")
+        common.note(f"no answer given: taking the prediction, {model.vocab.show(int(wanted))}")
     else:
         wanted = answer
     pushes = attribute_answer(
@@ -69,7 +73,7 @@ def attribute(
 
 
 def _describe(piece: "Pushes") -> str:
-    """Write one piece's figures, and how far the account is from closing."""
+    """Write one token's logit and probability, and how well the parts add up."""
     shown = piece.provenance
     than = "" if shown.versus is None else f" above {shown.versus}"
     return (

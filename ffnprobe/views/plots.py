@@ -90,10 +90,10 @@ FIGURES: dict[type, Figures] = {
     Examples: {"examples": scans.plot_examples},
     Explanation: {
         "account": pushes.plot_parts,
-        "predictions": lambda story: predictions.plot_predictions(story.trace, k=5),
-        "map": effects.plot_story_map,
+        "predictions": lambda explanation: predictions.plot_predictions(explanation.trace, k=5),
+        "map": effects.plot_explanation_map,
         "evidence": effects.plot_evidence,
-        "layers": lambda story: pushes.plot_layers(story.pushes),
+        "layers": lambda explanation: pushes.plot_layers(explanation.pushes),
     },
 }
 SURVEY: Figures = {

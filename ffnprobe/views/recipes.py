@@ -43,16 +43,20 @@ class Recipe:
     python: str
 
 
-def recipe_story(story: Explanation) -> Recipe:
+def recipe_explanation(explanation: Explanation) -> Recipe:
     """Tell how to get an explanation again, as a page."""
-    model, known = story.trace.model, story.provenance
-    prompt = _prompt(story.trace)
-    answer = spell_token(model, story.pushes.answer)
-    rival = None if story.pushes.versus is None else spell_token(model, story.pushes.versus)
-    options = {n: v for n, v in vars(story.options).items() if v is not None and _differs(n, v)}
+    model, known = explanation.trace.model, explanation.provenance
+    prompt = _prompt(explanation.trace)
+    answer = spell_token(model, explanation.pushes.answer)
+    rival = (
+        None if explanation.pushes.versus is None else spell_token(model, explanation.pushes.versus)
+    )
+    options = {
+        n: v for n, v in vars(explanation.options).items() if v is not None and _differs(n, v)
+    }
     parts = [f"{prompt!r}, {answer!r}", *([] if rival is None else [f"versus={rival!r}"])]
     parts += [f"{name}={_spell(value)}" for name, value in options.items()]
-    python = f"story = fp.explain(model, {', '.join(parts)})\nfp.save(story, 'story.html')"
+    python = f"explanation = fp.explain(model, {', '.join(parts)})\nfp.save(explanation, 'explanation.html')"
     typed = [prompt, answer, *([] if rival is None else [rival])]
     if not all(map(_is_typed, options.values())) or not all(
         isinstance(text, str) for text in typed
@@ -64,7 +68,7 @@ def recipe_story(story: Explanation) -> Recipe:
             flags.append(f"--{'' if value else 'no-'}{name}")
         else:
             flags += [f"--{name}", str(value)]
-    flags += ["--html", "story.html"]
+    flags += ["--html", "explanation.html"]
     return Recipe(
         _command(known, "explain", flags, [str(text) for text in typed[:2]]), _python(known, python)
     )

@@ -61,7 +61,7 @@ def test_estimate_is_labelled_and_leaves_the_model(tiny_trace: fp.Trace) -> None
     assert "an estimate of the effect" in estimates._repr_html_()
     assert not estimates.values.requires_grad
     assert tiny_trace.model.is_unchanged()
-    with pytest.raises(OptionRefused, match="these results differ in their answer: .* and "):
+    with pytest.raises(OptionRefused, match=r"these results differ in their answer: .* and "):
         estimates.agreement(fp.ablate(tiny_trace, 5, neurons=["L0N0"]))
     folded = fp.ablate(tiny_trace, 280, neurons=["L0N0"], convention="folded")
     with pytest.raises(OptionRefused, match="differ in their convention: centred and folded"):

@@ -43,9 +43,9 @@ def check(columns: list[str], promised: list[str], where: tuple[str, str]) -> No
 def test_every_table_has_the_columns_promised(results, pocket, jordan):
     contract = read_contract()
     seen = set()
-    story = fp.explain(pocket, jordan.prompt, " basketball", top=2)
+    explanation = fp.explain(pocket, jordan.prompt, " basketball", top=2)
     others = {
-        "Explanation": story, "search": fp.search(pocket, " basketball", k=2),
+        "Explanation": explanation, "search": fp.search(pocket, " basketball", k=2),
         "Effects": fp.ablate(jordan, " basketball", versus=" football", neurons=["L5N1-L5N9"]),
     }  # fmt: skip
     scores = fp.score(pocket, [*FACTS, fp.FactRow("", " x", relation="sport")], effects=True)

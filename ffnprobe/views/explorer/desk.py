@@ -123,13 +123,13 @@ class Desk:
         )  # fmt: skip
 
     def question(self, place: Place) -> Question:
-        """Say what a place asks to be explained; it is the key of the story."""
+        """Say what a place asks to be explained; it is the key of the explanation."""
         prompt, bos = place.text("prompt"), place.bos
         return (prompt, bos, place.token("answer"), place.token("versus"))
 
-    def story(self, question: Question) -> Explanation | None:
+    def explanation(self, question: Question) -> Explanation | None:
         """Return the explanation, if it is on the shelf."""
-        found: Explanation | None = self.shelf.find(("story", question))
+        found: Explanation | None = self.shelf.find(("explanation", question))
         return found
 
     def ask(self, question: Question) -> Job:
@@ -137,17 +137,17 @@ class Desk:
         prompt, bos, answer, versus = question
 
         def work(job: Job) -> Explanation:
-            known = self.story(question)
-            if known is None:
-                steps = explain_stepwise(
-                    self.model, prompt, answer, versus=versus, bos=bos, scan=self.scan,
-                    progress=job.count, top=min(10, self.model.config.neurons),
-                )  # fmt: skip
-                for story in steps:
-                    job.show(story)
-                self.shelf.put(("story", question), story, story.trace.nbytes)
-                return story
-            return known
+            known = self.explanation(question)
+            if known is not None:
+                return known
+            steps = explain_stepwise(
+                self.model, prompt, answer, versus=versus, bos=bos, scan=self.scan,
+                progress=job.count, top=min(10, self.model.config.neurons),
+            )  # fmt: skip
+            for explanation in steps:
+                job.show(explanation)
+            self.shelf.put(("explanation", question), explanation, explanation.trace.nbytes)
+            return explanation
 
         return self.jobs.start(work)
 

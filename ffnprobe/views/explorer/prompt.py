@@ -26,7 +26,7 @@ from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.places import Place, name_token, read_place
 from ffnprobe.views.explorer.sheets import Live, Sheet, bar, provenance_of
 from ffnprobe.views.plots import plot
-from ffnprobe.views.recipes import recipe_story, recipe_trace, spell_token
+from ffnprobe.views.recipes import recipe_explanation, recipe_trace, spell_token
 
 TOKENS = 10
 WARMEST = 3.0
@@ -168,16 +168,18 @@ def gather(desk: Desk, place: Place, live: Live) -> Sheet:
     if place.text("after"):
         tables["lens"] = trace.predictions(k, position=position, after=place.text("after"))
     question = desk.question(place)
-    story = None if question[2] is None else desk.story(question)
+    explanation = None if question[2] is None else desk.explanation(question)
     running = (
         desk.jobs.find(live.job.get("name")) if live.job.get("question") == list(question) else None
     )
-    if story is None and running is not None:
-        story = running.found
-    if story is None:
+    if explanation is None and running is not None:
+        explanation = running.found
+    if explanation is None:
         result = TableSet("predictions", tables, provenance_of(predictions))
         return Sheet("prompt", result, tables, recipe_trace(trace, temperature=warmth))
-    return Sheet("story", story, story.tables() | tables, recipe_story(story))
+    return Sheet(
+        "explanation", explanation, explanation.tables() | tables, recipe_explanation(explanation)
+    )
 
 
 def register(app: Dash, desk: Desk) -> None:

@@ -9,7 +9,7 @@ from ffnprobe.tracing.streams import name_streams
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
 from ffnprobe.views.figures.words import say
-from ffnprobe.views.theme import BLUE, VERMILLION, dress, plain
+from ffnprobe.views.theme import BLUE, VERMILLION, apply_theme, plain
 
 # More columns than this leave no room for a token in a cell.
 POSITIONS = 12
@@ -47,7 +47,7 @@ def plot_lens(lens: Lens) -> go.Figure:
         if first < len(ranks)
         else f"{answer} is never first: at the end it has rank {ranks[-1]}, logit {table.logit.iloc[-1]:.2f}"
     )
-    dress(figure, title, note=say(lens.provenance), height=480)
+    apply_theme(figure, title, note=say(lens.provenance), height=480)
     figure.update_yaxes(title_text="logit", row=1, col=1)
     worst = max(ranks)
     ends = {"autorange": "reversed"} if worst == 1 else {"range": [len(str(worst)) - 0.2, -0.15]}
@@ -79,4 +79,4 @@ def plot_lens_tokens(trace: Trace) -> go.Figure:
     if first:
         note += f"; the last {POSITIONS} of {len(trace)} positions"
     width = max(960, 150 + 90 * len(columns))
-    return dress(figure, title, note=note, height=120 + 36 * len(rows), width=width)
+    return apply_theme(figure, title, note=note, height=120 + 36 * len(rows), width=width)

@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result
+from ffnprobe.views.files.formats import Tables
 from ffnprobe.views.plots import plot_all
 from ffnprobe.views.report.blocks import (
     definitions,
@@ -23,17 +24,16 @@ from ffnprobe.views.report.blocks import (
     section,
     table_block,
 )
-from ffnprobe.views.report.stories import story_sections
+from ffnprobe.views.report.explanations import explanation_sections
 from ffnprobe.views.report.surveys import is_survey, survey_sections
 from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
-from ffnprobe.views.tables import Tables
 
 
 def write_page(result: Result, tables: Tables, known: Provenance) -> str:
     """Write a result as a page: an explanation and a survey have pages of their own."""
     first = next(iter(tables.values()))
     if isinstance(result, Explanation):
-        title, parts = f"Why {result.title}?", story_sections(result)
+        title, parts = f"Why {result.title}?", explanation_sections(result)
     elif is_survey(first) and len(tables) == 1:
         title, parts = f"The neurons of {known.model}", survey_sections(first, known)
     else:
