@@ -10,7 +10,6 @@ import torch
 
 from ffnprobe.corpora.clusters import start_crew
 from ffnprobe.models.model import Model
-from ffnprobe.reading.layers import choose_layers
 from ffnprobe.reading.surveys import Progress, survey
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def survey_on_ray(
     """Survey the layers named (all, if none is) on Ray, and put the tables together."""
     import pandas as pd
 
-    chosen = choose_layers(model, layers)
+    chosen = model.find_layers(layers)
     tables = []
     threads = torch.get_num_threads()
     with start_crew(model, workers=workers, address=address, threads=threads) as crew:

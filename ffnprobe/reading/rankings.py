@@ -30,9 +30,8 @@ from torch import Tensor, linalg
 
 from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
-from ffnprobe.names import NeuronId, expand_all
+from ffnprobe.names import NeuronId
 from ffnprobe.reading.directions import pick_answers, pick_gates, pick_questions
-from ffnprobe.reading.layers import choose_layers
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.reading.projection import answer_readers, question_readers
 from ffnprobe.reading.spectrum import Spectrum, token_directions
@@ -76,7 +75,7 @@ def search(
     if not texts:
         raise TokenNotFound("no token is named.", remedy='" basketball"')
     ids = [model.vocab.one(text, use="a search") for text in texts]
-    chosen = choose_layers(model, layers)
+    chosen = model.find_layers(layers)
     check_k(k, len(chosen) * model.config.d_mlp, of="neurons")
     with torch.no_grad():
         values = compare_tokens(model, ids, by=by, layers=chosen)
@@ -112,8 +111,7 @@ def _pick_order(
     """Order neurons by value, all or those named; layers are counted among the chosen ones."""
     if among is None:
         return sort_neurons(values, k, smallest=smallest)
-    c = model.config
-    named = expand_all(among, layers=c.layers, neurons=c.d_mlp, model=model.name)
+    named = model.find_neurons(among)
     places = {layer: place for place, layer in enumerate(layers)}
     kept = {NeuronId(places[n.layer], n.neuron) for n in named if n.layer in places}
     if not kept:

@@ -22,7 +22,7 @@ from ffnprobe.cards import card, table_html
 from ffnprobe.errors import NameNotUnderstood
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.names import FORMS, expand_all
+from ffnprobe.names import FORMS
 from ffnprobe.reading.cards import card_html, card_text
 from ffnprobe.reading.directions import Directions, layer_runs, pick_directions
 from ffnprobe.reading.kinds import Thresholds
@@ -195,9 +195,7 @@ def read(
     """
     check_convention(convention)
     check_through(through)
-    texts = [names] if isinstance(names, str) else list(names)
-    c = model.config
-    chosen = expand_all(texts, layers=c.layers, neurons=c.d_mlp, model=model.name)
+    chosen = model.find_neurons(names)
     if not chosen:
         raise NameNotUnderstood("no neuron is named.", remedy=FORMS)
     limits = Thresholds() if thresholds is None else thresholds

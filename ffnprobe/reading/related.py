@@ -71,7 +71,7 @@ class Related:
 def find_related(model: Model, name: str, *, k: int = 10) -> Related:
     """Find the k neurons of each relation to the neuron named."""
     c = model.config
-    neuron = NeuronId.parse(name).check(layers=c.layers, neurons=c.d_mlp, model=model.name)
+    neuron = model.find_neuron(name)
     check_k(k, c.neurons - 1, of="other neurons")
     later, earlier = slice(neuron.layer + 1, c.layers), slice(0, neuron.layer)
     question = model.questions[neuron.layer, neuron.neuron]

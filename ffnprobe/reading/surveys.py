@@ -20,7 +20,6 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.reading.directions import pick_directions
 from ffnprobe.reading.kinds import Thresholds
-from ffnprobe.reading.layers import choose_layers
 from ffnprobe.reading.measures import (
     Measures,
     measure_neurons,
@@ -58,7 +57,7 @@ def survey(
     >>> neurons.kind.value_counts()["prediction"].item()
     9
     """
-    chosen = choose_layers(model, layers)
+    chosen = model.find_layers(layers)
     check_k(k, model.config.vocab, of="tokens")
     limits = Thresholds() if thresholds is None else thresholds
     measured: list[Measures] = []
