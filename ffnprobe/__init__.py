@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from ffnprobe.corpora.contexts import Examples, examples
     from ffnprobe.corpora.scanning import scan
     from ffnprobe.corpora.scans import Scan
+    from ffnprobe.corpora.surveying import survey
     from ffnprobe.errors import FfnProbeError
     from ffnprobe.evidence.explanation import Explanation
     from ffnprobe.evidence.stories import explain
+    from ffnprobe.facts.overlap import Overlap
+    from ffnprobe.facts.relations import Relations
     from ffnprobe.facts.rows import FactRow
     from ffnprobe.facts.scores import Scores
     from ffnprobe.facts.scoring import score
+    from ffnprobe.facts.specificity import Specificity
     from ffnprobe.interventions.ablation import Effects, ablate
     from ffnprobe.interventions.steering import Steering, steer
     from ffnprobe.models.loading import load
@@ -29,7 +33,9 @@ if TYPE_CHECKING:
     from ffnprobe.reading.kinds import Thresholds
     from ffnprobe.reading.rankings import search
     from ffnprobe.reading.readings import Reading, Readings, read
-    from ffnprobe.reading.surveys import survey
+    from ffnprobe.reading.related import Related
+    from ffnprobe.reading.searches import Search
+    from ffnprobe.reading.surveys import Survey
     from ffnprobe.tracing.pieces import PushesByPiece
     from ffnprobe.tracing.pushes import Pushes, attribute
     from ffnprobe.tracing.trace import Trace, run
@@ -44,13 +50,19 @@ _HOMES = {
     "FfnProbeError": "ffnprobe.errors",
     "Model": "ffnprobe.models.model",
     "NeuronId": "ffnprobe.names",
+    "Overlap": "ffnprobe.facts.overlap",
     "Pushes": "ffnprobe.tracing.pushes",
     "PushesByPiece": "ffnprobe.tracing.pieces",
     "Reading": "ffnprobe.reading.readings",
     "Readings": "ffnprobe.reading.readings",
+    "Related": "ffnprobe.reading.related",
+    "Relations": "ffnprobe.facts.relations",
     "Scan": "ffnprobe.corpora.scans",
     "Scores": "ffnprobe.facts.scores",
+    "Search": "ffnprobe.reading.searches",
+    "Specificity": "ffnprobe.facts.specificity",
     "Steering": "ffnprobe.interventions.steering",
+    "Survey": "ffnprobe.reading.surveys",
     "Thresholds": "ffnprobe.reading.kinds",
     "Trace": "ffnprobe.tracing.trace",
     "ablate": "ffnprobe.interventions.ablation",
@@ -66,7 +78,7 @@ _HOMES = {
     "score": "ffnprobe.facts.scoring",
     "search": "ffnprobe.reading.rankings",
     "steer": "ffnprobe.interventions.steering",
-    "survey": "ffnprobe.reading.surveys",
+    "survey": "ffnprobe.corpora.surveying",
 }
 
 __all__ = [
@@ -77,13 +89,19 @@ __all__ = [
     "FfnProbeError",
     "Model",
     "NeuronId",
+    "Overlap",
     "Pushes",
     "PushesByPiece",
     "Reading",
     "Readings",
+    "Related",
+    "Relations",
     "Scan",
     "Scores",
+    "Search",
+    "Specificity",
     "Steering",
+    "Survey",
     "Thresholds",
     "Trace",
     "__version__",
