@@ -10,7 +10,6 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.corpora import clusters
-from ffnprobe.corpora.layers import survey_on_ray
 from ffnprobe.errors import OptionRefused
 from tests.corpora.conftest import OPTIONS, bytes_of
 
@@ -68,10 +67,17 @@ def test_a_survey_on_ray_is_the_survey(tiny_folder):
     torch.set_num_threads(1)
     # A model of its own: what others have measured of a shared one was rounded with their threads.
     model = fp.load(tiny_folder, device="cpu")
-    here, there = fp.survey(model, layers="1-2", k=3), survey_on_ray(model, layers="1-2", k=3)
+    asked = {"layers": "1-2", "k": 3, "thresholds": fp.Thresholds(kurtosis=2.8)}
+    counts = []
+    here = fp.survey(model, **asked)
+    there = fp.survey(
+        model, **asked, engine="ray", workers=2, progress=lambda *done: counts.append(done)
+    )
     torch.set_num_threads(threads)
-    assert there.equals(here)
-    assert there.attrs == here.attrs
+    assert there.table.equals(here.table)
+    assert there.provenance == here.provenance
+    assert len(set(here.table.kind)) > 1
+    assert counts == [(52, 104), (104, 104)]
 
 
 def test_more_workers_than_fit_are_refused(tiny):

@@ -13,7 +13,7 @@ from ffnprobe.views.theme import BLUE, GREY, VERMILLION, dress
 
 def plot_firing(scan: Scan) -> go.Figure:
     """Draw how often neurons are above zero, layer by layer."""
-    table = scan.table()
+    table = scan.table
     figure = go.Figure(
         go.Box(
             x=[f"L{layer}" for layer in table.layer], y=table.firing_rate.tolist(),
@@ -22,7 +22,7 @@ def plot_firing(scan: Scan) -> go.Figure:
     )  # fmt: skip
     dead = int(table.is_dead.sum())
     title = f"{dead:,} of {len(table):,} neurons were never above zero"
-    note = f"{scan.provenance.model}; {scan.provenance.settings}; boxes are quartiles"
+    note = f"{scan.provenance.model}; {scan.provenance.describe()}; boxes are quartiles"
     return dress(figure, title, note=note, x="layer", y="share of tokens above zero")
 
 
@@ -42,7 +42,7 @@ def plot_histogram(scan: Scan, neuron: str | NeuronId) -> go.Figure:
     )  # fmt: skip
     mean, rate = float(scan.statistics.moments.mean[at]), float(scan.statistics.firing_rate[at])
     title = f"{place} is above zero on {rate:.2%} of tokens; its mean is {mean:.3f}"
-    note = f"{scan.provenance.model}; {scan.provenance.settings}; two bins an octave"
+    note = f"{scan.provenance.model}; {scan.provenance.describe()}; two bins an octave"
     return dress(figure, title, note=note, x="activation", y="tokens")
 
 
@@ -53,7 +53,7 @@ def plot_examples(examples: Examples) -> go.Figure:
     figure = go.Figure(bars(values, hover=[f"{e.text}, {e.position}:" for e in listed]))
     label(figure.update_yaxes, [quote(example) for example in listed], autorange="reversed")
     figure.add_vline(x=examples.mean, line={"color": GREY, "dash": "dash"})
-    note = f"{examples.provenance.model}; {examples.provenance.settings}; dashed: the mean"
+    note = f"{examples.provenance.model}; {examples.provenance.describe()}; dashed: the mean"
     dress(
         figure, examples.title, note=note, x="activation", height=height_of(len(listed)), width=1180
     )
