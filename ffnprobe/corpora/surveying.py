@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ffnprobe.corpora.clusters import start_crew
+from ffnprobe.corpora.clusters import start_pool
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.reading.kinds import Thresholds
@@ -59,6 +59,8 @@ def survey(
         raise OptionRefused(
             "workers and an address belong to a Ray cluster.", remedy="engine=ray (--engine ray)"
         )
+    if workers is not None and workers < 1:
+        raise OptionRefused(f"workers = {workers}: it must be at least 1.")
     chosen = model.find_layers(layers)
     limits = Thresholds() if thresholds is None else thresholds
     if engine == "ray":
@@ -81,18 +83,18 @@ def _survey_on_ray(
     address: str | None,
     progress: Progress | None,
 ) -> "pd.DataFrame":
-    """Survey each layer on a worker, and put the tables together."""
+    """Survey each layer on a worker, and join the tables."""
     import pandas as pd
 
     tables: list[pd.DataFrame] = []
     threads = torch.get_num_threads()
-    with start_crew(model, workers=workers, address=address, threads=threads) as crew:
+    with start_pool(model, workers=workers, address=address, threads=threads) as pool:
         under_way = deque(
-            crew.submit(order, _survey_one, layer, k, thresholds)
+            pool.submit(order, _survey_one, layer, k, thresholds)
             for order, layer in enumerate(layers)
         )
         while under_way:
-            tables.append(crew.result(under_way.popleft()))
+            tables.append(pool.result(under_way.popleft()))
             if progress is not None:
                 progress(len(tables) * model.config.d_mlp, len(layers) * model.config.d_mlp)
     return pd.concat(tables, ignore_index=True)

@@ -96,7 +96,7 @@ def test_dead_and_position_only_neurons_are_told(tiny_folder, tmp_path):
     assert not table.is_dead[1]
 
 
-def test_means_of_a_scan_take_neurons_places(tiny, tiny_trace, scan, tmp_path):
+def test_means_of_a_scan_replace_activations(tiny, tiny_trace, scan, tmp_path):
     ours = fp.ablate(tiny_trace, " basketball", replace=scan.means, neurons=["L1N0-9"])
     tensor = scan.statistics.moments.mean.float()
     theirs = fp.ablate(tiny_trace, " basketball", replace=tensor, neurons=["L1N0-9"])

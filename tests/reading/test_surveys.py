@@ -106,3 +106,5 @@ def test_workers_and_an_address_need_a_cluster(tiny):
         fp.survey(tiny, workers=2)
     with pytest.raises(OptionRefused, match='engine is not "dask"'):
         fp.survey(tiny, engine="dask")
+    with pytest.raises(OptionRefused, match="workers = 0: it must be at least 1"):
+        fp.survey(tiny, engine="ray", workers=0)
