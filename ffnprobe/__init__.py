@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from ffnprobe.corpora.contexts import Examples, examples
     from ffnprobe.corpora.scanning import scan
     from ffnprobe.corpora.scans import Scan
+    from ffnprobe.corpora.surveying import survey
     from ffnprobe.errors import FfnProbeError
     from ffnprobe.evidence.explaining import explain, explain_stepwise
     from ffnprobe.evidence.explanation import Explanation
+    from ffnprobe.facts.overlap import Overlap
+    from ffnprobe.facts.relations import Relations
     from ffnprobe.facts.rows import FactRow
     from ffnprobe.facts.scores import Scores
     from ffnprobe.facts.scoring import score
+    from ffnprobe.facts.specificity import Specificity
     from ffnprobe.interventions.ablation import (
         Effects,
         GroupEffects,
@@ -39,7 +43,9 @@ if TYPE_CHECKING:
     from ffnprobe.reading.kinds import Thresholds
     from ffnprobe.reading.rankings import search
     from ffnprobe.reading.readings import Reading, Readings, read
-    from ffnprobe.reading.surveys import survey
+    from ffnprobe.reading.related import Related
+    from ffnprobe.reading.searches import Search
+    from ffnprobe.reading.surveys import Survey
     from ffnprobe.results import Result, TableSet
     from ffnprobe.tracing.comparison import Comparison, compare
     from ffnprobe.tracing.ffn_stages import Stages, stages
@@ -68,18 +74,24 @@ _HOMES = {
     "Lens": "ffnprobe.tracing.logit_lens",
     "Model": "ffnprobe.models.model",
     "NeuronId": "ffnprobe.names",
+    "Overlap": "ffnprobe.facts.overlap",
     "Patches": "ffnprobe.interventions.patching",
     "Provenance": "ffnprobe.models.provenance",
     "Pushes": "ffnprobe.tracing.pushes",
     "PushesByPiece": "ffnprobe.tracing.pushes_by_piece",
     "Reading": "ffnprobe.reading.readings",
     "Readings": "ffnprobe.reading.readings",
+    "Related": "ffnprobe.reading.related",
+    "Relations": "ffnprobe.facts.relations",
     "Result": "ffnprobe.results",
     "Scan": "ffnprobe.corpora.scans",
     "Scores": "ffnprobe.facts.scores",
+    "Search": "ffnprobe.reading.searches",
     "Similarity": "ffnprobe.tracing.token_similarity",
+    "Specificity": "ffnprobe.facts.specificity",
     "Stages": "ffnprobe.tracing.ffn_stages",
     "Steering": "ffnprobe.interventions.steering",
+    "Survey": "ffnprobe.reading.surveys",
     "TableSet": "ffnprobe.results",
     "Thresholds": "ffnprobe.reading.kinds",
     "Trace": "ffnprobe.tracing.trace",
@@ -107,7 +119,7 @@ _HOMES = {
     "similarity": "ffnprobe.tracing.token_similarity",
     "stages": "ffnprobe.tracing.ffn_stages",
     "steer": "ffnprobe.interventions.steering",
-    "survey": "ffnprobe.reading.surveys",
+    "survey": "ffnprobe.corpora.surveying",
 }
 
 __all__ = [
@@ -125,18 +137,24 @@ __all__ = [
     "Lens",
     "Model",
     "NeuronId",
+    "Overlap",
     "Patches",
     "Provenance",
     "Pushes",
     "PushesByPiece",
     "Reading",
     "Readings",
+    "Related",
+    "Relations",
     "Result",
     "Scan",
     "Scores",
+    "Search",
     "Similarity",
+    "Specificity",
     "Stages",
     "Steering",
+    "Survey",
     "TableSet",
     "Thresholds",
     "Trace",

@@ -69,7 +69,7 @@ def read(
 
             print_examples(examples(scanned, readings[0].name), k=top)
     else:
-        tables = {"rows": readings.table(top), "tokens": readings.tokens(top)}
+        tables = {"rows": readings.rows(top), "tokens": readings.tokens(top)}
         if scanned is not None:
             from ffnprobe.corpora.joins import table_examples
 

@@ -51,16 +51,14 @@ def search(
     ] = None,
 ) -> None:
     """Find the neurons that promote tokens; hub neurons are discounted."""
-    from ffnprobe.models.provenance import Provenance
     from ffnprobe.reading.rankings import search as search_neurons
 
     model, among = common.load(), None
     if kind is not None:
-        from ffnprobe.reading.surveys import pick_kind, survey
+        from ffnprobe.corpora.surveying import survey
 
-        among = pick_kind(survey(model, layers=layers, k=1), kind.value)
+        among = survey(model, layers=layers, k=1).of_kind(kind.value)
     found = search_neurons(
         model, tokens, rank=rank.value, away=away, by=by.value, k=top, layers=layers, among=among
     )
-    provenance = Provenance.from_dict(found.attrs["provenance"])
-    common.emit({"neurons": found}, provenance, title=provenance.describe())
+    common.emit(found.tables(), found.provenance, title=found.title, result=found)

@@ -1,10 +1,10 @@
-"""A crew of Ray actors, each with the model loaded once; the cluster is found or started.
+"""A pool of Ray actors, each with the model loaded once; the cluster is found or started.
 
 Scheduling, restarts and the transport of results are Ray's. A worker that dies is started again,
-loads the model again and takes up its task again; nothing it had done is missed or counted twice.
+loads the model again and repeats its task; nothing is lost or counted twice.
 
-Limits: every node must be able to load the model from the same place (the embedded model, the hub,
-or a folder they all see) and have ffnprobe installed.
+Limits: every node must have ffnprobe installed and be able to load the model by the same name (the
+embedded model, the hub, or a folder that they all see).
 """
 
 import socket
@@ -41,7 +41,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerPool:
     """Actors that take tasks in turn."""
 
     actors: tuple[Any, ...]
@@ -70,10 +70,10 @@ class Crew:
 
 
 @contextmanager
-def start_crew(
+def start_pool(
     model: Model, *, workers: int | None, address: str | None, threads: int
-) -> Iterator[Crew]:
-    """Join the cluster at an address, or start one here, and put workers on it."""
+) -> Iterator[WorkerPool]:
+    """Join the cluster at an address, or start one here, and start workers on it."""
     try:
         import ray
     except ImportError:
@@ -96,7 +96,7 @@ def start_crew(
             num_cpus=threads, num_gpus=int(device == "cuda"), max_restarts=-1, max_task_retries=-1
         )(Worker)
         known = (where, device, model.fingerprint, threads)
-        yield Crew(tuple(hire.remote(*known) for _ in range(many)))
+        yield WorkerPool(tuple(hire.remote(*known) for _ in range(many)))
     finally:
         if not was_running:
             ray.shutdown()
@@ -110,15 +110,15 @@ def _join(address: str | None, workers: int | None) -> None:
     if address is None:
         ray.init(num_cpus=workers, include_dashboard=False, **quiet)
         return
-    _knock(address)
+    _check_address(address)
     try:
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise _no_answer(address, str(error).strip().splitlines()[0]) from None
 
 
-def _knock(address: str) -> None:
-    """Find out in seconds, not minutes, whether anybody is there."""
+def _check_address(address: str) -> None:
+    """Find out in seconds, not minutes, whether a cluster answers."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host:  # auto, local
         return

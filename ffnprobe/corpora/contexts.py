@@ -1,8 +1,8 @@
-"""One neuron's strongest and weakest examples, in the words around them.
+"""One neuron's strongest and weakest examples over a corpus, each with the text around it.
 
 >>> import ffnprobe as fp
 >>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
->>> list(fp.examples(scan, "L3N12").table().columns)[:6]
+>>> list(fp.examples(scan, "L3N12").table.columns)[:6]
 ['name', 'layer', 'neuron', 'list', 'rank', 'activation']
 """
 
@@ -18,6 +18,7 @@ from ffnprobe.corpora.scans import Scan
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k
+from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,9 +35,9 @@ class Example(NamedTuple):
     after: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """A neuron's strongest and weakest activations over a corpus, beside its mean.
+@dataclass(frozen=True, eq=False, repr=False)
+class Examples(Result):
+    """A neuron's strongest and weakest activations over a corpus, and its mean.
 
     >>> import ffnprobe as fp
     >>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
@@ -51,9 +52,6 @@ class Examples:
     weakest: tuple[Example, ...]
     provenance: Provenance
 
-    def __repr__(self) -> str:
-        return f"Examples({self.title})"
-
     def __str__(self) -> str:
         return self.text()
 
@@ -62,21 +60,31 @@ class Examples:
         """Name the neuron with its mean activation and how often it fires."""
         return f"{self.name}: mean {self.mean:.3f}, above zero on {self.firing_rate:.2%} of tokens"
 
+    @property
+    def caption(self) -> str:
+        """Which corpus the examples are from."""
+        return self.provenance.describe()
+
     def sides(self, k: int | None = None) -> dict[str, tuple[Example, ...]]:
         """Name the two lists, at most k examples in each."""
         return {"strongest": self.strongest[:k], "weakest": self.weakest[:k]}
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table: the examples."""
-        return {"examples": self.table()}
+        return {"examples": self.table}
 
-    def table(self, k: int | None = None) -> "pd.DataFrame":
-        """Table the examples: list, rank, activation, mean, token, text, position, before, after."""
+    @property
+    def table(self) -> "pd.DataFrame":
+        """All examples: list, rank, activation, mean, token, text, position, before, after."""
+        return self.rows()
+
+    def rows(self, k: int | None = None) -> "pd.DataFrame":
+        """Table at most k examples of each list, with the columns of `table`."""
         import pandas as pd
 
-        place = NeuronId.parse(self.name)
+        neuron = NeuronId.parse(self.name)
         rows = [
-            (self.name, place.layer, place.neuron, side, rank, e.activation, self.mean, e.token,
+            (self.name, neuron.layer, neuron.neuron, side, rank, e.activation, self.mean, e.token,
              e.text, e.position, " ".join(e.before), " ".join(e.after))
             for side, listed in self.sides(k).items()
             for rank, e in enumerate(listed, start=1)
@@ -95,13 +103,13 @@ class Examples:
 
     def _repr_html_(self) -> str:
         parts = [f"<p>{side}</p>{_rows(listed)}" for side, listed in self.sides().items()]
-        return card(self.title, *parts, note=self.provenance.settings or "")
+        return card(self.title, *parts, note=self.caption)
 
 
 def examples(
     scan: Scan | str | os.PathLike[str], neuron: str | NeuronId, k: int | None = None
 ) -> Examples:
-    """Show a neuron's strongest and weakest examples (k of each, or all a scan has kept).
+    """Show a neuron's max-activating examples, and its weakest (k of each, or all a scan has kept).
 
     >>> import ffnprobe as fp
     >>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
@@ -109,16 +117,16 @@ def examples(
     '␣of'
     """
     opened = scan if isinstance(scan, Scan) else Scan.open(scan)
-    place = opened.find(neuron)
+    found = opened.find(neuron)
     kept = opened.statistics.strongest.texts.shape[-1]
     many = kept if k is None else check_k(k, kept, of="examples kept of each neuron")
     facts = opened.statistics
     return Examples(
-        name=str(place),
-        mean=float(facts.moments.mean[place.layer, place.neuron]),
-        firing_rate=float(facts.firing_rate[place.layer, place.neuron]),
-        strongest=_list(opened, facts.strongest, place, many),
-        weakest=_list(opened, facts.weakest, place, many),
+        name=str(found),
+        mean=float(facts.moments.mean[found.layer, found.neuron]),
+        firing_rate=float(facts.firing_rate[found.layer, found.neuron]),
+        strongest=_list(opened, facts.strongest, found, many),
+        weakest=_list(opened, facts.weakest, found, many),
         provenance=opened.provenance,
     )
 
@@ -129,14 +137,14 @@ def quote(example: Example) -> str:
 
 
 def join(tokens: tuple[str, ...]) -> str:
-    """Write shown tokens as a line to read: blanks as blanks, what cannot be seen still marked."""
+    """Write shown tokens as readable text: spaces as spaces; what cannot be seen stays marked."""
     return "".join(tokens).replace("␣", " ")
 
 
-def _list(scan: Scan, peaks: Peaks, place: NeuronId, k: int) -> tuple[Example, ...]:
-    """Spell one neuron's examples out."""
+def _list(scan: Scan, peaks: Peaks, neuron: NeuronId, k: int) -> tuple[Example, ...]:
+    """Look up the tokens and texts of one neuron's examples."""
     names = [text["name"] for text in scan.manifest["texts"]]
-    at = (place.layer, place.neuron, slice(0, k))
+    at = (neuron.layer, neuron.neuron, slice(0, k))
     rows = zip(
         peaks.activations[at].tolist(), peaks.texts[at].tolist(), peaks.positions[at].tolist(),
         peaks.windows[at].tolist(), strict=True,

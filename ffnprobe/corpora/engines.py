@@ -1,8 +1,8 @@
 """Who measures the blocks: workers in this process, or on a Ray cluster.
 
 Either way a worker takes a whole block with one thread, and the results come back in the blocks'
-order, so that they do not depend on the engine or on how many workers there are. At most two blocks
-a worker are under way: a corpus of any length needs the same memory.
+order, so that they do not depend on the engine or on the number of workers. At most two blocks per worker
+are under way: a corpus of any length needs the same memory.
 """
 
 import queue
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ffnprobe.corpora.clusters import Crew, start_crew
+from ffnprobe.corpora.clusters import WorkerPool, start_pool
 from ffnprobe.corpora.meters import measure
 from ffnprobe.corpora.passages import Block, Settings
 from ffnprobe.corpora.statistics import Statistics
@@ -46,11 +46,13 @@ def measure_blocks(
     if engine not in ENGINES:
         raise OptionRefused(f'engine is not "{engine}".', remedy=", ".join(ENGINES))
     if workers is not None and workers < 1:
-        raise OptionRefused(f"workers = {workers}: there must be one at least.")
+        raise OptionRefused(f"workers = {workers}: it must be at least 1.")
     if engine == "ray":
         return _measure_on_ray(model, blocks, settings, workers, address)
     if address is not None:
-        raise OptionRefused("an address is of a Ray cluster.", remedy="engine=ray (--engine ray)")
+        raise OptionRefused(
+            "an address belongs to a Ray cluster.", remedy="engine=ray (--engine ray)"
+        )
     return _measure_here(model, blocks, settings, workers)
 
 
@@ -99,13 +101,13 @@ def _measure_on_ray(
     address: str | None,
 ) -> Measured:
     """Measure with Ray actors; one that dies is started again and its block measured again."""
-    with start_crew(model, workers=workers, address=address, threads=1) as crew:
-        yield from _in_order(blocks, _submit_to(crew, settings), crew.result, len(crew))
+    with start_pool(model, workers=workers, address=address, threads=1) as pool:
+        yield from _in_order(blocks, _submit_to(pool, settings), pool.result, len(pool))
 
 
-def _submit_to(crew: Crew, settings: Settings) -> Callable[[int, Block], Any]:
+def _submit_to(pool: WorkerPool, settings: Settings) -> Callable[[int, Block], Any]:
     def submit(number: int, block: Block) -> Any:
-        return crew.submit(number, measure, block, settings)
+        return pool.submit(number, measure, block, settings)
 
     return submit
 

@@ -35,11 +35,9 @@ def count_bins(activations: Float[Tensor, "row neuron"]) -> Int[Tensor, "neuron 
     """Count each neuron's activations in each bin, from the lowest bin to the highest."""
     neurons = activations.shape[-1]
     bits = activations.contiguous().view(torch.int32)
-    places = (bits & 0x7FFFFFFF).bitwise_right_shift_(_DROPPED).clamp_(_LOW, _HIGH)
-    places.add_(activations > 0, alpha=SIDE)
-    places += torch.arange(neurons, dtype=torch.int32, device=bits.device) * BINS - _LOW
-    counts = torch.bincount(
-        rearrange(places, "row neuron -> (row neuron)"), minlength=neurons * BINS
-    )
+    bins = (bits & 0x7FFFFFFF).bitwise_right_shift_(_DROPPED).clamp_(_LOW, _HIGH)
+    bins.add_(activations > 0, alpha=SIDE)
+    bins += torch.arange(neurons, dtype=torch.int32, device=bits.device) * BINS - _LOW
+    counts = torch.bincount(rearrange(bins, "row neuron -> (row neuron)"), minlength=neurons * BINS)
     counts = rearrange(counts, "(neuron side bin) -> neuron side bin", neuron=neurons, side=2)
     return torch.cat([counts[:, 0].flip(-1), counts[:, 1]], dim=-1)

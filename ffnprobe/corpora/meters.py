@@ -3,7 +3,7 @@
 A block is run the same way wherever it is run: passages of one length together, shortest first,
 about `TOKENS_AT_ONCE` tokens at a time and without padding, each batch added up in the same order.
 With one thread a block's result is therefore the same to the last bit on every machine whose
-processor rounds alike.
+processor rounds in the same way.
 
 Activations are used up layer by layer as the model makes them; none is kept.
 """
@@ -19,7 +19,7 @@ from ffnprobe.corpora.histograms import BINS, count_bins
 from ffnprobe.corpora.moments import centre_sums
 from ffnprobe.corpora.passages import Block, Passage, Settings
 from ffnprobe.corpora.peaks import AFTER, BEFORE, NO_TOKEN, WINDOW, Peaks, Race, unpack
-from ffnprobe.corpora.positions import first_of, number_ranges
+from ffnprobe.corpora.position_ranges import first_of, number_ranges
 from ffnprobe.corpora.statistics import Statistics
 from ffnprobe.models.bridge import Tap, watch
 from ffnprobe.models.model import Model
@@ -53,12 +53,12 @@ class Meter:
         self.histogram += count_bins(rows)
         if self.pivot is None:
             self.pivot = reduce(rows[:ROWS_IN_CACHE].double(), "row neuron -> neuron", "mean")
-        places = ranges.repeat(len(activations))
+        numbers = ranges.repeat(len(activations))
         for start in range(0, len(rows), ROWS_IN_CACHE):
             part = slice(start, start + ROWS_IN_CACHE)
             gaps = rows[part].double() - self.pivot
             squares = gaps * gaps
-            self.position_sums.index_add_(0, places[part], gaps)
+            self.position_sums.index_add_(0, numbers[part], gaps)
             self.powers[0] += squares.sum(dim=0)
             self.powers[1] += (squares * gaps).sum(dim=0)
             self.powers[2] += (squares * squares).sum(dim=0)
@@ -70,20 +70,20 @@ def measure(
     """Run a block and return its statistics, on CPU; `check` is called before each batch."""
     c = model.config
     ranges = len(first_of(settings.length))
-    # Apple's GPUs know no float64.
-    place = torch.device("cpu") if model.device.type == "mps" else model.device
-    meters = [Meter(c.d_mlp, ranges, settings.k, place) for _ in range(c.layers)]
+    # Apple's GPUs have no float64.
+    device = torch.device("cpu") if model.device.type == "mps" else model.device
+    meters = [Meter(c.d_mlp, ranges, settings.k, device) for _ in range(c.layers)]
     counts = torch.zeros(ranges, dtype=torch.int64)
     for numbers, ids in group_passages(block.passages, settings, model.vocab.bos):
         check()
         length = ids.shape[1] - settings.bos
         numbered = number_ranges(length)
         counts += torch.bincount(numbered, minlength=ranges) * len(numbers)
-        rows, spans = numbers.to(place), numbered.to(place)
+        rows, spans = numbers.to(device), numbered.to(device)
 
         def tap(layer: int, rows: Tensor = rows, spans: Tensor = spans) -> Tap:
             def see(activations: Tensor) -> None:
-                meters[layer].see(activations[:, int(settings.bos) :].to(place), rows, spans)
+                meters[layer].see(activations[:, int(settings.bos) :].to(device), rows, spans)
 
             return see
 
@@ -125,34 +125,36 @@ def _gather(meters: list[Meter], counts: Tensor, block: Block, settings: Setting
         position_sums=gaps + pivots[:, None] * counts[:, None],
         position_counts=counts,
         strongest=_peaks(
-            stack(lambda m: m.strongest.keys), stack(lambda m: m.strongest.places), block, sign=1
+            stack(lambda m: m.strongest.keys), stack(lambda m: m.strongest.offsets), block, sign=1
         ),
         weakest=_peaks(
-            stack(lambda m: m.weakest.keys), stack(lambda m: m.weakest.places), block, sign=-1
+            stack(lambda m: m.weakest.keys), stack(lambda m: m.weakest.offsets), block, sign=-1
         ),
     )
 
 
-def _peaks(keys: Tensor, places: Tensor, block: Block, *, sign: int) -> Peaks:
+def _peaks(keys: Tensor, offsets: Tensor, block: Block, *, sign: int) -> Peaks:
     """Look up the texts, positions and surrounding tokens of a block's strongest activations."""
     values, numbers = unpack(keys)
     is_none = numbers < 0
     texts, starts = (torch.tensor([passage[part] for passage in block.passages]) for part in (0, 1))
-    positions = (starts[numbers] + places).int()
+    positions = (starts[numbers] + offsets).int()
     return Peaks(
         activations=sign * values,
         passages=torch.where(is_none, -1, block.first + numbers),
         texts=torch.where(is_none, -1, texts[numbers]),
         positions=positions.masked_fill(is_none, -1),
-        windows=_windows(block.passages, numbers, places).masked_fill(is_none[..., None], NO_TOKEN),
+        windows=_windows(block.passages, numbers, offsets).masked_fill(
+            is_none[..., None], NO_TOKEN
+        ),
     )
 
 
-def _windows(passages: tuple[Passage, ...], numbers: Tensor, places: Tensor) -> Tensor:
-    """Cut the tokens around each example out of its passage; none where the passage ends."""
+def _windows(passages: tuple[Passage, ...], numbers: Tensor, offsets: Tensor) -> Tensor:
+    """Cut the tokens around each example out of its passage; NO_TOKEN past its ends."""
     none_before, none_after = [NO_TOKEN] * BEFORE, [NO_TOKEN] * AFTER
     lengths = torch.tensor([len(passage.ids) + BEFORE + AFTER for passage in passages])
     padded = [token for p in passages for token in (*none_before, *p.ids, *none_after)]
     starts = torch.cumsum(lengths, dim=0) - lengths
-    first = starts[numbers] + places
+    first = starts[numbers] + offsets
     return torch.tensor(padded, dtype=torch.int32)[first[..., None] + torch.arange(WINDOW)]

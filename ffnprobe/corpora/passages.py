@@ -4,7 +4,7 @@
 
 A block is the unit of work, of resuming and of merging: consecutive passages, closed by the first
 that brings it to `block_tokens` tokens. Each block knows the chained hash of all tokens up to its
-end, so that a scan only goes on over the very texts it began with.
+end, so that a scan resumes only over the very texts it began with.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
-from ffnprobe.corpora.documents import read_pieces
 from ffnprobe.corpora.sources import TextSource
+from ffnprobe.corpora.text_pieces import read_pieces
 from ffnprobe.errors import DataRefused, OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
 from ffnprobe.models.vocab import Vocab
@@ -26,13 +26,13 @@ SOURCE_BITS = 32
 
 @dataclass(frozen=True)
 class Settings:
-    """What a scan's numbers depend on, beside the model and the texts.
+    """What a scan's numbers depend on, apart from the model and the texts.
 
     context        the most tokens of a passage, BOS included
-    bos            whether BOS is put in front of each passage (it is left out of all numbers)
+    bos            whether each passage begins with BOS (which is left out of all numbers)
     k              how many examples are kept on each side
     column         where jsonl, parquet and datasets hold their texts
-    errors         what is done about bytes that are no UTF-8: strict or replace
+    errors         what is done about bytes that are not UTF-8: strict or replace
     block_tokens   how many tokens make a block
     """
 
@@ -57,7 +57,7 @@ class Settings:
             raise OptionRefused(f'errors is not "{self.errors}".', remedy="strict, replace")
         for name, value in (("k", self.k), ("block_tokens", self.block_tokens)):
             if value < 1:
-                raise OptionRefused(f"{name} = {value}: there must be one at least.")
+                raise OptionRefused(f"{name} = {value}: it must be at least 1.")
         return self
 
     @property

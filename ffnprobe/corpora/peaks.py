@@ -1,6 +1,6 @@
 """The k strongest activations of each neuron, at most one a passage, in an order without ties.
 
-Of two equal activations the one in the earlier passage stands first (passages are numbered in the
+Of two equal activations the one in the earlier passage comes first (passages are numbered in the
 order of texts and positions); within a passage the first of equal ones is taken. An activation and
 its passage are packed into one integer that sorts so, and the k largest integers are kept:
 
@@ -85,19 +85,22 @@ class Race:
 
     def __init__(self, neurons: int, k: int, device: torch.device) -> None:
         self.keys = torch.full((neurons, k), _EMPTY, device=device)
-        self.places = torch.full((neurons, k), -1, dtype=torch.int32, device=device)
+        self.offsets = torch.full((neurons, k), -1, dtype=torch.int32, device=device)
 
     def see(
         self, activations: Float32[Tensor, "batch pos neuron"], passages: Int64[Tensor, " batch"]
     ) -> None:
         """Let each passage's strongest activation of each neuron compete."""
-        values, places = find_largest(activations)
+        values, offsets = find_largest(activations)
         values = rearrange(values, "batch neuron -> neuron batch").contiguous()
         keys = pack(values, passages.expand_as(values))
-        places = rearrange(places, "batch neuron -> neuron batch").int()
-        keys, places = torch.cat([self.keys, keys], dim=1), torch.cat([self.places, places], dim=1)
+        offsets = rearrange(offsets, "batch neuron -> neuron batch").int()
+        keys, offsets = (
+            torch.cat([self.keys, keys], dim=1),
+            torch.cat([self.offsets, offsets], dim=1),
+        )
         self.keys, chosen = torch.topk(keys, self.keys.shape[1])
-        self.places = torch.take_along_dim(places, chosen, dim=1)
+        self.offsets = torch.take_along_dim(offsets, chosen, dim=1)
 
 
 def find_largest(
@@ -112,6 +115,6 @@ def find_largest(
     values, group = groups.max(dim=0)
     inside = torch.arange(GROUP, device=activations.device)[:, None]
     rows = group[:, None] * GROUP + inside
-    # Past the end the last position stands again; the first of equals is taken, so nothing changes.
+    # Past the end the last position is repeated; the first of equals is taken, so nothing changes.
     members = torch.take_along_dim(activations, rows.clamp(max=activations.shape[1] - 1), dim=1)
     return values, group * GROUP + members.argmax(dim=1)

@@ -140,7 +140,7 @@ def _describe(model: Model, sources: list[TextSource], settings: Settings) -> di
         "format": stores.FORMAT,
         "model": {
             "name": model.name,
-            "source": str(model.source),
+            "source": model.source.as_dict(),
             "fingerprint": model.fingerprint,
             "layers": model.config.layers,
             "neurons": model.config.d_mlp,

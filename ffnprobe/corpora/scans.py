@@ -19,8 +19,10 @@ from ffnprobe.corpora.statistics import Statistics
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.provenance import Provenance, Setting
+from ffnprobe.models.sources import Source
 from ffnprobe.names import NeuronId
+from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 POSITION_ONLY = 0.9
 
 
-@dataclass(frozen=True, eq=False)
-class Scan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Scan(Result):
     """What a corpus showed of every neuron, with the description of the corpus.
 
     >>> import ffnprobe as fp
@@ -59,11 +61,13 @@ class Scan:
         tokens = stores.read_tokens(path)
         return cls(manifest, state.statistics, state.done, tokens, state.is_finished)
 
-    def __repr__(self) -> str:
-        return f"Scan({self.manifest['model']['name']}: {self.corpus})"
-
     def _repr_html_(self) -> str:
-        return card(repr(self), table_html(self.by_layer()))
+        return card(self.title, table_html(self.by_layer()))
+
+    @property
+    def title(self) -> str:
+        """Name the model and the corpus."""
+        return f"{self.manifest['model']['name']}: {self.corpus}"
 
     @property
     def corpus(self) -> str:
@@ -76,14 +80,21 @@ class Scan:
     def provenance(self) -> Provenance:
         """The model, the corpus and the settings behind every number."""
         model, settings = self.manifest["model"], self.manifest["settings"]
+        done = self.done
+        known: dict[str, Setting] = {
+            "texts": done.texts, "tokens": done.tokens, "digest": done.digest[:8],
+            "context": settings["context"],
+        }  # fmt: skip
+        if not self.is_finished:
+            known["finished"] = False
         return Provenance(
-            model["name"], model["source"], model["fingerprint"], bos=settings["bos"],
-            settings=f"scan of {self.corpus}, passages of at most {settings['context']} tokens",
+            model["name"], Source.from_dict(model["source"]), model["fingerprint"],
+            bos=settings["bos"], settings=known,
         )  # fmt: skip
 
     @cached_property
     def means(self) -> Means:
-        """Every neuron's mean activation, to put in a neuron's place."""
+        """Every neuron's mean activation, to replace a neuron's own with."""
         return Means(
             self.statistics.moments.mean.float(), self.manifest["model"]["fingerprint"], self.corpus
         )
@@ -107,10 +118,11 @@ class Scan:
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables: every neuron, and each layer."""
-        return {"neurons": self.table(), "layers": self.by_layer()}
+        return {"neurons": self.table, "layers": self.by_layer()}
 
+    @property
     def table(self) -> "pd.DataFrame":
-        """Table every neuron: mean and shape of its activations, firing rate, dead, position-only."""
+        """Every neuron: mean and shape of its activations, firing rate, dead, position-only."""
         import pandas as pd
 
         facts, moments = self.statistics, self.statistics.moments
@@ -139,7 +151,7 @@ class Scan:
 
     def by_layer(self) -> "pd.DataFrame":
         """Table each layer: how many neurons, dead and position-only ones, the mean firing rate."""
-        neurons = self.table()
+        neurons = self.table
         layers = (
             neurons.groupby("layer")
             .agg(

@@ -14,7 +14,7 @@ from torch import Tensor
 from ffnprobe.corpora.histograms import BINS, SIDE
 from ffnprobe.corpora.moments import CentralMoments, merge_moments, no_moments
 from ffnprobe.corpora.peaks import Peaks, merge_peaks, no_peaks
-from ffnprobe.corpora.positions import first_of
+from ffnprobe.corpora.position_ranges import first_of
 
 _MOMENTS = ("mean", "second", "third", "fourth")
 _PEAKS = ("activations", "passages", "texts", "positions", "windows")

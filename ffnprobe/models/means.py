@@ -5,18 +5,21 @@ in its metadata, the `fingerprint` of the weights they were measured on. Pocket 
 all positions of its facts' sentences but BOS.
 
 >>> import ffnprobe as fp
->>> read_means(fp.load("pocket")).shape
+>>> fp.load("pocket").means.shape
 torch.Size([6, 768])
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.model import Model
+
+if TYPE_CHECKING:
+    from ffnprobe.models.model import Model
 
 FILE = "means.safetensors"
 
@@ -30,7 +33,7 @@ class Means:
     corpus: str
 
 
-def read_means(model: Model) -> Float[Tensor, "layer neuron"] | None:
+def read_means(model: "Model") -> Float[Tensor, "layer neuron"] | None:
     """Read the means that came with a model, checked against its shape and weights; None without."""
     path = model.source.folder() / FILE
     if not path.is_file():

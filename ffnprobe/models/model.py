@@ -18,7 +18,7 @@ is in the answers, and the norm's scale, which differs from position to position
 True
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -28,14 +28,17 @@ from einops import rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.errors import OptionRefused
 from ffnprobe.models.attention import Attention, fold_attention
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.models.config import Config
 from ffnprobe.models.folding import check_centred, fold_reader
 from ffnprobe.models.layouts import LAYOUTS, Layout
+from ffnprobe.models.means import read_means
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.sources import Source
 from ffnprobe.models.vocab import Vocab
+from ffnprobe.names import NeuronId, check_layer, expand_all, expand_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +85,40 @@ class Model:
     def provenance(self, **known: object) -> Provenance:
         """Start a result's provenance."""
         return Provenance(self.name, self.source, self.fingerprint, **known)  # type: ignore[arg-type]
+
+    def find_neuron(self, name: str | NeuronId) -> NeuronId:
+        """Return one neuron by its name, or say which neurons the model has."""
+        c = self.config
+        return NeuronId.parse(str(name)).check(layers=c.layers, neurons=c.d_mlp, model=self.name)
+
+    def find_neurons(self, names: str | Iterable[str | NeuronId]) -> list[NeuronId]:
+        """List the neurons that names stand for (`L3N12`, `L3`, `L3N5-L3N9`), each once, in order.
+
+        >>> import ffnprobe as fp
+        >>> [str(name) for name in fp.load("pocket").find_neurons(["L3N8-9", "L0N1", "L3N9"])]
+        ['L3N8', 'L3N9', 'L0N1']
+        """
+        c = self.config
+        texts = [names] if isinstance(names, str) else [str(name) for name in names]
+        return expand_all(texts, layers=c.layers, neurons=c.d_mlp, model=self.name)
+
+    def find_layers(self, layers: str | Sequence[int] | None) -> list[int]:
+        """List layers ("3-5", or numbers; None for all), each once and in order."""
+        count = self.config.layers
+        if layers is None:
+            return list(range(count))
+        if isinstance(layers, str):
+            return expand_layers(layers, layers=count, model=self.name)
+        if not layers:
+            raise OptionRefused("no layer is named.", remedy=f"0 to {count - 1}")
+        return sorted(
+            {check_layer(n, layers=count, named=f"L{n}", model=self.name) for n in layers}
+        )
+
+    @cached_property
+    def means(self) -> Float[Tensor, "layer neuron"] | None:
+        """The activation means that came with the model, read once; None if it has none."""
+        return read_means(self)
 
     def linear(
         self, layer: int, part: str

@@ -56,7 +56,7 @@ def describe(m: Measures) -> list[str]:
         lines.insert(
             1,
             f"gate norm {g.norm:.3f}, bias {g.bias:.3f}; cosine of gate and question {g.cosine:.3f}; "
-            "where the question scores below zero the answer is turned round",
+            "where the question scores below zero the answer is negated",
         )
     if m.kind == "entropy":
         lines.append("the unembedding barely reads this answer: its token lists mean nothing")
@@ -72,5 +72,5 @@ def _width(listed: Sequence[TokenValue]) -> int:
 
 
 def _pad(text: str, width: int) -> str:
-    """Fill up to a width in the terminal, where some characters take two places and some none."""
+    """Pad to a width in the terminal, where some characters take two columns and some none."""
     return text + " " * (width - cell_len(text))

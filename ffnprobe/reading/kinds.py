@@ -1,4 +1,4 @@
-"""Kinds of neuron, from weights alone: a reading of the numbers, which are always shown beside it.
+"""Kinds of neuron, from weights alone: a label for the numbers, which are always shown with it.
 
     entropy       a long answer of a late layer that lies in the unembedding's null space: it works
                   through the final scale, and its token lists mean nothing
@@ -8,7 +8,7 @@
     unlabelled    none of these
 
 The first that fits is the kind. Every threshold is an argument of `Thresholds`; the defaults
-follow published observations on GPT-2 and are no law.
+follow published observations on GPT-2, and other models may need others.
 
 >>> shape = Shape(variance=0.001, skew=2.0, kurtosis=11.0, null_space=0.1, relative_norm=1.0,
 ...               depth=0.5, d_model=768)

@@ -5,7 +5,7 @@
     cosine                       cos(q_n, w_n): near −1 a neuron erases what it asks for
     vocab_mean … vocab_kurtosis  moments over tokens of cos(w_n, u_t)
     null_space                   share of the answer's norm the unembedding barely reads
-    kind                         a reading of these numbers
+    kind                         a label for these numbers
     gate_norm, gate_bias         |g_n| and the gate's score where x̂ is zero, where neurons have gates
     gate_cosine                  cos(g_n, q_n): near 1 a gate asks what the question asks
 

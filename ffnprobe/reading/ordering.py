@@ -27,7 +27,7 @@ def sort_neurons(
     """Name the k neurons of largest (or smallest) value, ties by layer and neuron."""
     flat = rearrange(values, "layer neuron -> (layer neuron)")
     order = torch.sort(flat, descending=not smallest, stable=True).indices[:k].tolist()
-    return [NeuronId(*divmod(place, values.shape[-1])) for place in order]
+    return [NeuronId(*divmod(number, values.shape[-1])) for number in order]
 
 
 def top_tokens(
@@ -40,39 +40,39 @@ def top_tokens(
     """
     whole = values.shape[-1] // TOKENS_IN_GROUP * TOKENS_IN_GROUP
     if whole <= k * TOKENS_IN_GROUP:
-        places = _best_places(values, k, smallest=smallest)
-        return torch.take_along_dim(values, places, dim=-1), places
+        columns = _best_columns(values, k, smallest=smallest)
+        return torch.take_along_dim(values, columns, dim=-1), columns
     groups = rearrange(
         values[:, :whole], "row (group token) -> row group token", token=TOKENS_IN_GROUP
     )
     best = reduce(groups, "row group token -> row group", "min" if smallest else "max")
-    # In the order of their ids, so that the place of a candidate still breaks ties by token id.
-    chosen = torch.sort(_best_places(best, k, smallest=smallest), dim=-1).values[:, :, None]
+    # In the order of their ids, so that the column of a candidate still breaks ties by token id.
+    chosen = torch.sort(_best_columns(best, k, smallest=smallest), dim=-1).values[:, :, None]
     inside = torch.arange(TOKENS_IN_GROUP, device=values.device)
     ids = rearrange(chosen * TOKENS_IN_GROUP + inside, "row group token -> row (group token)")
     rest = torch.arange(whole, values.shape[-1], device=values.device).expand(len(values), -1)
     ids = torch.cat([ids, rest], dim=-1)
     candidates = torch.take_along_dim(values, ids, dim=-1)
-    places = _best_places(candidates, k, smallest=smallest)
-    values, ids = (torch.take_along_dim(each, places, dim=-1) for each in (candidates, ids))
+    columns = _best_columns(candidates, k, smallest=smallest)
+    values, ids = (torch.take_along_dim(each, columns, dim=-1) for each in (candidates, ids))
     return values, ids
 
 
-def _best_places(
+def _best_columns(
     values: Float[Tensor, "row column"], k: int, *, smallest: bool
 ) -> Int[Tensor, "row k"]:
     """Find the columns of each row's k best values, the best first, ties by column."""
     more = min(k + 1, values.shape[-1])
     found = torch.topk(values, more, largest=not smallest)
-    # Which of several equal values topk takes is left to chance: put them in order, and where the
-    # next value is equal too, sort the whole row.
-    places = torch.sort(found.indices[:, :k], dim=-1).values
-    kept = torch.take_along_dim(values, places, dim=-1)
-    places = torch.take_along_dim(places, _order(kept, smallest=smallest), dim=-1)
+    # Which of several equal values topk takes is left to chance. So sort them, and where the next
+    # value is equal too, sort the whole row.
+    columns = torch.sort(found.indices[:, :k], dim=-1).values
+    kept = torch.take_along_dim(values, columns, dim=-1)
+    columns = torch.take_along_dim(columns, _order(kept, smallest=smallest), dim=-1)
     if more > k:
         is_tied = found.values[:, k - 1] == found.values[:, k]
-        places[is_tied] = _order(values[is_tied], smallest=smallest)[:, :k]
-    return places
+        columns[is_tied] = _order(values[is_tied], smallest=smallest)[:, :k]
+    return columns
 
 
 def _order(values: Float[Tensor, "row column"], *, smallest: bool) -> Int[Tensor, "row column"]:

@@ -20,7 +20,7 @@ W_U[:, t], one row to fold instead of one for each token. A direction so prepare
 from collections.abc import Iterator
 
 import torch
-from einops import einsum, rearrange, reduce
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
@@ -31,25 +31,6 @@ from ffnprobe.models.model import Model
 CONVENTIONS = ("centred", "gain", "raw", "normed")
 THROUGH = ("embed", "unembed")
 ROWS_AT_ONCE = 256
-
-
-def project_answers(
-    model: Model, answers: Float[Tensor, "row d_model"], *, convention: str = "centred"
-) -> Float[Tensor, "row vocab"]:
-    """Project answer directions onto every token, in logits per unit of activation and scale."""
-    readers, tokens = answer_readers(model, answers, convention=convention)
-    values = einsum(readers, tokens, "row d_model, vocab d_model -> row vocab")
-    if convention == "centred":
-        values -= reduce(values, "row vocab -> row 1", "mean")
-    return values
-
-
-def project_questions(
-    model: Model, questions: Float[Tensor, "row d_model"], *, through: str = "embed"
-) -> Float[Tensor, "row vocab"]:
-    """Project questions onto every token."""
-    readers, tokens = question_readers(model, questions, through=through)
-    return einsum(readers, tokens, "row d_model, vocab d_model -> row vocab")
 
 
 def answer_readers(
@@ -91,10 +72,10 @@ def project_blocks(
 
 
 def check_convention(convention: str) -> None:
-    """Refuse a convention that is none of the four."""
+    """Refuse a convention that is not one of the four."""
     if convention not in CONVENTIONS:
         raise OptionRefused(
-            f'"{convention}" is no convention of projection.', remedy=", ".join(CONVENTIONS)
+            f'"{convention}" is not a convention of projection.', remedy=", ".join(CONVENTIONS)
         )
 
 

@@ -1,4 +1,4 @@
-"""Search by token: which neurons push toward it, hub neurons discounted.
+"""Search neurons by token: which push toward it, with hub neurons discounted.
 
 Some neurons have a large dot product with almost every token: ranked by it, these hubs top every
 list. The default rank is therefore z, how unusual a token is for the neuron:
@@ -7,15 +7,15 @@ list. The default rank is therefore z, how unusual a token is for the neuron:
     z = (q_n · W_E[t] − mean over tokens) / std over tokens     (questions)
 
 The mean and the standard deviation follow from the covariance of the tokens (`spectrum`), without
-projecting every neuron onto every token. Beside z stand `dot` (for answers without its mean over
-tokens, as `read` shows it) and `cosine`, of w_n and u_t or of q_n and W_E[t].
+projecting every neuron onto every token. `dot` (for answers less its mean over tokens, as `read`
+shows it) and `cosine`, of w_n and u_t or of q_n and W_E[t], have columns of their own.
 
-Several tokens are searched for jointly: a neuron is worth what it is worth for the token it pushes
-least, in each of the three columns, and z for each token is shown beside them.
+Several tokens are searched for jointly. In each of the three columns a neuron has its value for the
+token it pushes least, and there is one more column with z for each token.
 
 >>> import ffnprobe as fp
 >>> found = fp.search(fp.load("pocket"), " basketball", k=3)
->>> list(found.columns)
+>>> list(found.table.columns)
 ['name', 'layer', 'neuron', 'z', 'dot', 'cosine', 'promotes']
 """
 
@@ -30,11 +30,12 @@ from torch import Tensor, linalg
 
 from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
-from ffnprobe.names import NeuronId, expand_all
+from ffnprobe.models.provenance import Setting
+from ffnprobe.names import NeuronId
 from ffnprobe.reading.directions import pick_answers, pick_gates, pick_questions
-from ffnprobe.reading.layers import choose_layers
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.reading.projection import answer_readers, question_readers
+from ffnprobe.reading.searches import Search, name_own_tokens
 from ffnprobe.reading.spectrum import Spectrum, token_directions
 from ffnprobe.reading.tokens import list_tokens, only_tokens
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 RANKS = ("z", "cosine", "dot")
 SIDES = ("answer", "question", "gate")
 TOKENS = 5
-# A spread this small beside the greatest possible is rounding: the direction is the same to all tokens.
+# A spread this small, as a share of the greatest possible, is rounding: all tokens are alike.
 NO_SPREAD = 1e-6
 
 
@@ -58,16 +59,16 @@ def search(
     k: int = 10,
     layers: str | Sequence[int] | None = None,
     among: Iterable[str] | None = None,
-) -> "pd.DataFrame":
-    """Table the k neurons that push most toward tokens (or `away` from them), the first the best.
+) -> Search:
+    """Search neurons by token: the k whose weights push most toward tokens (or `away` from them).
 
     `by="question"` finds the neurons that the tokens open, `by="gate"` those whose gate they open,
-    where neurons have gates; `among` names the only neurons to look at, such as those of one kind in
-    a survey: of fewer than k, all are listed. Columns: name, layer, neuron, z, dot,
-    cosine, z of each token if there are several, and the neuron's own tokens.
+    where neurons have gates. `among` names the only neurons to look at, such as those of one kind in
+    a survey; if there are fewer than k, all are listed. Columns of `table`: name, layer, neuron, z,
+    dot, cosine, z of each token if there are several, and the neuron's own tokens.
 
     >>> import ffnprobe as fp
-    >>> fp.search(fp.load("pocket"), [" basketball", " football"], k=2).name.tolist()
+    >>> fp.search(fp.load("pocket"), [" basketball", " football"], k=2).table.name.tolist()
     ['L0N677', 'L4N26']
     """
     _check_option("rank", rank, RANKS)
@@ -76,7 +77,8 @@ def search(
     if not texts:
         raise TokenNotFound("no token is named.", remedy='" basketball"')
     ids = [model.vocab.one(text, use="a search") for text in texts]
-    chosen = choose_layers(model, layers)
+    chosen = model.find_layers(layers)
+    named = None if among is None else model.find_neurons(among)
     check_k(k, len(chosen) * model.config.d_mlp, of="neurons")
     with torch.no_grad():
         values = compare_tokens(model, ids, by=by, layers=chosen)
@@ -84,38 +86,37 @@ def search(
             name: reduce(each, "token layer neuron -> layer neuron", "max" if away else "min")
             for name, each in values.items()
         }
-        order = _pick_order(model, weakest[rank], k, chosen, among, smallest=away)
-    found = [NeuronId(chosen[place.layer], place.neuron) for place in order]
+        order = _pick_order(weakest[rank], k, chosen, named, smallest=away)
+    found = [NeuronId(chosen[one.layer], one.neuron) for one in order]
     frame = _table(found, weakest, order)
     shown = model.vocab.show_all(ids)
     if len(ids) > 1:
         for token, each in zip(shown, values["z"], strict=True):
             frame[f"z of {token}"] = _pick(each, order)
-    column, lists = _own_tokens(model, found, by=by, away=away)
-    frame[column] = [" ".join(row) for row in lists]
-    settings = f"search {'away from' if away else 'for'} tokens by {by}, ranked by {rank}"
-    convention = "centred" if by == "answer" else "embed"
-    return model.provenance(convention=convention, tokens=tuple(shown), settings=settings).note(
-        frame
+    lists = _own_tokens(model, found, by=by, away=away)
+    frame[name_own_tokens(by=by, away=away)] = [" ".join(row) for row in lists]
+    settings: dict[str, Setting] = {"by": by, "rank": rank, "away": away, "layers": list(chosen)}
+    if named is not None:
+        settings["among"] = len(named)
+    provenance = model.provenance(
+        convention="centred" if by == "answer" else "embed", tokens=tuple(shown), settings=settings
     )
+    return Search(provenance.note(frame), provenance)
 
 
 def _pick_order(
-    model: Model,
     values: Float[Tensor, "layer neuron"],
     k: int,
     layers: list[int],
-    among: Iterable[str] | None,
+    named: list[NeuronId] | None,
     *,
     smallest: bool,
 ) -> list[NeuronId]:
     """Order neurons by value, all or those named; layers are counted among the chosen ones."""
-    if among is None:
+    if named is None:
         return sort_neurons(values, k, smallest=smallest)
-    c = model.config
-    named = expand_all(among, layers=c.layers, neurons=c.d_mlp, model=model.name)
-    places = {layer: place for place, layer in enumerate(layers)}
-    kept = {NeuronId(places[n.layer], n.neuron) for n in named if n.layer in places}
+    order = {layer: row for row, layer in enumerate(layers)}
+    kept = {NeuronId(order[n.layer], n.neuron) for n in named if n.layer in order}
     if not kept:
         raise OptionRefused("no neuron of these layers is among those named.")
     return [n for n in sort_neurons(values, values.numel(), smallest=smallest) if n in kept][:k]
@@ -183,23 +184,20 @@ def _table(
 
 
 def _pick(values: Float[Tensor, "layer neuron"], order: list[NeuronId]) -> list[float]:
-    picked: list[float] = values[[p.layer for p in order], [p.neuron for p in order]].tolist()
+    picked: list[float] = values[[n.layer for n in order], [n.neuron for n in order]].tolist()
     return picked
 
 
-def _own_tokens(
-    model: Model, found: list[NeuronId], *, by: str, away: bool
-) -> tuple[str, list[list[str]]]:
-    """List the tokens that stand for each neuron found, and say in a word what they are."""
+def _own_tokens(model: Model, found: list[NeuronId], *, by: str, away: bool) -> list[list[str]]:
+    """List the tokens that stand for each neuron found."""
     layers = {layer: _rows(model, layer, by=by) for layer in {name.layer for name in found}}
     rows = torch.stack([layers[name.layer][name.neuron] for name in found])
     k = min(TOKENS, model.config.vocab)
     if by != "answer":
-        asked = question_readers(model, rows, through="embed")
-        return f"{by}_tokens", only_tokens(list_tokens(model, *asked, k))
-    answered = answer_readers(model, rows, convention="centred")
-    lists = list_tokens(model, *answered, k, smallest=away)
-    return "suppresses" if away else "promotes", only_tokens(lists)
+        readers = question_readers(model, rows, through="embed")
+        return only_tokens(list_tokens(model, *readers, k))
+    readers = answer_readers(model, rows, convention="centred")
+    return only_tokens(list_tokens(model, *readers, k, smallest=away))
 
 
 def _check_option(name: str, value: str, known: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Read neurons: which tokens open the question (and the gate, where neurons have gates), which tokens the answer promotes and suppresses.
+"""Read neurons from their weights: which tokens open the question, which tokens the answer promotes.
 
 >>> import ffnprobe as fp
 >>> neuron = fp.read(fp.load("pocket"), "L3N12")
@@ -8,21 +8,20 @@
 5
 
 Promotes and suppresses are of the weights: on a prompt where the activation is negative the answer
-is turned round. Values of an answer are logits per unit of activation and of the final scale.
+is negated. Values of an answer are logits per unit of activation and of the final scale.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.errors import NameNotUnderstood
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.names import FORMS, expand_all
+from ffnprobe.names import FORMS
 from ffnprobe.reading.cards import card_html, card_text
 from ffnprobe.reading.directions import Directions, layer_runs, pick_directions
 from ffnprobe.reading.kinds import Thresholds
@@ -32,13 +31,14 @@ from ffnprobe.reading.projection import check_convention, check_through
 from ffnprobe.reading.related import Related, find_related
 from ffnprobe.reading.sides import Answer, Question
 from ffnprobe.reading.tokens import TokenValue, list_sides, only_tokens
+from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Reading(Measures):
+class Reading(Result, Measures):
     """One neuron, read from the weights alone.
 
     >>> import ffnprobe as fp
@@ -52,18 +52,29 @@ class Reading(Measures):
     answer: Answer
     provenance: Provenance
 
-    def __repr__(self) -> str:
-        return f"Reading({self.name}, {self.kind})"
-
     def __str__(self) -> str:
         return self.card(min(10, self.question.model.config.vocab))
+
+    @property
+    def title(self) -> str:
+        """Name the neuron and its kind."""
+        return f"{self.name}, {self.kind}"
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The neuron as one row, with the columns of a survey."""
+        return self._alone.table
 
     def _repr_html_(self) -> str:
         return card_html(self, self._lists(min(10, self.question.model.config.vocab)))
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of this neuron holds: its numbers, and its tokens with values."""
-        return Readings(self.question.model, (self,), self.provenance).tables()
+        return self._alone.tables()
+
+    @property
+    def _alone(self) -> "Readings":
+        return Readings(self.question.model, (self,), self.provenance)
 
     def related(self, k: int = 10) -> Related:
         """Find the neurons this one feeds, those that feed it, and those with a similar answer."""
@@ -83,7 +94,7 @@ class Reading(Measures):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Readings(Sequence[Reading]):
+class Readings(Result, Sequence[Reading]):
     """Several neurons, in the order named.
 
     >>> import ffnprobe as fp
@@ -111,16 +122,20 @@ class Readings(Sequence[Reading]):
     def __iter__(self) -> Iterator[Reading]:
         return iter(self.readings)
 
-    def __repr__(self) -> str:
-        return f"Readings({len(self)} neurons of {self.model.name})"
-
     def __str__(self) -> str:
-        return self.table().to_string(index=False)
+        return self.table.to_string(index=False)
 
-    def _repr_html_(self) -> str:
-        return card(repr(self), table_html(self.table().drop(columns=["layer", "neuron"])))
+    @property
+    def title(self) -> str:
+        """Say how many neurons of which model."""
+        return f"{len(self)} neurons of {self.model.name}"
 
-    def table(self, k: int = 5) -> "pd.DataFrame":
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The neurons with the columns of a survey, five tokens in each list."""
+        return self.rows(min(5, self.model.config.vocab))
+
+    def rows(self, k: int) -> "pd.DataFrame":
         """Table the neurons with the columns of a survey, k tokens in each list."""
         lists = {side: only_tokens(rows) for side, rows in self._lists(k).items()}
         return self.provenance.note(table_measures(self.readings, lists))
@@ -141,7 +156,7 @@ class Readings(Sequence[Reading]):
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these neurons holds: their numbers, their tokens with values."""
         k = min(10, self.model.config.vocab)
-        return {"rows": self.table(k), "tokens": self.tokens(k)}
+        return {"rows": self.rows(k), "tokens": self.tokens(k)}
 
     def _lists(self, k: int) -> dict[str, list[list[TokenValue]]]:
         gates = [reading.gate.direction for reading in self if reading.gate is not None]
@@ -180,7 +195,7 @@ def read(
     through: str = "embed",
     thresholds: Thresholds | None = None,
 ) -> Reading | Readings:
-    """Read one neuron ("L3N12"), or several ("L3", "L3N5-L3N9", "L3-L5", or a list of names).
+    """Read neurons through the vocabulary: one ("L3N12") or several ("L3", "L3N5-L3N9", a list).
 
     A text that names one neuron gives a `Reading`; anything else gives `Readings`. `convention`
     is how answers are projected onto tokens, `through` what questions are projected on; the
@@ -195,14 +210,13 @@ def read(
     """
     check_convention(convention)
     check_through(through)
-    texts = [names] if isinstance(names, str) else list(names)
-    c = model.config
-    chosen = expand_all(texts, layers=c.layers, neurons=c.d_mlp, model=model.name)
+    chosen = model.find_neurons(names)
     if not chosen:
         raise NameNotUnderstood("no neuron is named.", remedy=FORMS)
     limits = Thresholds() if thresholds is None else thresholds
     provenance = model.provenance(
-        convention=convention, settings=f"questions through {through}; {limits}"
+        convention=convention,
+        settings={"questions_through": through, "thresholds": asdict(limits)},
     )
     with torch.no_grad():
         readings = tuple(

@@ -1,14 +1,14 @@
-"""Related neurons: whose question an answer feeds, whose answers feed a question, who answers alike.
+"""Related neurons: which ones an answer feeds, which feed a question, which have similar answers.
 
     feeds     later neurons m by q_m · w_n: how far this answer, read through the LayerNorm's gain,
               opens (or, where negative, closes) a later question, per unit of activation and scale
-    fed_by    earlier neurons m by q_n · w_m, the same seen from the question's side
+    fed_by    earlier neurons m by q_n · w_m, the same from the question's side
     similar   neurons m of any layer by cos(w_m, w_n)
 
 Where neurons have gates, `opens` and `opened_by` are the same for gates in place of questions.
 
-The first two are ordered by size whatever the sign. They are of the weights alone: on a prompt
-the LayerNorm's scale divides them and attention carries answers on from other positions as well.
+The first two are ordered by size, whatever the sign. They come from the weights alone: on a prompt
+the LayerNorm's scale divides them, and attention also carries answers over from other positions.
 
 >>> import ffnprobe as fp
 >>> related = find_related(fp.load("pocket"), "L3N12", k=3)
@@ -30,6 +30,7 @@ from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.reading.tokens import answer_tokens
+from ffnprobe.results import Result, hide_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,7 @@ TOKENS = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Related:
+class Related(Result):
     """The neurons related to one: each table has name, layer, neuron, dot, cosine, promotes."""
 
     name: str
@@ -49,6 +50,16 @@ class Related:
     opens: "pd.DataFrame | None" = None
     opened_by: "pd.DataFrame | None" = None
 
+    @property
+    def title(self) -> str:
+        """Name the neuron."""
+        return f"neurons related to {self.name}"
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The later neurons whose question this answer feeds."""
+        return self.feeds
+
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables; those of gates only where neurons have gates."""
         tables = {"feeds": self.feeds, "fed_by": self.fed_by, "similar": self.similar}
@@ -56,28 +67,25 @@ class Related:
             tables |= {"opens": self.opens, "opened_by": self.opened_by}
         return tables
 
-    def __repr__(self) -> str:
-        return f"Related({self.name})"
-
     def __str__(self) -> str:
         parts = (f"{name}\n{t.to_string(index=False)}" for name, t in self.tables().items())
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
-        parts = (f"<i>{name}</i>{table_html(t)}" for name, t in self.tables().items())
-        return card(f"neurons related to {self.name}", *parts)
+        parts = (f"<i>{name}</i>{table_html(hide_numbers(t))}" for name, t in self.tables().items())
+        return card(self.title, *parts)
 
 
 def find_related(model: Model, name: str, *, k: int = 10) -> Related:
     """Find the k neurons of each relation to the neuron named."""
     c = model.config
-    neuron = NeuronId.parse(name).check(layers=c.layers, neurons=c.d_mlp, model=model.name)
+    neuron = model.find_neuron(name)
     check_k(k, c.neurons - 1, of="other neurons")
     later, earlier = slice(neuron.layer + 1, c.layers), slice(0, neuron.layer)
     question = model.questions[neuron.layer, neuron.neuron]
     answer = model.answers[neuron.layer, neuron.neuron]
     dots, cosines = _compare(model.answers, answer)
-    # Nobody is similar to itself.
+    # A neuron is not listed as similar to itself.
     ranked = cosines.clone()
     ranked[neuron.layer, neuron.neuron] = -torch.inf
     feeds = _table_strongest(model, _compare(model.questions[later], answer), later.start, k)
@@ -88,7 +96,7 @@ def find_related(model: Model, name: str, *, k: int = 10) -> Related:
         opens = _table_strongest(model, _compare(gates[later], answer), later.start, k)
         gate = gates[neuron.layer, neuron.neuron]
         opened_by = _table_strongest(model, _compare(model.answers[earlier], gate), 0, k)
-    provenance = model.provenance(settings=f"neurons related to {neuron}")
+    provenance = model.provenance(settings={"related_to": str(neuron), "k": k})
     related = Related(str(neuron), feeds, fed_by, similar, provenance, opens, opened_by)
     for table in related.tables().values():
         provenance.note(table)
@@ -114,12 +122,12 @@ def _table_strongest(model: Model, compared: Compared, first_layer: int, k: int)
 
 
 def _table(
-    model: Model, places: list[NeuronId], dots: Tensor, cosines: Tensor, *, first_layer: int = 0
+    model: Model, order: list[NeuronId], dots: Tensor, cosines: Tensor, *, first_layer: int = 0
 ) -> "pd.DataFrame":
     import pandas as pd
 
-    layers, numbers = [p.layer for p in places], [p.neuron for p in places]
-    names = [NeuronId(first_layer + place.layer, place.neuron) for place in places]
+    layers, numbers = [n.layer for n in order], [n.neuron for n in order]
+    names = [NeuronId(first_layer + one.layer, one.neuron) for one in order]
     promotes = answer_tokens(model, names, min(TOKENS, model.config.vocab)) if names else []
     return pd.DataFrame(
         {

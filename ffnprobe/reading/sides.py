@@ -26,7 +26,7 @@ class Question:
         """Table the k tokens that open the question most: token, id, value."""
         readers = question_readers(self.model, self.direction[None], through=self.through)
         table = _table(list_tokens(self.model, *readers, k)[0])
-        return self.model.provenance(settings=f"question through {self.through}").note(table)
+        return self.model.provenance(settings={"questions_through": self.through}).note(table)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

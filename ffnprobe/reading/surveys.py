@@ -1,26 +1,22 @@
-"""Survey every neuron: one tidy row each.
-
->>> import ffnprobe as fp
->>> neurons = fp.survey(fp.load("pocket"), layers="0", k=3)
->>> list(neurons.columns[:7])
-['name', 'layer', 'neuron', 'kind', 'question_tokens', 'promotes', 'suppresses']
+"""Survey every neuron from the weights alone: one tidy row each.
 
 Two matrix products with the vocabulary cannot be avoided, one for the questions (through the
 token embeddings) and one for the answers (`centred`). They are made a few hundred neurons at a
 time and used up at once, so that the products, 7.4 GB a side for GPT-2 small, never exist whole.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.directions import pick_directions
 from ffnprobe.reading.kinds import Thresholds
-from ffnprobe.reading.layers import choose_layers
 from ffnprobe.reading.measures import (
     Measures,
     measure_neurons,
@@ -30,6 +26,7 @@ from ffnprobe.reading.measures import (
 from ffnprobe.reading.moments import Moments
 from ffnprobe.reading.ordering import check_k, top_tokens
 from ffnprobe.reading.projection import project_blocks, question_readers
+from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,54 +34,81 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 
 
-def survey(
-    model: Model,
-    *,
-    layers: str | Sequence[int] | None = None,
-    k: int = 5,
-    thresholds: Thresholds | None = None,
-    progress: Progress | None = None,
-) -> "pd.DataFrame":
-    """Table every neuron of the layers named (all, if none is), k tokens in each list.
-
-    Columns: name, layer, neuron, kind, question_tokens, promotes, suppresses (text, a space
-    between tokens), question_norm, question_bias, answer_norm, cosine, the moments vocab_mean,
-    vocab_variance, vocab_skew and vocab_kurtosis, null_space; where neurons have gates also
-    gate_tokens, gate_norm, gate_bias and gate_cosine. `progress` is called with how many
-    neurons are done, and of how many. `attrs["provenance"]` says where the numbers come from.
+@dataclass(frozen=True, eq=False, repr=False)
+class Survey(Result):
+    """Every neuron surveyed: `table` has one row each.
 
     >>> import ffnprobe as fp
     >>> neurons = fp.survey(fp.load("pocket"), layers="4")
-    >>> neurons.kind.value_counts()["prediction"].item()
-    9
+    >>> neurons
+    Survey(768 neurons of pocket)
+    >>> neurons.top(2).name.tolist()
+    ['L4N762', 'L4N73']
     """
-    chosen = choose_layers(model, layers)
+
+    table: "pd.DataFrame"
+    provenance: Provenance
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.table.itertuples(index=False))
+
+    @property
+    def title(self) -> str:
+        """Say how many neurons of which model."""
+        return f"{len(self):,} neurons of {self.provenance.model}"
+
+    @property
+    def layers(self) -> list[int]:
+        """The layers surveyed."""
+        return sorted(set(self.table.layer.tolist()))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the table: the neurons."""
+        return {"neurons": self.table}
+
+    def top(self, k: int = 10, *, by: str = "vocab_kurtosis") -> "pd.DataFrame":
+        """Table the k neurons of largest value in a column, the most selective by default."""
+        check_k(k, len(self), of="neurons surveyed")
+        numbers = self.table.select_dtypes("number").columns
+        if by not in numbers:
+            raise OptionRefused(f'a survey has no numbers "{by}".', remedy=", ".join(numbers))
+        return self.table.sort_values(by, ascending=False, kind="stable").head(k)
+
+    def of_kind(self, kind: str) -> list[str]:
+        """Name the neurons of one kind, or say which kinds there are."""
+        names: list[str] = self.table.name[self.table.kind == kind].tolist()
+        if not names:
+            kinds = ", ".join(sorted(set(self.table.kind)))
+            raise OptionRefused(f'no neuron surveyed is of the kind "{kind}".', remedy=kinds)
+        return names
+
+
+def survey_layers(
+    model: Model,
+    layers: Sequence[int],
+    *,
+    k: int,
+    thresholds: Thresholds,
+    progress: Progress | None = None,
+) -> "pd.DataFrame":
+    """Table every neuron of these layers, k tokens in each list."""
     check_k(k, model.config.vocab, of="tokens")
-    limits = Thresholds() if thresholds is None else thresholds
     measured: list[Measures] = []
     lists: dict[str, list[list[int]]] = {}
     with torch.no_grad():
-        for layer in chosen:
-            found, ids = _survey_layer(model, layer, k, limits)
+        for layer in layers:
+            found, ids = _survey_layer(model, layer, k, thresholds)
             measured += found
             if progress is not None:
-                progress(len(measured), len(chosen) * model.config.d_mlp)
+                progress(len(measured), len(layers) * model.config.d_mlp)
             for column, rows in ids.items():
                 lists.setdefault(column, []).extend(rows)
     shown = model.vocab.shown
     texts = {name: [[shown[i] for i in row] for row in rows] for name, rows in lists.items()}
-    frame = table_measures(measured, texts)
-    settings = f"survey of layers {','.join(map(str, chosen))}; questions through embed; {limits}"
-    return model.provenance(convention="centred", settings=settings).note(frame)
-
-
-def pick_kind(neurons: "pd.DataFrame", kind: str) -> list[str]:
-    """Name the neurons of a survey that are of one kind, or say which kinds it has."""
-    names: list[str] = neurons.name[neurons.kind == kind].tolist()
-    if not names:
-        kinds = ", ".join(sorted(set(neurons.kind)))
-        raise OptionRefused(f'no neuron surveyed is of the kind "{kind}".', remedy=kinds)
-    return names
+    return table_measures(measured, texts)
 
 
 def _survey_layer(
@@ -99,8 +123,12 @@ def _survey_layer(
         moments += measured
         promoted.append(top_tokens(dots, k)[1])
         suppressed.append(top_tokens(dots, k, smallest=True)[1])
-    ids = {} if directions.gates is None else {"gate_tokens": _asked(model, directions.gates, k)}
-    ids["question_tokens"] = _asked(model, directions.questions, k)
+    ids = (
+        {}
+        if directions.gates is None
+        else {"gate_tokens": _list_openers(model, directions.gates, k)}
+    )
+    ids["question_tokens"] = _list_openers(model, directions.questions, k)
     ids |= {"promotes": promoted, "suppresses": suppressed}
     return (
         measure_neurons(model, directions, moments, thresholds),
@@ -108,7 +136,7 @@ def _survey_layer(
     )
 
 
-def _asked(model: Model, questions: Tensor, k: int) -> list[Tensor]:
+def _list_openers(model: Model, questions: Tensor, k: int) -> list[Tensor]:
     """Find the ids of the tokens that open each question (or gate) most."""
     readers = question_readers(model, questions, through="embed")
     return [top_tokens(dots, k)[1] for _, dots in project_blocks(*readers)]

@@ -43,12 +43,12 @@ def answer_tokens(
     signs: Sequence[float] | None = None,
     convention: str = "centred",
 ) -> list[list[str]]:
-    """List, for each neuron, the k tokens its answer promotes; turned round where its sign is negative."""
+    """List, for each neuron, the k tokens its answer promotes; negated where its sign is negative."""
     answers = gather(model.answers, neurons)
     readers, tokens = answer_readers(model, answers, convention=convention)
     if signs is not None:
-        turns = torch.tensor([-1.0 if sign < 0 else 1.0 for sign in signs], device=readers.device)
-        readers = readers * turns[:, None]
+        signed = torch.tensor([-1.0 if sign < 0 else 1.0 for sign in signs], device=readers.device)
+        readers = readers * signed[:, None]
     return only_tokens(list_tokens(model, readers, tokens, k))
 
 

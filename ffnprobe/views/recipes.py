@@ -123,9 +123,9 @@ def recipe_search(
     parts = [repr(list(tokens))] + [f"{name}={value!r}" for name, value in options.items()]
     python = ""
     if kind is not None:
-        python = f"neurons = fp.survey(model)\nkind = neurons[neurons.kind == {kind!r}]\n"
-        parts.append("among=kind.name")
-    python += f"print(fp.search(model, {', '.join(parts)}))"
+        python = f"names = fp.survey(model).of_kind({kind!r})\n"
+        parts.append("among=names")
+    python += f"print(fp.search(model, {', '.join(parts)}).table)"
     return Recipe(_command(known, "search", flags, tokens), _python(known, python))
 
 

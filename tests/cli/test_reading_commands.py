@@ -63,7 +63,7 @@ def test_search(model, tiny):
     words = (" basketball", "--top", 3, "--layers", "1-2", "--format", "json")
     body = json.loads(call("search", *words, *model).stdout)
     expected = fp.search(tiny, " basketball", k=3, layers="1-2")
-    assert [row["name"] for row in body["rows"]] == expected.name.tolist()
+    assert [row["name"] for row in body["rows"]] == expected.table.name.tolist()
     assert list(body["rows"][0]) == ["name", "layer", "neuron", "z", "dot", "cosine", "promotes"]
     away = call("search", *words, "--away", "--rank", "dot", "--by", "question", *model).stdout
     dots = [row["dot"] for row in json.loads(away)["rows"]]
@@ -76,7 +76,7 @@ def test_survey_goes_to_every_format_and_comes_back(model, tiny, tmp_path, suffi
     path = tmp_path / f"neurons{suffix}"
     result = call("survey", "--layers", "0-1", "-k", 3, "--out", path, *model)
     assert (result.exit_code, result.stdout) == (0, "")
-    expected = fp.survey(tiny, layers="0-1", k=3)
+    expected = fp.survey(tiny, layers="0-1", k=3).table
     if suffix == ".md":
         assert len([n for n in path.read_text().splitlines() if n.startswith("| L")]) == 104
         return

@@ -100,7 +100,10 @@ def test_mistakes_are_stated(model, store, texts, tmp_path):
         assert "context = 99" in refused("scan", texts, "--context", 99, *into)
         assert "there is no scan in" in refused("read", "L0N1", "--store", tmp_path, *model)
         said = refused("survey", "--workers", 2, *model)
-        assert "--workers and --address need a cluster.\n  try: --engine ray" in said
+        assert (
+            "workers and an address belong to a Ray cluster.\n  try: engine=ray (--engine ray)"
+            in said
+        )
     said = refused("scan", texts, "--store", store, "-k", 9, *model)
     assert "was made with k=3, not 9." in said
     pocket = refused("read", "L0N1", "--store", store, "--model", "pocket")

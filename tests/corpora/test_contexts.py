@@ -1,4 +1,4 @@
-"""Examples to look at, and a scan's numbers beside other tables."""
+"""Examples to look at, and a scan's numbers joined with other tables."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def scan(whole):
 
 def test_examples_as_a_table_as_text_and_as_a_card(scan, whole):
     found = fp.examples(whole, "L1N7")
-    table = found.table()
+    table = found.table
     assert list(table.columns) == [
         "name", "layer", "neuron", "list", "rank", "activation", "mean_activation", "token",
         "text", "position", "before", "after",
@@ -25,7 +25,11 @@ def test_examples_as_a_table_as_text_and_as_a_card(scan, whole):
     assert strong.is_monotonic_decreasing
     assert weak.is_monotonic_increasing
     assert table.mean_activation[0] == pytest.approx(float(scan.means.activations[1, 7]))
-    assert table.attrs["provenance"]["settings"].startswith("scan of 7 texts")
+    settings = table.attrs["provenance"]["settings"]
+    assert settings == {
+        "texts": 7, "tokens": scan.done.tokens, "digest": scan.done.digest[:8], "context": 29,
+    }  # fmt: skip
+    assert found.rows(3)["rank"].tolist() == [1, 2, 3, 1, 2, 3]
     first = found.strongest[0]
     lines = str(found).splitlines()
     assert lines[0].startswith(f"L1N7: mean {found.mean:.3f}, above zero on ")
@@ -52,15 +56,20 @@ def test_a_neuron_that_is_not_there_is_refused(scan):
 
 
 def test_a_survey_is_joined_with_how_neurons_fire(tiny, scan):
-    joined = join_survey(fp.survey(tiny, layers="1", k=2), scan)
-    assert len(joined) == 52
+    surveyed = fp.survey(tiny, layers="1", k=2)
+    found = join_survey(surveyed, scan)
+    joined = found.table
+    assert len(found) == 52
     assert list(joined.columns)[-8:] == [
         "mean_activation", "activation_variance", "activation_skew", "activation_kurtosis",
         "firing_rate", "position_share", "is_dead", "is_position_only",
     ]  # fmt: skip
     assert joined.firing_rate.tolist() == scan.statistics.firing_rate[1].tolist()
-    assert "survey of layers 1" in joined.attrs["provenance"]["settings"]
-    assert "scan of 7 texts" in joined.attrs["provenance"]["settings"]
+    settings = dict(found.provenance.settings)
+    assert settings.pop("scan") == scan.provenance.settings
+    assert settings == surveyed.provenance.settings
+    assert joined.attrs["provenance"] == found.provenance.as_dict()
+    assert "scan" not in surveyed.provenance.settings
 
 
 def test_dead_and_position_only_neurons_are_told(tiny_folder, tmp_path):
@@ -79,7 +88,7 @@ def test_dead_and_position_only_neurons_are_told(tiny_folder, tmp_path):
     weights["h.0.mlp.c_fc.weight"][0, 1] = 1
     weights["h.0.mlp.c_fc.bias"][1] = 0
     model = fp.load(write_model(tmp_path / "planted", weights=weights), device="cpu")
-    table = fp.scan(model, {"a": "the cat sat on the mat and the dog ran " * 9}, workers=1).table()
+    table = fp.scan(model, {"a": "the cat sat on the mat and the dog ran " * 9}, workers=1).table
     assert table.is_dead[0]
     assert table.firing_rate[0] == 0
     assert table.is_position_only[1]
@@ -87,12 +96,13 @@ def test_dead_and_position_only_neurons_are_told(tiny_folder, tmp_path):
     assert not table.is_dead[1]
 
 
-def test_means_of_a_scan_take_neurons_places(tiny, tiny_trace, scan, tmp_path):
+def test_means_of_a_scan_replace_activations(tiny, tiny_trace, scan, tmp_path):
     ours = fp.ablate(tiny_trace, " basketball", replace=scan.means, neurons=["L1N0-9"])
     tensor = scan.statistics.moments.mean.float()
     theirs = fp.ablate(tiny_trace, " basketball", replace=tensor, neurons=["L1N0-9"])
     assert ours.top(5).effect.tolist() == theirs.top(5).effect.tolist()
-    assert ours.provenance.settings == f"replace=mean over {scan.corpus}"
+    assert ours.provenance.settings["replace"] == "mean"
+    assert ours.provenance.settings["over"] == scan.corpus
     other = fp.load(write_model(tmp_path / "other", seed=7), device="cpu")
     trace = fp.run(other, "the cat")
     with pytest.raises(OptionRefused, match="the means are of other weights"):
@@ -110,7 +120,7 @@ def test_an_explanation_shows_what_its_neurons_fire_on(tiny, scan):
     assert table_examples(scan, story.neurons.name.tolist(), k=2).shape == (12, 12)
 
 
-def test_a_scan_tells_its_corpus(scan, speeches):
+def test_a_scan_tells_its_corpus_and_its_model(scan, speeches, tiny):
     assert scan.corpus.startswith("7 texts, ")
     known = scan.manifest
     assert [text["name"] for text in known["texts"]] == sorted(p.name for p in speeches.iterdir())
@@ -119,6 +129,8 @@ def test_a_scan_tells_its_corpus(scan, speeches):
     layers = scan.by_layer()
     assert layers.neurons.tolist() == [52, 52, 52]
     assert "7 texts" in scan._repr_html_()
+    assert scan.provenance.source == tiny.source
+    assert repr(scan) == f"Scan({tiny.name}: {scan.corpus})"
 
 
 def test_every_column_is_documented(tiny, scan):
@@ -129,7 +141,7 @@ def test_every_column_is_documented(tiny, scan):
     joined = join_survey(fp.survey(tiny, layers="1", k=2), scan)
     made = {
         "Scan": scan.tables(), "Examples": fp.examples(scan, "L1N7").tables(),
-        "Explanation": {"neurons": story.neurons}, "survey": {"rows": joined},
+        "Explanation": {"neurons": story.neurons}, "survey": {"rows": joined.table},
     }  # fmt: skip
     for name, tables in made.items():
         for table, frame in tables.items():
@@ -143,7 +155,7 @@ def test_figures_show_the_numbers(scan, tmp_path):
     assert list(drawn.data[0].x) == values
     assert drawn.layout.title.text.startswith("L1N7: mean ")
     firing = fp.plot(scan)
-    assert list(firing.data[0].y) == scan.table().firing_rate.tolist()
+    assert list(firing.data[0].y) == scan.table.firing_rate.tolist()
     histogram = fp.plot(scan, "histogram", neuron="L1N7")
     assert sum(histogram.data[0].y) == scan.done.tokens
     fp.save(scan, tmp_path / "neurons.csv")

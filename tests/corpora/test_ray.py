@@ -10,7 +10,6 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.corpora import clusters
-from ffnprobe.corpora.layers import survey_on_ray
 from ffnprobe.errors import OptionRefused
 from tests.corpora.conftest import OPTIONS, bytes_of
 
@@ -39,18 +38,18 @@ def test_begun_here_and_ended_by_two_workers_one_of_them_killed_it_has_the_same_
 
     with pytest.raises(Killed):
         fp.scan(tiny, speeches, store=tmp_path / "scan", progress=stop, **OPTIONS)
-    crews, killed = [], []
-    submit = clusters.Crew.submit
+    pools, killed = [], []
+    submit = clusters.WorkerPool.submit
 
-    def remember(crew, *things):
-        crews.append(crew)
-        return submit(crew, *things)
+    def remember(pool, *things):
+        pools.append(pool)
+        return submit(pool, *things)
 
-    monkeypatch.setattr(clusters.Crew, "submit", remember)
+    monkeypatch.setattr(clusters.WorkerPool, "submit", remember)
 
     def kill_one(tokens, share):
-        if crews and not killed:
-            killed.append(cluster.get(submit(crews[0], 1, process_of)))
+        if pools and not killed:
+            killed.append(cluster.get(submit(pools[0], 1, process_of)))
             os.kill(killed[0], signal.SIGKILL)
 
     options = OPTIONS | {"engine": "ray", "workers": 2}
@@ -68,10 +67,17 @@ def test_a_survey_on_ray_is_the_survey(tiny_folder):
     torch.set_num_threads(1)
     # A model of its own: what others have measured of a shared one was rounded with their threads.
     model = fp.load(tiny_folder, device="cpu")
-    here, there = fp.survey(model, layers="1-2", k=3), survey_on_ray(model, layers="1-2", k=3)
+    asked = {"layers": "1-2", "k": 3, "thresholds": fp.Thresholds(kurtosis=2.8)}
+    counts = []
+    here = fp.survey(model, **asked)
+    there = fp.survey(
+        model, **asked, engine="ray", workers=2, progress=lambda *done: counts.append(done)
+    )
     torch.set_num_threads(threads)
-    assert there.equals(here)
-    assert there.attrs == here.attrs
+    assert there.table.equals(here.table)
+    assert there.provenance == here.provenance
+    assert len(set(here.table.kind)) > 1
+    assert counts == [(52, 104), (104, 104)]
 
 
 def test_more_workers_than_fit_are_refused(tiny):

@@ -14,7 +14,7 @@ import scipy.stats
 import torch
 
 import ffnprobe as fp
-from ffnprobe.corpora import documents, store
+from ffnprobe.corpora import store, text_pieces
 from ffnprobe.corpora.sources import find_texts
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
 from tests.builders import TINY, write_model
@@ -79,8 +79,8 @@ def test_an_example_is_what_the_model_does_on_its_text(tiny, speeches, whole):
             ids = tiny.vocab.ids((speeches / example.text).read_text())
             start = example.position // 28 * 28
             trace = fp.run(tiny, ids[start : start + 28])
-            place = fp.NeuronId.parse(name)
-            seen = trace.activations[place.layer, 1:, place.neuron]
+            neuron = fp.NeuronId.parse(name)
+            seen = trace.activations[neuron.layer, 1:, neuron.neuron]
             assert float(seen.max()) == pytest.approx(example.activation, abs=1e-5)
             at = example.position - start
             assert float(seen[at]) == pytest.approx(example.activation, abs=1e-5)
@@ -188,7 +188,7 @@ def test_a_finished_scan_is_read_and_not_made_again(tiny, speeches, whole, tmp_p
     folder = tmp_path / "scan"
     shutil.copytree(whole, folder)
     monkeypatch.setattr(store, "write_whole", lambda *_: pytest.fail("nothing is to be written"))
-    monkeypatch.setattr(documents, "read_pieces", lambda *_: pytest.fail("nothing is to be read"))
+    monkeypatch.setattr(text_pieces, "read_pieces", lambda *_: pytest.fail("nothing is to be read"))
     assert repr(fp.scan(tiny, speeches, store=folder, **OPTIONS)) == repr(fp.Scan.open(whole))
 
 
@@ -290,11 +290,11 @@ def test_an_empty_corpus_leaves_nothing(tiny, tmp_path):
     [
         ({"context": 30}, "context = 30: tiny has 29 positions."),
         ({"context": 1}, "context = 1: tiny has 29 positions."),
-        ({"k": 0}, "k = 0: there must be one at least."),
+        ({"k": 0}, "k = 0: it must be at least 1."),
         ({"errors": "ignore"}, 'errors is not "ignore".'),
         ({"engine": "spark"}, 'engine is not "spark".'),
-        ({"workers": 0}, "workers = 0: there must be one at least."),
-        ({"address": "auto"}, "an address is of a Ray cluster."),
+        ({"workers": 0}, "workers = 0: it must be at least 1."),
+        ({"address": "auto"}, "an address belongs to a Ray cluster."),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(tiny, options, said):

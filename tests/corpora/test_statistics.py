@@ -13,7 +13,7 @@ from ffnprobe.corpora.histograms import BINS, EDGES, SIDE, count_bins
 from ffnprobe.corpora.meters import Meter, _gather
 from ffnprobe.corpora.passages import Block, Done, Passage, Settings
 from ffnprobe.corpora.peaks import find_largest, pack, unpack
-from ffnprobe.corpora.positions import first_of, number_ranges
+from ffnprobe.corpora.position_ranges import first_of, number_ranges
 from ffnprobe.corpora.statistics import Statistics, merge, no_statistics
 
 SETTINGS = Settings(context=41, k=3)
@@ -109,7 +109,7 @@ def test_windows_hold_the_tokens_around_an_example_and_nothing_past_the_ends():
     assert windows[2] == [-1] * 4 + [*range(12)]
 
 
-def test_fewer_passages_than_examples_leave_places_empty():
+def test_fewer_passages_than_examples_leave_the_rest_empty():
     found = measured(draw(1, passages=2)).strongest
     assert found.texts[..., 2].eq(-1).all()
     assert found.activations[..., 2].isnan().all()

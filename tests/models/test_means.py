@@ -8,7 +8,6 @@ from safetensors.torch import save_file
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.means import read_means
 from tests.builders import write_model
 
 
@@ -18,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_without_a_file_there_are_none(folder: Path) -> None:
-    assert read_means(fp.load(folder)) is None
+    assert fp.load(folder).means is None
 
 
 def test_means_are_used_by_name(folder: Path) -> None:
@@ -27,9 +26,17 @@ def test_means_are_used_by_name(folder: Path) -> None:
         {"activations": means}, folder / "means.safetensors", {"fingerprint": model.fingerprint}
     )
     trace = fp.run(model, "the cat")
-    assert torch.equal(read_means(model), means)
+    assert torch.equal(model.means, means)
     by_name, by_value = (fp.ablate(trace, 5, replace=r).values for r in ("mean", means))
     assert torch.equal(by_name, by_value)
+
+
+def test_means_are_read_once(folder: Path) -> None:
+    save_file({"activations": torch.randn(3, 52)}, folder / "means.safetensors")
+    model = fp.load(folder)
+    first = model.means
+    (folder / "means.safetensors").unlink()
+    assert model.means is first is not None
 
 
 @pytest.mark.parametrize(
@@ -44,4 +51,4 @@ def test_means_are_used_by_name(folder: Path) -> None:
 def test_wrong_means_are_refused(folder: Path, tensors: dict, note: dict, words: str) -> None:
     save_file(tensors, folder / "means.safetensors", note)
     with pytest.raises(ModelNotLoaded, match=words):
-        read_means(fp.load(folder))
+        _ = fp.load(folder).means

@@ -12,10 +12,26 @@ from ffnprobe.reading.projection import (
     CONVENTIONS,
     ROWS_AT_ONCE,
     answer_readers,
-    project_answers,
     project_blocks,
-    project_questions,
+    question_readers,
 )
+from ffnprobe.reading.tokens import list_tokens
+from tests.reading import formulas
+
+
+def listed(model, readers, *, is_centred=False):
+    """The value of every token, from the lists that a reading shows."""
+    lists = list_tokens(model, *readers, model.config.vocab, is_centred=is_centred)
+    values = torch.empty(len(lists), model.config.vocab)
+    for row, tokens in zip(values, lists, strict=True):
+        for _, token, value in tokens:
+            row[token] = value
+    return values
+
+
+def answered(model, answers, convention):
+    readers = answer_readers(model, answers, convention=convention)
+    return listed(model, readers, is_centred=convention == "centred")
 
 
 def test_centred_is_transformer_lens_in_compatibility_mode(tiny, tiny_folder):
@@ -24,48 +40,29 @@ def test_centred_is_transformer_lens_in_compatibility_mode(tiny, tiny_folder):
     # Their unembedding is centred over the vocabulary, their answers over d_model.
     for layer, block in enumerate(bridge.blocks):
         theirs = block.mlp.W_out @ bridge.W_U
-        ours = project_answers(tiny, tiny.answers[layer])
+        ours = answered(tiny, tiny.answers[layer], "centred")
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-
-
-def direct(model, w, convention):
-    """The four conventions from their formulas, in float64."""
-    gain, shift = model.final_gain.double(), model.final_shift.double()
-    head, w = model.head.double(), w.double()
-    if convention == "raw":
-        return w @ head.T
-    if convention == "gain":
-        return (gain * w) @ head.T
-    if convention == "normed":
-        normed = torch.nn.functional.layer_norm(w, w.shape[-1:], gain, shift, model.config.eps)
-        return normed @ head.T
-    tokens = gain * head
-    logits = w @ (tokens - tokens.mean(-1, keepdim=True)).T
-    return logits - logits.mean(-1, keepdim=True)
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_each_convention_is_its_formula(tiny, convention):
     w = tiny.answers[1]
-    ours = project_answers(tiny, w, convention=convention)
-    torch.testing.assert_close(ours, direct(tiny, w, convention).float(), rtol=1e-4, atol=1e-4)
+    expected = formulas.project_answers(tiny, w, convention).float()
+    torch.testing.assert_close(answered(tiny, w, convention), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_conventions_order_tokens_differently(tiny):
-    firsts = {
-        c: project_answers(tiny, tiny.answers[1], convention=c).argmax(-1) for c in CONVENTIONS
-    }
+    firsts = {c: answered(tiny, tiny.answers[1], c).argmax(-1) for c in CONVENTIONS}
     assert not torch.equal(firsts["centred"], firsts["raw"])
     assert not torch.equal(firsts["gain"], firsts["raw"])
 
 
-def test_questions_through_embedding_and_unembedding(tiny):
-    q = tiny.questions[2].double()
-    embed = project_questions(tiny, tiny.questions[2])
-    torch.testing.assert_close(embed, (q @ tiny.embedding.double().T).float(), rtol=1e-4, atol=1e-4)
-    unembed = project_questions(tiny, tiny.questions[2], through="unembed")
-    direct = (q @ tiny.unembedding.double().T).float()
-    torch.testing.assert_close(unembed, direct, rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("through", ["embed", "unembed"])
+def test_questions_through_embedding_and_unembedding(tiny, through):
+    q = tiny.questions[2]
+    ours = listed(tiny, question_readers(tiny, q, through=through))
+    expected = formulas.project_questions(tiny, q, through).float()
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_blocks_are_the_whole_product(tiny, monkeypatch):
@@ -81,11 +78,13 @@ def test_blocks_are_the_whole_product(tiny, monkeypatch):
 
 
 def test_unknown_convention_and_matrix_are_refused(tiny):
-    with pytest.raises(OptionRefused, match='"centered" is no convention of projection') as caught:
-        project_answers(tiny, tiny.answers[0], convention="centered")
+    with pytest.raises(
+        OptionRefused, match='"centered" is not a convention of projection'
+    ) as caught:
+        answer_readers(tiny, tiny.answers[0], convention="centered")
     assert caught.value.remedy == "centred, gain, raw, normed"
     with pytest.raises(OptionRefused, match='not projected through "head"'):
-        project_questions(tiny, tiny.questions[0], through="head")
+        question_readers(tiny, tiny.questions[0], through="head")
 
 
 @settings(deadline=None, max_examples=60)

@@ -29,44 +29,45 @@ def test_z_dot_and_cosine_are_those_of_the_whole_product(request, model_name, by
     model = request.getfixturevalue(model_name)
     token = model.vocab.one(" basketball")
     expected = direct(model, token, by)
-    found = fp.search(model, " basketball", by=by, k=model.config.neurons)
-    places = (found.layer * model.config.d_mlp + found.neuron).tolist()
+    found = fp.search(model, " basketball", by=by, k=model.config.neurons).table
+    numbers = (found.layer * model.config.d_mlp + found.neuron).tolist()
     for column, values in expected.items():
-        assert found[column].tolist() == pytest.approx(values[places].tolist(), rel=1e-3, abs=1e-4)
+        assert found[column].tolist() == pytest.approx(values[numbers].tolist(), rel=1e-3, abs=1e-4)
     assert found.z.is_monotonic_decreasing
 
 
 @pytest.mark.parametrize("rank", ["z", "cosine", "dot"])
 def test_rank_and_away(tiny, rank):
-    toward = fp.search(tiny, " basketball", rank=rank, k=156)
-    against = fp.search(tiny, " basketball", rank=rank, k=156, away=True)
+    toward = fp.search(tiny, " basketball", rank=rank, k=156).table
+    against = fp.search(tiny, " basketball", rank=rank, k=156, away=True).table
     assert toward[rank].is_monotonic_decreasing
     assert against[rank].is_monotonic_increasing
     assert against.name.tolist() == toward.name.tolist()[::-1]
     assert "suppresses" in against
-    assert "away from" in against.attrs["provenance"]["settings"]
+    settings = against.attrs["provenance"]["settings"]
+    assert settings == {"by": "answer", "rank": rank, "away": True, "layers": [0, 1, 2]}
 
 
 def test_a_planted_hub_does_not_top_the_list(planted):
     answered = planted.vocab.text([ANSWERED])
-    by_dot = fp.search(planted, answered, rank="dot", k=2)
+    by_dot = fp.search(planted, answered, rank="dot", k=2).table
     assert by_dot.name[0] == "L{}N{}".format(*HUB), "the hub must be one by dot product"
-    by_z = fp.search(planted, answered, k=3)
+    by_z = fp.search(planted, answered, k=3).table
     assert by_z.name[0] == "L{}N{}".format(*ASKER)
-    asked = fp.search(planted, planted.vocab.text([ASKED]), by="question", k=1)
+    asked = fp.search(planted, planted.vocab.text([ASKED]), by="question", k=1).table
     assert asked.name[0] == "L{}N{}".format(*ASKER)
     assert asked.question_tokens[0].split()[0] == planted.vocab.show(ASKED)
 
 
 def test_several_tokens_rank_by_the_weakest(pocket):
     words = [" basketball", " football"]
-    both = fp.search(pocket, words, k=20)
+    both = fp.search(pocket, words, k=20).table
     each = [both["z of ␣basketball"], both["z of ␣football"]]
     assert both.z.tolist() == [min(pair) for pair in zip(*each, strict=True)]
     assert both.z.is_monotonic_decreasing
-    alone = fp.search(pocket, " football", k=pocket.config.neurons).set_index("name").z
+    alone = fp.search(pocket, " football", k=pocket.config.neurons).table.set_index("name").z
     assert each[1].tolist() == pytest.approx(alone[both.name].tolist(), rel=1e-5)
-    against = fp.search(pocket, words, k=20, away=True)
+    against = fp.search(pocket, words, k=20, away=True).table
     assert (
         against.z.tolist() == against[["z of ␣basketball", "z of ␣football"]].max(axis=1).tolist()
     )
@@ -74,7 +75,7 @@ def test_several_tokens_rank_by_the_weakest(pocket):
 
 
 def test_an_answer_the_same_to_all_tokens_has_no_z(planted):
-    found = fp.search(planted, " basketball", k=planted.config.neurons).set_index("name")
+    found = fp.search(planted, " basketball", k=planted.config.neurons).table.set_index("name")
     assert found.z["L2N6"] == found.cosine["L2N6"] == 0
     # Only rounding is left of a constant answer, and rounding has no z either.
     assert found["dot"]["L2N7"] != 0
@@ -82,15 +83,15 @@ def test_an_answer_the_same_to_all_tokens_has_no_z(planted):
 
 
 def test_layers_limit_the_search(tiny):
-    found = fp.search(tiny, " basketball", layers="1", k=52)
+    found = fp.search(tiny, " basketball", layers="1", k=52).table
     assert set(found.layer) == {1}
-    whole = fp.search(tiny, " basketball", k=156)
+    whole = fp.search(tiny, " basketball", k=156).table
     assert found.name.tolist() == whole[whole.layer == 1].name.tolist()
 
 
 def test_the_best_neurons_for_basketball_promote_it(pocket):
     upper = range(pocket.config.layers // 2, pocket.config.layers)
-    found = fp.search(pocket, " basketball", layers=list(upper), k=10)
+    found = fp.search(pocket, " basketball", layers=list(upper), k=10).table
     promoting = [
         "␣basketball" in fp.read(pocket, name).answer.promotes(10).token.tolist()
         for name in found.name
@@ -115,3 +116,27 @@ def test_searches_that_are_wrong(tiny):
         fp.search(tiny, " basketball", by="key")
     with pytest.raises(OptionRefused, match=r"k = 53: there are 52 neurons\."):
         fp.search(tiny, " basketball", layers="0", k=53)
+
+
+@pytest.mark.parametrize(
+    ("options", "title", "column"),
+    [
+        ({}, "neurons that push toward ␣the ␣basketball", "promotes"),
+        ({"away": True}, "neurons that push against ␣the ␣basketball", "suppresses"),
+        ({"by": "question"}, "neurons whose question is opened by ␣the ␣basketball", "question_tokens"),
+    ],
+)  # fmt: skip
+def test_a_search_knows_what_it_was_asked(tiny, options, title, column):
+    first = fp.search(tiny, [" the", " basketball"], rank="dot", k=7, among=["L0", "L2"], **options)
+    found = fp.Search(first.table, first.provenance)
+    assert found.title == title
+    assert found.tokens == ("␣the", "␣basketball")
+    assert (found.rank, found.by) == ("dot", options.get("by", "answer"))
+    assert found.own_tokens == column
+    assert column in found.table
+    assert found.provenance.settings["among"] == 104
+    assert [row.name for row in found] == found.table.name.tolist()
+    assert len(found) == 7
+    assert found.top(2).name.tolist() == found.table.name.tolist()[:2]
+    with pytest.raises(OptionRefused, match=r"k = 8: there are 7 neurons found\."):
+        found.top(8)

@@ -7,7 +7,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import NameNotUnderstood, OptionRefused
-from ffnprobe.reading.projection import project_answers, project_questions
+from tests.reading import formulas
 from tests.reading.conftest import ANSWERED, ASKED
 
 
@@ -18,14 +18,14 @@ def test_a_planted_neuron_is_read_back_first(planted):
     promoted = neuron.answer.promotes(3)
     assert promoted.id[:2].tolist() == [ANSWERED, 200]
     assert promoted.value[0] == promoted.value[1]
-    assert neuron.kind in fp.survey(planted).kind.unique()
+    assert neuron.kind in fp.survey(planted).table.kind.unique()
 
 
 @pytest.mark.parametrize(("convention", "through"), [("centred", "embed"), ("gain", "unembed")])
 def test_values_are_the_projections(pocket, convention, through):
     neuron = fp.read(pocket, "L4N11", convention=convention, through=through)
-    answer = project_answers(pocket, pocket.answers[4, 11:12], convention=convention)[0]
-    question = project_questions(pocket, pocket.questions[4, 11:12], through=through)[0]
+    answer = formulas.project_answers(pocket, pocket.answers[4, 11:12], convention)[0].float()
+    question = formulas.project_questions(pocket, pocket.questions[4, 11:12], through)[0].float()
     for frame, values, largest in (
         (neuron.answer.promotes(20), answer, True),
         (neuron.answer.suppresses(20), answer, False),
@@ -37,7 +37,7 @@ def test_values_are_the_projections(pocket, convention, through):
         torch.testing.assert_close(values[frame.id.tolist()], best, rtol=1e-4, atol=1e-6)
         assert frame.token.tolist() == pocket.vocab.show_all(frame.id.tolist())
     assert neuron.provenance.convention == convention
-    assert f"through {through}" in neuron.provenance.settings
+    assert neuron.provenance.settings["questions_through"] == through
 
 
 def test_one_name_gives_a_reading_and_several_give_readings(tiny):
@@ -46,11 +46,13 @@ def test_one_name_gives_a_reading_and_several_give_readings(tiny):
     assert [r.name for r in several[:5]] == ["L1N2", "L0N5", "L0N6", "L0N7", "L2N0"]
     assert len(several) == 1 + 3 + 52
     assert len(fp.read(tiny, ["L1N2"])) == 1
+    assert repr(several) == f"Readings(56 neurons of {tiny.name})"
+    assert fp.read(tiny, "L1N2").table.equals(fp.read(tiny, ["L1N2"]).table)
 
 
 def test_readings_and_survey_say_the_same(tiny):
-    surveyed = fp.survey(tiny, layers="1-2", k=4)
-    table = fp.read(tiny, "L1-L2").table(4)
+    surveyed = fp.survey(tiny, layers="1-2", k=4).table
+    table = fp.read(tiny, "L1-L2").rows(4)
     assert list(table.columns) == list(surveyed.columns)
     texts = ["name", "layer", "neuron", "kind", "question_tokens", "promotes", "suppresses"]
     assert table[texts].equals(surveyed[texts])
@@ -97,7 +99,7 @@ def test_html_shows_tokens_and_not_markup(pocket):
 
 
 def test_reading_leaves_the_weights_alone(tiny):
-    fp.read(tiny, "L0-L2").table()
+    _ = fp.read(tiny, "L0-L2").table
     fp.survey(tiny)
     fp.search(tiny, " basketball")
     assert tiny.is_unchanged()
@@ -129,7 +131,7 @@ def test_nothing_named_and_too_many_tokens(tiny):
     assert caught.value.remedy == "1 to 301"
     with pytest.raises(OptionRefused, match=r"k = 0: there are 301 tokens\."):
         fp.read(tiny, "L1N2").card(0)
-    with pytest.raises(OptionRefused, match='"mean" is no convention'):
+    with pytest.raises(OptionRefused, match='"mean" is not a convention'):
         fp.read(tiny, "L1N2", convention="mean")
 
 

@@ -19,6 +19,9 @@ def test_feeds_and_fed_by_are_products_with_folded_questions(tiny):
         assert table["dot"].tolist() == pytest.approx(expected, rel=1e-4, abs=1e-5)
         assert table["dot"].abs().is_monotonic_decreasing
     assert related.provenance.fingerprint == tiny.fingerprint
+    assert related.provenance.settings == {"related_to": "L1N7", "k": 52}
+    assert repr(related) == "Related(neurons related to L1N7)"
+    assert related.table is related.feeds
 
 
 def test_similar_answers_are_by_cosine_and_leave_out_itself(tiny):

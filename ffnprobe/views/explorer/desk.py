@@ -7,11 +7,11 @@ Pages take turns at the shelf; the background worker computes beside them.
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import pandas as pd
 import plotly.graph_objects as go
 
 from ffnprobe.corpora.contexts import Examples, examples
 from ffnprobe.corpora.scans import Scan
+from ffnprobe.corpora.surveying import survey
 from ffnprobe.errors import DataRefused, PromptRefused
 from ffnprobe.evidence.explaining import explain_stepwise
 from ffnprobe.evidence.explanation import Explanation
@@ -22,7 +22,7 @@ from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.readings import Reading, read
 from ffnprobe.reading.related import Related
-from ffnprobe.reading.surveys import survey
+from ffnprobe.reading.surveys import Survey
 from ffnprobe.tracing.logit_lens import lens
 from ffnprobe.tracing.running import run
 from ffnprobe.tracing.trace import Trace
@@ -90,7 +90,7 @@ class Desk:
         key = ("lens", trace.ids, trace.has_bos)
         return self.shelf.take(key, lambda: plot(trace, "lens"))
 
-    def field(self, neurons: pd.DataFrame) -> go.Figure:
+    def field(self, neurons: Survey) -> go.Figure:
         """Draw all neurons."""
         return self._surveyed.take("kinds", lambda: plot(neurons, "kinds"))
 
@@ -152,9 +152,9 @@ class Desk:
         return self.jobs.start(work)
 
     @property
-    def neurons(self) -> pd.DataFrame | None:
+    def neurons(self) -> Survey | None:
         """The survey of all neurons, once it has been made."""
-        found: pd.DataFrame | None = self._surveyed.find("survey")
+        found: Survey | None = self._surveyed.find("survey")
         return found
 
     @cached_property
@@ -165,7 +165,7 @@ class Desk:
     def survey(self) -> Job:
         """Survey every neuron in the background."""
 
-        def work(job: Job) -> pd.DataFrame:
+        def work(job: Job) -> Survey:
             found = self.neurons
             if found is None:
                 found = survey(self.model, k=min(5, self.model.config.vocab), progress=job.count)

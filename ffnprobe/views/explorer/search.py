@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import pandas as pd
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.reading.kinds import KINDS
 from ffnprobe.reading.rankings import RANKS, SIDES, search
-from ffnprobe.reading.surveys import pick_kind
-from ffnprobe.results import TableSet, as_result
+from ffnprobe.reading.searches import Search
+from ffnprobe.reading.surveys import Survey
 from ffnprobe.views.explorer.blocks import (
     Component,
     Look,
@@ -24,7 +23,7 @@ from ffnprobe.views.explorer.blocks import (
 )
 from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.places import Place, read_place
-from ffnprobe.views.explorer.sheets import Live, Sheet, bar, provenance_of
+from ffnprobe.views.explorer.sheets import Live, Sheet, bar
 from ffnprobe.views.plots import plot
 from ffnprobe.views.recipes import recipe_search, recipe_survey
 
@@ -90,13 +89,13 @@ def _choice(label: str, name: str, options: dict[str, str], place: Place) -> Com
     return field(label, html.Select(listed, id=name))
 
 
-def find(desk: Desk, place: Place) -> pd.DataFrame:
+def find(desk: Desk, place: Place) -> Search:
     """Search as a place asks for it."""
     kind, layers, among = place.text("kind"), place.text("layers") or None, None
     if kind:
         if desk.neurons is None:
             raise FfnProbeError("the kinds are not known yet: all neurons are being surveyed.")
-        among = pick_kind(desk.neurons, kind)
+        among = desk.neurons.of_kind(kind)
     return search(
         desk.model, place.texts("token"), among=among, layers=layers, **given_options(desk, place)
     )
@@ -116,15 +115,15 @@ def _results(desk: Desk, place: Place, look: Look) -> list[Component]:
         found = find(desk, place)
     except FfnProbeError as error:
         return [alert(error)]
-    names = [neuron_link(place, name) for name in found.name]
-    shown = found.drop(columns=["layer", "neuron"])
+    names = [neuron_link(place, name) for name in found.table.name]
+    shown = found.table.drop(columns=["layer", "neuron"])
     whole = table(shown, caption="the neurons found", links={"name": names})
     return [section("Found", whole, figure(plot(found), look))]
 
 
-def _field(desk: Desk, neurons: pd.DataFrame, place: Place, look: Look) -> list[Component]:
+def _field(desk: Desk, neurons: Survey, place: Place, look: Look) -> list[Component]:
     """Draw the survey and list the most selective neurons."""
-    best = neurons.nlargest(LISTED, "vocab_kurtosis")
+    best = neurons.top(min(LISTED, len(neurons)))
     columns = ["name", "kind", "gate_tokens", "question_tokens", "promotes", "suppresses", "vocab_skew", "vocab_kurtosis", "null_space"]  # fmt: skip
     names = [neuron_link(place, name) for name in best.name]
     caption = f"the {len(best)} neurons with the most selective answers"
@@ -138,23 +137,19 @@ def _field(desk: Desk, neurons: pd.DataFrame, place: Place, look: Look) -> list[
 def gather(desk: Desk, place: Place, live: Live) -> Sheet:
     """Gather what was found, else the survey."""
     neurons = desk.neurons
-    tables = {} if neurons is None else {"survey": neurons}
+    tables = {} if neurons is None else {"survey": neurons.table}
     if not place.texts("token"):
         if neurons is None:
             raise FfnProbeError("the survey is not there yet.", remedy="in a moment again")
-        layers = list(range(desk.model.config.layers))
-        recipe = recipe_survey(provenance_of(neurons), layers)
-        return Sheet("survey", as_result(neurons), tables, recipe)
+        recipe = recipe_survey(neurons.provenance, neurons.layers)
+        return Sheet("survey", neurons, tables, recipe)
     found = find(desk, place)
     options = given_options(desk, place)
     if place.text("layers"):
         options["layers"] = place.text("layers")
     kind = place.text("kind")
-    known = provenance_of(found)
-    recipe = recipe_search(known, place.texts("token"), options, kind=kind or None)
-    return Sheet(
-        "search", TableSet("search", {"search": found}, known), {"search": found} | tables, recipe
-    )
+    recipe = recipe_search(found.provenance, place.texts("token"), options, kind=kind or None)
+    return Sheet("search", found, {"search": found.table} | tables, recipe)
 
 
 def register(app: Dash, desk: Desk) -> None:

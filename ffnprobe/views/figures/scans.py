@@ -13,7 +13,7 @@ from ffnprobe.views.theme import BLUE, GREY, VERMILLION, apply_theme
 
 def plot_firing(scan: Scan) -> go.Figure:
     """Draw how often neurons are above zero, layer by layer."""
-    table = scan.table()
+    table = scan.table
     figure = go.Figure(
         go.Box(
             x=[f"L{layer}" for layer in table.layer], y=table.firing_rate.tolist(),

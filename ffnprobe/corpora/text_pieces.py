@@ -1,8 +1,8 @@
 """Read a source as pieces of text: text by text, long texts in pieces, never whole in memory.
 
-A text is cut only between a letter or digit and the blank after it. No BPE token reaches over such a
-place, so a text gives the same tokens in pieces as it gives whole; only a run of
-`PIECE` characters without any such place is cut anyhow.
+A text is cut only between a letter or digit and the space or line break after it. No BPE token
+crosses such a boundary, so a text gives the same tokens in pieces as it gives whole. Only a run of
+`PIECE` characters without any boundary is cut elsewhere.
 """
 
 import codecs
@@ -17,9 +17,9 @@ from ffnprobe.corpora.sources import TextSource, read_chunks
 from ffnprobe.errors import DataRefused
 
 PIECE = 2**18
-# An underscore is no letter: newer tokenizers join punctuation to the newline after it.
+# An underscore is not a letter: newer tokenizers join punctuation to the newline after it.
 _CUT = re.compile(r"(?<=[^\W_])(?=[ \n])")
-GO_ON = "--errors replace goes on with U+FFFD in its place"
+REPLACE = "--errors replace, which reads such bytes as U+FFFD"
 
 
 class Piece(NamedTuple):
@@ -58,7 +58,7 @@ def _read_text(source: TextSource, errors: str) -> Iterator[Piece]:
 
 
 def _decode(chunks: Iterable[bytes], name: str, errors: str) -> Iterator[str]:
-    """Decode UTF-8 as it comes; a byte that is none is named with its offset."""
+    """Decode UTF-8 as it comes; a byte that cannot be decoded is named with its offset."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
     offset = 0
     for chunk in chunks:
@@ -79,22 +79,22 @@ def _decode_chunk(
         byte = error.object[error.start]
         raise DataRefused(
             f"{name} is not UTF-8: byte {offset - held + error.start:,} is 0x{byte:02X}.",
-            remedy=GO_ON,
+            remedy=REPLACE,
         ) from None
 
 
 def _not_text(name: str, offset: int) -> DataRefused:
-    return DataRefused(f"{name} is not text: byte {offset:,} is 0x00.", remedy=GO_ON)
+    return DataRefused(f"{name} is not text: byte {offset:,} is 0x00.", remedy=REPLACE)
 
 
 def _cut(texts: Iterable[str]) -> Iterator[str]:
-    """Cut a stream of characters into pieces no token reaches over."""
+    """Cut a stream of characters into pieces that no token crosses."""
     held = ""
     for text in texts:
         held += text
         while len(held) > PIECE:
-            places = [found.start() for found in _CUT.finditer(held, 1, PIECE)]
-            cut = places[-1] if places else PIECE
+            boundaries = [found.start() for found in _CUT.finditer(held, 1, PIECE)]
+            cut = boundaries[-1] if boundaries else PIECE
             yield held[:cut]
             held = held[cut:]
     if held:
@@ -102,7 +102,7 @@ def _cut(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _read_lines(source: TextSource, column: str, errors: str) -> Iterator[Piece]:
-    """Read JSON lines; blank ones are no texts."""
+    """Read JSON lines; empty ones are skipped."""
     seen, size = 0, max(1, source.size or 0)
     for number, line in enumerate(_lines(Path(source.where)), start=1):
         words = "".join(_decode([line], f"{source.name}, line {number},", errors))
@@ -157,13 +157,15 @@ def _read_rows(source: TextSource, column: str) -> Iterator[Piece]:
                 number += 1
                 yield from _row(value, column, f"{source.name}, row {number},", number, rows)
     except pa.ArrowException as error:
-        raise DataRefused(f"{source.name} is no parquet file that can be read: {error}.") from None
+        raise DataRefused(
+            f"{source.name} is not a parquet file that can be read: {error}."
+        ) from None
 
 
 def _row(
     value: Any, column: str, where: str, number: int, rows: int | None = None
 ) -> Iterator[Piece]:
-    """Cut one row's text; a row without one is no text."""
+    """Cut one row's text; a row without text is skipped."""
     if value is None:
         return
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Texts come in whole from every kind of source, and what is no text is named."""
+"""Texts come in whole from every kind of source, and what is not text is named."""
 
 import io
 import json
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ffnprobe.corpora import documents
-from ffnprobe.corpora.documents import read_pieces
+from ffnprobe.corpora import text_pieces
 from ffnprobe.corpora.passages import Settings, cut_blocks
 from ffnprobe.corpora.sources import find_texts
+from ffnprobe.corpora.text_pieces import read_pieces
 from ffnprobe.errors import DataRefused
 
 
@@ -21,9 +21,9 @@ def read(texts, *, column="text", errors="strict"):
     whole = {}
     for source in find_texts(texts):
         for number, words, _ in read_pieces(source, column=column, errors=errors):
-            place = (source.name, number)
-            whole[place] = whole.get(place, "") + words
-    return [(*place, words) for place, words in whole.items()]
+            text = (source.name, number)
+            whole[text] = whole.get(text, "") + words
+    return [(*text, words) for text, words in whole.items()]
 
 
 def test_files_come_once_and_in_order_however_they_are_listed(tmp_path):
@@ -81,10 +81,10 @@ def test_standard_input_is_one_text(monkeypatch):
         ("x.jsonl", b'{"body": "a"}', 'x.jsonl, line 1, has no column "text".'),
         ("x.jsonl", b'{"text": 3}', 'x.jsonl, line 1, holds no text in "text": 3.'),
         ("x.jsonl", b'"ok"\n"caf\xe9"', "x.jsonl, line 2, is not UTF-8: byte 4 is 0xE9."),
-        ("x.parquet", b"PAR1 not at all", "x.parquet is no parquet file that can be read"),
+        ("x.parquet", b"PAR1 not at all", "x.parquet is not a parquet file that can be read"),
     ],
 )  # fmt: skip
-def test_what_is_no_text_is_named_with_its_place(tmp_path, name, data, said):
+def test_what_is_not_text_is_named_with_its_offset_or_line(tmp_path, name, data, said):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(DataRefused) as refusal:
         read(tmp_path / name)
@@ -120,19 +120,19 @@ def test_what_is_not_there_is_named(tmp_path, monkeypatch, texts, said):
 @given(text=st.text(alphabet="ab1. \n\t'\u00a0é_-", max_size=80))
 @settings(max_examples=60, deadline=None)
 def test_a_text_has_the_same_tokens_in_pieces_as_whole(tiny, text):
-    cut = [list(documents._cut([text[:30], text[30:]]))]
+    cut = [list(text_pieces._cut([text[:30], text[30:]]))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "PIECE", 12)
-        cut.append(list(documents._cut([text[:30], text[30:]])))
+        patch.setattr(text_pieces, "PIECE", 12)
+        cut.append(list(text_pieces._cut([text[:30], text[30:]])))
     assert all("".join(pieces) == text for pieces in cut)
     whole = tiny.vocab.ids(text)
-    # A piece of twelve characters without a place to cut is cut anyhow.
+    # A piece of twelve characters without a boundary is cut elsewhere.
     if all(len(piece) < 12 for piece in cut[1]):
         assert [token for piece in cut[1] for token in tiny.vocab.ids(piece)] == whole
 
 
 def test_texts_become_passages_of_at_most_the_context(tiny, monkeypatch):
-    monkeypatch.setattr(documents, "PIECE", 40)
+    monkeypatch.setattr(text_pieces, "PIECE", 40)
     texts = {"a": "the cat sat on the mat " * 9, "b": "the dog", "c": ""}
     blocks = list(cut_blocks(tiny.vocab, find_texts(texts), Settings(context=11, block_tokens=35)))
     passages = [passage for block in blocks for passage in block.passages]

@@ -1,10 +1,10 @@
 """Means by position: each of the first 32 tokens of a passage by itself, then ranges that double.
 
-Position 0 is the first token of the text in the passage (BOS is none). Ranges are 32–63, 64–127 and
+Position 0 is the first token of the text in the passage (BOS is not counted). Ranges are 32–63, 64–127 and
 so on: what position does to activations it does early, and a mean for each of a thousand positions
 would be most of a store.
 
->>> [first_of(100)[place] for place in (0, 1, 31, 32, 33)]
+>>> [first_of(100)[number] for number in (0, 1, 31, 32, 33)]
 [0, 1, 31, 32, 64]
 """
 

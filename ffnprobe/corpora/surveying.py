@@ -1,0 +1,104 @@
+"""Survey every neuron of a model, here or on a Ray cluster: the same table from both.
+
+>>> import ffnprobe as fp
+>>> neurons = fp.survey(fp.load("pocket"), layers="0", k=3)
+>>> list(neurons.table.columns[:7])
+['name', 'layer', 'neuron', 'kind', 'question_tokens', 'promotes', 'suppresses']
+
+On a cluster each layer is a task. Each worker has as many threads as this process, since the way a
+sum is divided decides how it is rounded.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import torch
+
+from ffnprobe.corpora.clusters import start_pool
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.model import Model
+from ffnprobe.reading.kinds import Thresholds
+from ffnprobe.reading.surveys import Progress, Survey, survey_layers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ENGINES = ("local", "ray")
+
+
+def survey(
+    model: Model,
+    *,
+    layers: str | Sequence[int] | None = None,
+    k: int = 5,
+    thresholds: Thresholds | None = None,
+    engine: str = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    progress: Progress | None = None,
+) -> Survey:
+    """Survey every neuron of the layers named (all by default), k tokens in each list.
+
+    Columns of `table`: name, layer, neuron, kind, question_tokens, promotes, suppresses (text, a
+    space between tokens), question_norm, question_bias, answer_norm, cosine, the moments vocab_mean,
+    vocab_variance, vocab_skew and vocab_kurtosis, null_space; where neurons have gates also
+    gate_tokens, gate_norm, gate_bias and gate_cosine. `progress` is called with how many neurons are
+    done, and of how many. With `engine="ray"` the layers are divided over the `workers` of the
+    cluster at `address`, or of one started here.
+
+    >>> import ffnprobe as fp
+    >>> neurons = fp.survey(fp.load("pocket"), layers="4")
+    >>> len(neurons.of_kind("prediction"))
+    9
+    """
+    if engine not in ENGINES:
+        raise OptionRefused(f'engine is not "{engine}".', remedy=", ".join(ENGINES))
+    if engine == "local" and (workers, address) != (None, None):
+        raise OptionRefused(
+            "workers and an address belong to a Ray cluster.", remedy="engine=ray (--engine ray)"
+        )
+    if workers is not None and workers < 1:
+        raise OptionRefused(f"workers = {workers}: it must be at least 1.")
+    chosen = model.find_layers(layers)
+    limits = Thresholds() if thresholds is None else thresholds
+    if engine == "ray":
+        frame = _survey_on_ray(model, chosen, k, limits, workers, address, progress)
+    else:
+        frame = survey_layers(model, chosen, k=k, thresholds=limits, progress=progress)
+    provenance = model.provenance(
+        convention="centred",
+        settings={"layers": chosen, "questions_through": "embed", "thresholds": asdict(limits)},
+    )
+    return Survey(provenance.note(frame), provenance)
+
+
+def _survey_on_ray(
+    model: Model,
+    layers: Sequence[int],
+    k: int,
+    thresholds: Thresholds,
+    workers: int | None,
+    address: str | None,
+    progress: Progress | None,
+) -> "pd.DataFrame":
+    """Survey each layer on a worker, and join the tables."""
+    import pandas as pd
+
+    tables: list[pd.DataFrame] = []
+    threads = torch.get_num_threads()
+    with start_pool(model, workers=workers, address=address, threads=threads) as pool:
+        under_way = deque(
+            pool.submit(order, _survey_one, layer, k, thresholds)
+            for order, layer in enumerate(layers)
+        )
+        while under_way:
+            tables.append(pool.result(under_way.popleft()))
+            if progress is not None:
+                progress(len(tables) * model.config.d_mlp, len(layers) * model.config.d_mlp)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _survey_one(model: Model, layer: int, k: int, thresholds: Thresholds) -> "pd.DataFrame":
+    return survey_layers(model, [layer], k=k, thresholds=thresholds)
