@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> None:
     relations = scores.by_relation(10, permutations=many)
     overlap = scores.overlap(permutations=many)
     own = relations.neurons[relations.neurons.relation == options.relation]
-    readings = fp.read(model, list(own.name)).table()
+    readings = fp.read(model, list(own.name)).table
     promotes = own.merge(readings[["name", "promotes"]], on="name")
     is_own = scores.table.relation == options.relation
     print_tables({
