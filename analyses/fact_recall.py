@@ -37,13 +37,13 @@ def main(argv: list[str] | None = None) -> None:
     relations = scores.by_relation(10, permutations=many)
     overlap = scores.overlap(permutations=many)
     own = relations.neurons[relations.neurons.relation == options.relation]
-    readings = fp.read(model, list(own.name)).table()
+    readings = fp.read(model, list(own.name)).table
     promotes = own.merge(readings[["name", "promotes"]], on="name")
     is_own = scores.table.relation == options.relation
     print_tables({
         scores.title: relations.table.drop(columns="neurons"),
         f"neurons of {options.relation}": promotes.drop(columns=["relation", "layer", "neuron"]),
-        "neurons that facts share": overlap.summary,
+        "neurons that facts share": overlap.table,
         "removed together": specificity.table,
         f"facts of {options.relation}": scores.table.loc[is_own, SHOWN].head(12),
     })  # fmt: skip
