@@ -17,15 +17,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from ffnprobe.cli.script import new_parser, run_script
-from ffnprobe.lab.claims import judge_claims, weigh_claims
-from ffnprobe.lab.comparison import train_all
-from ffnprobe.lab.encoder import VARIANTS, Settings
-from ffnprobe.lab.pieces import cut_pieces
-from ffnprobe.lab.sentiment import find_corpus
-from ffnprobe.views.encoders import plot_comparison
-from ffnprobe.views.pages import save_figures
-from ffnprobe.views.terminal import print_tables
+from encoders.claims import judge_claims, weigh_claims
+from encoders.comparison import train_all
+from encoders.encoder import VARIANTS, EncoderSettings
+from encoders.figures import plot_comparison
+from encoders.sentiment import find_corpus
+from encoders.wordpieces import cut_pieces
+from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.terminal.printing import print_tables
+from script import new_parser, run_script
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
     epochs, seeds = options.epochs, options.seeds
     if options.quick:
         corpus, epochs, seeds = corpus.first(160, 80), 2, 2
-    settings = Settings(epochs=epochs)
+    settings = EncoderSettings(epochs=epochs)
     pieces = cut_pieces(corpus, tokens=settings.tokens)
     with Progress(console=Console(stderr=True)) as bar:
         task = bar.add_task("training", total=seeds * len(VARIANTS) * epochs)

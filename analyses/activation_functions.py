@@ -14,14 +14,14 @@ to almost everything (87–93 %); 31–47 % fall in the bump, where a neuron tha
 import pandas as pd
 
 import ffnprobe as fp
-from ffnprobe.cli.script import new_parser, run_script
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.lab.activations import CURVES, find_bump
 from ffnprobe.lab.tallies import table_scan, tally_scores
 from ffnprobe.models import pocket
-from ffnprobe.views.lab import plot_curves, plot_gate_surface, plot_scores
-from ffnprobe.views.pages import save_figures
-from ffnprobe.views.terminal import print_tables
+from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.lab.activations import plot_curves, plot_gate_surface, plot_scores
+from ffnprobe.views.terminal.printing import print_tables
+from script import new_parser, run_script
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -14,8 +14,8 @@ differences add up to 3.8 logits: what tells two athletes apart is spread over h
 """
 
 import ffnprobe as fp
-from ffnprobe.cli.script import new_parser, run_script
-from ffnprobe.views.terminal import print_tables
+from ffnprobe.views.terminal.printing import print_tables
+from script import new_parser, run_script
 
 SHORT = ["layer", "neuron", "question_tokens"]
 
@@ -31,8 +31,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--top", type=int, default=10, help="how many neurons are listed")
     options = parser.parse_args(argv)
     first, second = fp.run(fp.load(options.model), [options.prompt, options.other])
-    comparison = first.compare(
-        second, options.answer, versus=options.versus,
+    comparison = fp.compare(
+        first, second, options.answer, versus=options.versus,
         position=options.position, other_position=options.other_position,
     )  # fmt: skip
     by_push = comparison.top(options.top)

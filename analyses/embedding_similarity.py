@@ -12,17 +12,17 @@ some sports oppose some painters. Position embeddings make a prompt's words alik
 """
 
 import ffnprobe as fp
-from ffnprobe.cli.script import new_parser, run_script
 from ffnprobe.lab.embeddings import compare_tokens, find_neighbours, sweep_temperatures
-from ffnprobe.views.lab import plot_similarity, plot_temperatures, plot_tokens
-from ffnprobe.views.pages import save_figures
-from ffnprobe.views.terminal import print_tables
+from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.lab.embeddings import plot_temperatures, plot_tokens, plot_word_similarity
+from ffnprobe.views.terminal.printing import print_tables
+from script import new_parser, run_script
 
 TOKENS = [" basketball", " football", " tennis", " Paris", " London", " France", " Klimt"]
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = new_parser(__doc__, quick="the same; there is nothing slow here", model=True)
+    parser = new_parser(__doc__, model=True)
     parser.add_argument("prompt", nargs="?", default="Michael Jordan plays the sport of")
     parser.add_argument("--token", action="append", help='" basketball", given several times')
     options = parser.parse_args(argv)
@@ -30,12 +30,12 @@ def main(argv: list[str] | None = None) -> None:
     tokens = options.token or TOKENS
     compared = compare_tokens(model, tokens)
     trace = fp.run(model, options.prompt)
-    similarity = trace.similarity()
+    similarity = fp.similarity(trace)
     temperatures = sweep_temperatures(trace)
     wide = temperatures.pivot(
         index=["temperature", "entropy"], columns="token", values="probability"
     ).reset_index()
-    pairs = similarity.table()
+    pairs = similarity.table
     words = pairs[pairs["position"] > 0]
     print_tables({
         "pairs of tokens": compared,
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> None:
         note = f"{model.name}: {trace.prompt}"
         figures = [
             plot_tokens(compared, note=f"{model.name}'s token embeddings."),
-            plot_similarity(similarity, note=note),
+            plot_word_similarity(similarity, note=note),
             plot_temperatures(temperatures, note=note),
         ]
         save_figures(figures, options.html, title="Embeddings and temperature")

@@ -13,9 +13,9 @@ opened by two heads that read ␣Jordan (+1.9 and +0.9 of a score of 4.0) and on
 """
 
 import ffnprobe as fp
-from ffnprobe.cli.script import new_parser, run_script
-from ffnprobe.views.stories import print_story
-from ffnprobe.views.terminal import print_tables
+from ffnprobe.views.terminal.explanations import print_explanation
+from ffnprobe.views.terminal.printing import print_tables
+from script import new_parser, run_script
 
 DRIVERS = 8
 
@@ -28,13 +28,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--top", type=int, default=10, help="how many neurons are listed")
     options = parser.parse_args(argv)
     model = fp.load(options.model)
-    story = fp.explain(
+    explanation = fp.explain(
         model, options.prompt, options.answer, versus=options.versus, top=options.top
     )
-    print_story(story)
-    strongest = story.neurons.iloc[0]
+    print_explanation(explanation)
+    strongest = explanation.neurons.iloc[0]
     trace = fp.run(model, options.prompt)
-    drivers = trace.drivers(strongest["name"], position=int(strongest.position))
+    drivers = fp.drivers(trace, strongest["name"], position=int(strongest.position))
     parts = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
     readings = drivers.tables()["heads"]
     where = f"{strongest['name']} at {strongest['token']}"
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> None:
         "what its heads read": readings.head(DRIVERS)[["part", "token", "position", "pattern", "drive"]],
     })  # fmt: skip
     if options.html:
-        fp.save(story, options.html)
+        fp.save(explanation, options.html)
 
 
 if __name__ == "__main__":

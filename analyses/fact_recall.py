@@ -15,9 +15,9 @@ stays known: no small set of neurons holds them.
 """
 
 import ffnprobe as fp
-from ffnprobe.cli.script import new_parser, run_script
-from ffnprobe.views.pages import save_figures
-from ffnprobe.views.terminal import print_tables
+from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.terminal.printing import print_tables
+from script import new_parser, run_script
 
 SHOWN = ["prompt", "answer", "known", "probability", "margin", "mlp_share", "neurons"]
 

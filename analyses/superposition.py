@@ -14,14 +14,14 @@ signals survive in 5 dimensions if always on, 19 if on 1 % of the time.
 """
 
 import ffnprobe as fp
-from ffnprobe.cli.script import new_parser, run_script
 from ffnprobe.lab.sparse import train_sparse
 from ffnprobe.lab.superposition import count_facts, measure_layer, table_crowding
 from ffnprobe.models import pocket
 from ffnprobe.names import check_layer
-from ffnprobe.views.pages import save_figures
-from ffnprobe.views.superposition import plot_crowding, plot_fact_load, plot_sparse
-from ffnprobe.views.terminal import print_tables
+from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.lab.superposition import plot_crowding, plot_fact_load, plot_sparse
+from ffnprobe.views.terminal.printing import print_tables
+from script import new_parser, run_script
 
 
 def main(argv: list[str] | None = None) -> None:

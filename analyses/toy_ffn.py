@@ -17,16 +17,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from ffnprobe.cli.script import new_parser, run_script
 from ffnprobe.lab.activations import NAMES
 from ffnprobe.lab.toy import CASES, read_toy, table_departure
-from ffnprobe.views.lab import plot_departure, plot_stages
-from ffnprobe.views.pages import save_figures
-from ffnprobe.views.terminal import print_tables
+from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.lab.toys import plot_departure, plot_toy_stages
+from ffnprobe.views.terminal.printing import print_tables
+from script import new_parser, run_script
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = new_parser(__doc__, quick="the same; there is nothing slow here")
+    parser = new_parser(__doc__)
     parser.add_argument("--case", choices=CASES, help="one of the built-in cases (default: all)")
     parser.add_argument("--weights", type=Path, help="JSON: input, up, up_bias, down, down_bias")
     parser.add_argument("--activation", choices=NAMES, help="default: relu, or what the file says")
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
             f"{name}: what changes if row 0 grows by 1": alone,
         }
         note = f"The case {name}, {ffn.activation}; one colour scale for all stages."
-        figures.append(plot_stages(stages, note=note))
+        figures.append(plot_toy_stages(stages, note=note))
         if ffn.up.shape[0] == ffn.up.shape[1]:
             departure = table_departure(ffn, rows)
             tables[f"{name}: from identity to full weights"] = departure

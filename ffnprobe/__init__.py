@@ -17,18 +17,28 @@ if TYPE_CHECKING:
     from ffnprobe.corpora.scans import Scan
     from ffnprobe.corpora.surveying import survey
     from ffnprobe.errors import FfnProbeError
+    from ffnprobe.evidence.explaining import explain, explain_stepwise
     from ffnprobe.evidence.explanation import Explanation
-    from ffnprobe.evidence.stories import explain
     from ffnprobe.facts.overlap import Overlap
     from ffnprobe.facts.relations import Relations
     from ffnprobe.facts.rows import FactRow
     from ffnprobe.facts.scores import Scores
     from ffnprobe.facts.scoring import score
     from ffnprobe.facts.specificity import Specificity
-    from ffnprobe.interventions.ablation import Effects, ablate
+    from ffnprobe.interventions.ablation import (
+        Effects,
+        GroupEffects,
+        LayerEffects,
+        ablate,
+        ablate_layers,
+        ablate_together,
+    )
+    from ffnprobe.interventions.gradients import Estimates, estimate
+    from ffnprobe.interventions.patching import LayerPatches, Patches, patch, patch_layers
     from ffnprobe.interventions.steering import Steering, steer
     from ffnprobe.models.loading import load
     from ffnprobe.models.model import Model
+    from ffnprobe.models.provenance import Provenance
     from ffnprobe.names import NeuronId
     from ffnprobe.reading.kinds import Thresholds
     from ffnprobe.reading.rankings import search
@@ -36,80 +46,133 @@ if TYPE_CHECKING:
     from ffnprobe.reading.related import Related
     from ffnprobe.reading.searches import Search
     from ffnprobe.reading.surveys import Survey
-    from ffnprobe.tracing.pieces import PushesByPiece
+    from ffnprobe.results import Result, TableSet
+    from ffnprobe.tracing.comparison import Comparison, compare
+    from ffnprobe.tracing.ffn_stages import Stages, stages
+    from ffnprobe.tracing.logit_lens import Lens, lens
     from ffnprobe.tracing.pushes import Pushes, attribute
-    from ffnprobe.tracing.trace import Trace, run
+    from ffnprobe.tracing.pushes_by_piece import PushesByPiece
+    from ffnprobe.tracing.running import run
+    from ffnprobe.tracing.score_drivers import Drivers, drivers
+    from ffnprobe.tracing.token_similarity import Similarity, similarity
+    from ffnprobe.tracing.trace import Trace
+    from ffnprobe.views.files.saving import save
     from ffnprobe.views.plots import plot
-    from ffnprobe.views.saving import save
 
 _HOMES = {
+    "Comparison": "ffnprobe.tracing.comparison",
+    "Drivers": "ffnprobe.tracing.score_drivers",
     "Effects": "ffnprobe.interventions.ablation",
+    "Estimates": "ffnprobe.interventions.gradients",
     "Examples": "ffnprobe.corpora.contexts",
     "Explanation": "ffnprobe.evidence.explanation",
     "FactRow": "ffnprobe.facts.rows",
     "FfnProbeError": "ffnprobe.errors",
+    "GroupEffects": "ffnprobe.interventions.ablation",
+    "LayerEffects": "ffnprobe.interventions.ablation",
+    "LayerPatches": "ffnprobe.interventions.patching",
+    "Lens": "ffnprobe.tracing.logit_lens",
     "Model": "ffnprobe.models.model",
     "NeuronId": "ffnprobe.names",
     "Overlap": "ffnprobe.facts.overlap",
+    "Patches": "ffnprobe.interventions.patching",
+    "Provenance": "ffnprobe.models.provenance",
     "Pushes": "ffnprobe.tracing.pushes",
-    "PushesByPiece": "ffnprobe.tracing.pieces",
+    "PushesByPiece": "ffnprobe.tracing.pushes_by_piece",
     "Reading": "ffnprobe.reading.readings",
     "Readings": "ffnprobe.reading.readings",
     "Related": "ffnprobe.reading.related",
     "Relations": "ffnprobe.facts.relations",
+    "Result": "ffnprobe.results",
     "Scan": "ffnprobe.corpora.scans",
     "Scores": "ffnprobe.facts.scores",
     "Search": "ffnprobe.reading.searches",
+    "Similarity": "ffnprobe.tracing.token_similarity",
     "Specificity": "ffnprobe.facts.specificity",
+    "Stages": "ffnprobe.tracing.ffn_stages",
     "Steering": "ffnprobe.interventions.steering",
     "Survey": "ffnprobe.reading.surveys",
+    "TableSet": "ffnprobe.results",
     "Thresholds": "ffnprobe.reading.kinds",
     "Trace": "ffnprobe.tracing.trace",
     "ablate": "ffnprobe.interventions.ablation",
+    "ablate_layers": "ffnprobe.interventions.ablation",
+    "ablate_together": "ffnprobe.interventions.ablation",
     "attribute": "ffnprobe.tracing.pushes",
+    "compare": "ffnprobe.tracing.comparison",
+    "drivers": "ffnprobe.tracing.score_drivers",
+    "estimate": "ffnprobe.interventions.gradients",
     "examples": "ffnprobe.corpora.contexts",
-    "explain": "ffnprobe.evidence.stories",
+    "explain": "ffnprobe.evidence.explaining",
+    "explain_stepwise": "ffnprobe.evidence.explaining",
+    "lens": "ffnprobe.tracing.logit_lens",
     "load": "ffnprobe.models.loading",
+    "patch": "ffnprobe.interventions.patching",
+    "patch_layers": "ffnprobe.interventions.patching",
     "plot": "ffnprobe.views.plots",
     "read": "ffnprobe.reading.readings",
-    "run": "ffnprobe.tracing.trace",
-    "save": "ffnprobe.views.saving",
+    "run": "ffnprobe.tracing.running",
+    "save": "ffnprobe.views.files.saving",
     "scan": "ffnprobe.corpora.scanning",
     "score": "ffnprobe.facts.scoring",
     "search": "ffnprobe.reading.rankings",
+    "similarity": "ffnprobe.tracing.token_similarity",
+    "stages": "ffnprobe.tracing.ffn_stages",
     "steer": "ffnprobe.interventions.steering",
     "survey": "ffnprobe.corpora.surveying",
 }
 
 __all__ = [
+    "Comparison",
+    "Drivers",
     "Effects",
+    "Estimates",
     "Examples",
     "Explanation",
     "FactRow",
     "FfnProbeError",
+    "GroupEffects",
+    "LayerEffects",
+    "LayerPatches",
+    "Lens",
     "Model",
     "NeuronId",
     "Overlap",
+    "Patches",
+    "Provenance",
     "Pushes",
     "PushesByPiece",
     "Reading",
     "Readings",
     "Related",
     "Relations",
+    "Result",
     "Scan",
     "Scores",
     "Search",
+    "Similarity",
     "Specificity",
+    "Stages",
     "Steering",
     "Survey",
+    "TableSet",
     "Thresholds",
     "Trace",
     "__version__",
     "ablate",
+    "ablate_layers",
+    "ablate_together",
     "attribute",
+    "compare",
+    "drivers",
+    "estimate",
     "examples",
     "explain",
+    "explain_stepwise",
+    "lens",
     "load",
+    "patch",
+    "patch_layers",
     "plot",
     "read",
     "run",
@@ -117,6 +180,8 @@ __all__ = [
     "scan",
     "score",
     "search",
+    "similarity",
+    "stages",
     "steer",
     "survey",
 ]

@@ -11,12 +11,12 @@ figures and pages follow from these.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ffnprobe.cards import card, table_html
-from ffnprobe.errors import DataRefused
+from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models.provenance import Provenance
 
 if TYPE_CHECKING:
@@ -109,3 +109,18 @@ def name_settings(provenance: Provenance) -> str:
     """Say under a table which convention and settings its numbers have."""
     convention = [] if provenance.convention is None else [provenance.convention]
     return ", ".join([*convention, *filter(None, [provenance.describe()])])
+
+
+def check_alike(
+    one: Provenance, other: Provenance, *, among: Sequence[str] = (), naming: str = "these results"
+) -> None:
+    """Refuse to put numbers of two questions, conventions or settings side by side."""
+    fields = ("fingerprint", "prompt", "answer", "versus", "convention")
+    pairs = [(name, getattr(one, name), getattr(other, name)) for name in fields]
+    pairs += [(name, one.settings.get(name), other.settings.get(name)) for name in among]
+    for name, first, second in pairs:
+        if first != second:
+            raise OptionRefused(
+                f"{naming} differ in their {name}: {first} and {second}.",
+                remedy=f"make both with the same {name}",
+            )

@@ -30,7 +30,7 @@ def draw_figures() -> dict[str, go.Figure]:
     pushes = fp.attribute(trace, ANSWER)
     effects = fp.ablate(trace, ANSWER, replace="mean", convention="centred")
     return {
-        "question": fp.plot(trace.drivers("L0N378")),
+        "question": fp.plot(fp.drivers(trace, "L0N378")),
         "answer": fp.plot(fp.read(model, "L4N26")),
         "push": fp.plot(pushes, "account"),
         "effect": fp.plot(effects, "pushes", pushes=pushes),
@@ -41,10 +41,10 @@ def photograph_report() -> bytes:
     """Photograph the report: its opening, and the evidence below it, as png."""
     from playwright.sync_api import sync_playwright
 
-    story = fp.explain(fp.load("pocket", device="cpu"), PROMPT, ANSWER, top=8)
+    explanation = fp.explain(fp.load("pocket", device="cpu"), PROMPT, ANSWER, top=8)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         page_file = Path(folder) / "jordan.html"
-        fp.save(story, page_file)
+        fp.save(explanation, page_file)
         browser = driver.chromium.launch(
             executable_path=shutil.which("chromium") or shutil.which("google-chrome"),
             args=["--no-sandbox", "--disable-gpu"],

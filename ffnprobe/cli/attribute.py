@@ -1,12 +1,20 @@
-"""`ffnprobe attribute PROMPT [ANSWER]`: which neurons pushed this word."""
+"""`ffnprobe attribute PROMPT [ANSWER]`: direct logit attribution, neuron by neuron."""
 
 import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ffnprobe.cli.answers import note_spelling
-from ffnprobe.cli.command import BosOption, Common, command, read_prompt
+from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.options import (
+    BosOption,
+    Convention,
+    ConventionOption,
+    NeuronsOption,
+    PromptArgument,
+    note_spelling,
+    read_prompt,
+)
 
 if TYPE_CHECKING:
     from ffnprobe.tracing.pushes import Pushes
@@ -15,42 +23,46 @@ if TYPE_CHECKING:
 @command
 def attribute(
     common: Common,
-    prompt: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")],
+    prompt: PromptArgument,
     answer: Annotated[
         str | None,
         typer.Argument(
-            help='What comes next, as written: " basketball".',
+            help='The next text, with its leading space: " basketball".',
             show_default="the model's own prediction",
         ),
     ] = None,
     versus: Annotated[
-        str | None, typer.Option(metavar="TOKEN", help="Rather than this token.")
+        str | None,
+        typer.Option(metavar="TOKEN", help="Attribute the difference to the logit of this token."),
     ] = None,
-    position: Annotated[int, typer.Option(help="Where it is predicted; -1 is the last.")] = -1,
-    top: Annotated[int, typer.Option("--top", "-k", help="How many neurons.")] = 10,
+    position: Annotated[
+        int, typer.Option(help="The position that predicts it; -1 is the last.")
+    ] = -1,
+    convention: ConventionOption = Convention.centred,
+    top: NeuronsOption = 10,
     bos: BosOption = None,
 ) -> None:
-    """Table the neurons that pushed hardest toward an answer, in logits.
+    """List the neurons that pushed an answer most, in logits.
 
-    As json and md, also each layer's pushes and each part's, which add up to the model's logit.
+    json and md files also hold the pushes of each layer and part; they add up to the model's logit.
     """
     text = read_prompt(prompt)
     model = common.load()
     from ffnprobe.tracing.answers import predicted
     from ffnprobe.tracing.pushes import attribute as attribute_answer
-    from ffnprobe.tracing.trace import run
+    from ffnprobe.tracing.running import run
 
     trace = run(model, text, bos=bos, patterns=False)
     if answer is None:
         wanted: str | int = predicted(trace, position)
-        common.note(f"no answer given: {model.vocab.show(int(wanted))} is the model's prediction")
+        common.note(f"no answer given: taking the prediction, {model.vocab.show(int(wanted))}")
     else:
         wanted = answer
-    pushes = attribute_answer(trace, wanted, versus=versus, position=position)
+    pushes = attribute_answer(
+        trace, wanted, versus=versus, position=position, convention=convention.value
+    )
     if answer is not None:
         note_spelling(common, model.vocab, answer)
-    if pushes.provenance.settings:
-        common.note(pushes.provenance.settings)
     for piece in pushes.pieces:
         common.note(_describe(piece))
     if len(pushes.pieces) > 1:
@@ -61,7 +73,7 @@ def attribute(
 
 
 def _describe(piece: "Pushes") -> str:
-    """Write one piece's figures, and how far the account is from closing."""
+    """Write one token's logit and probability, and how well the parts add up."""
     shown = piece.provenance
     than = "" if shown.versus is None else f" above {shown.versus}"
     return (

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ffnprobe.errors import FfnProbeError, PromptRefused
+from ffnprobe.errors import FfnProbeError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ffnprobe.models.model import Model
     from ffnprobe.models.provenance import Provenance
-    from ffnprobe.views.results import Result
+    from ffnprobe.results import Result
 
 app = typer.Typer(
     name="ffnprobe",
-    help="Open the feed-forward layers of a GPT-2: questions, answers, pushes, neuron by neuron.",
+    help="Read the MLP layers of a language model neuron by neuron: questions, answers, pushes.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,11 +35,6 @@ class Device(StrEnum):
     cpu = "cpu"
     cuda = "cuda"
     mps = "mps"
-
-
-BosOption = Annotated[
-    bool | None, typer.Option(help="Put BOS in front.", show_default="if the model has one")
-]
 
 
 class Format(StrEnum):
@@ -58,23 +53,29 @@ class Common:
         typer.Option("--model", "-m", metavar="NAME|FOLDER|FILE", show_default="$FFNPROBE_MODEL, else pocket",
                      help="pocket, gpt2, gpt2-medium, …, smollm2, owner/name on the hub, a folder or a .gguf file."),
     ] = None  # fmt: skip
-    device: Annotated[Device, typer.Option("--device", help="Where to compute.")] = Device.auto
-    format: Annotated[Format, typer.Option("--format", help="How to print the result.")] = (
-        Format.table
+    device: Annotated[Device, typer.Option("--device", help="The device to compute on.")] = (
+        Device.auto
     )
+    format: Annotated[
+        Format, typer.Option("--format", help="The format of the printed result.")
+    ] = Format.table
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write to a .csv, .json, .parquet, .md or .html file."),
+        typer.Option("--out", "-o", metavar="FILE", help="Write the result to a .csv, .json, .parquet, .md or .html file."),
     ] = None  # fmt: skip
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Also write a page to read and to send."),
+        typer.Option("--html", metavar="FILE", help="Also write a self-contained page."),
     ] = None
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE", help="Also draw it, to a .html or .png file."),
+        typer.Option(
+            "--plot", metavar="FILE", help="Also write its figure to a .html or .png file."
+        ),
     ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No notes, no progress.")] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print no notes and no progress bar.")
+    ] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
 
     @property
@@ -84,7 +85,7 @@ class Common:
         return self.model or default_name()
 
     def load(self) -> "Model":
-        """Check where the result goes, load the model, and say which it is and whence it came."""
+        """Check the output files, load the model, and note its name, source and fingerprint."""
         self.check_out()
         from ffnprobe.models.loading import load
 
@@ -93,27 +94,27 @@ class Common:
         return model
 
     def check_out(self) -> None:
-        """Refuse a file that could not be written before any work is done."""
+        """Refuse files that cannot be written before any work is done."""
         if self.out is not None or self.html is not None:
-            from ffnprobe.views.tables import SUFFIXES, check_target
+            from ffnprobe.views.files.formats import SUFFIXES, check_target
 
             if self.out is not None:
                 check_target(self.out, SUFFIXES)
             if self.html is not None:
                 check_target(self.html, (".html",))
         if self.plot is not None:
-            from ffnprobe.views.pictures import check_picture
+            from ffnprobe.views.files.pictures import check_picture
 
             check_picture(self.plot)
 
     def note(self, text: str) -> None:
-        """Say something that is not the result."""
+        """Print a note to stderr; it is not part of the result."""
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
 
     @property
     def is_for_terminal(self) -> bool:
-        """Whether the result is printed for people to read."""
+        """Whether the result is printed as text for people."""
         return self.out is None and self.format is Format.table
 
     def emit(
@@ -125,21 +126,21 @@ class Common:
         result: "Result | None" = None,
         shown: tuple[str, ...] | None = None,
     ) -> None:
-        """Print tables in the chosen format (in a terminal those `shown`), or write them to `--out`.
+        """Print tables in the chosen format (in a terminal only those `shown`), or write `--out`.
 
-        The result they are of, where there is one, is what `--html` and `--plot` show.
+        `result` is what the tables belong to; `--html` and `--plot` show it.
         """
-        from ffnprobe.views.results import Listing
-        from ffnprobe.views.saving import save_result
-        from ffnprobe.views.tables import TEXTS, name_unwritten
+        from ffnprobe.results import TableSet
+        from ffnprobe.views.files.formats import TEXTS, name_unwritten
+        from ffnprobe.views.files.saving import save_result
 
-        whole = Listing(tables, provenance) if result is None else result
+        whole = TableSet(title, tables, provenance) if result is None else result
         self.write(whole, tables)
         if self.out is not None:
             save_result(whole, self.out, tables=tables, provenance=provenance)
             self.note(f"wrote {self.out}{name_unwritten(tables, self.out)}")
         elif self.format is Format.table:
-            from ffnprobe.views.terminal import print_tables
+            from ffnprobe.views.terminal.printing import print_tables
 
             chosen = tables if shown is None else {name: tables[name] for name in shown}
             print_tables(chosen, title=title)
@@ -147,31 +148,18 @@ class Common:
             sys.stdout.write(TEXTS[self.format.value](tables, provenance))
 
     def write(self, result: "Result", tables: "dict[str, pd.DataFrame] | None" = None) -> None:
-        """Write the page of `--html` and the figure of `--plot`, if they were asked for."""
+        """Write the page of `--html` and the figure of `--plot`, if asked for."""
         if self.html is not None:
-            from ffnprobe.views.saving import save_result
+            from ffnprobe.views.files.saving import save_result
 
             save_result(result, self.html, tables=tables)
             self.note(f"wrote {self.html}")
         if self.plot is not None:
-            from ffnprobe.views.pictures import save_figure
+            from ffnprobe.views.files.pictures import save_figure
             from ffnprobe.views.plots import plot
 
             save_figure(plot(result), self.plot)
             self.note(f"wrote {self.plot}")
-
-
-def read_prompt(text: str) -> str:
-    """Return a prompt given on the command line, or read it from standard input for `-`."""
-    if text != "-":
-        return text
-    try:
-        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise PromptRefused(
-            f"standard input is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02X}.",
-            remedy="iconv -t utf-8",
-        ) from None
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -195,7 +183,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            # Here, because typer would end the command without a word.
+            # Caught here, because typer would end the command silently.
             print("interrupted: nothing was written.", file=sys.stderr)
             raise typer.Exit(130) from None
 

@@ -1,50 +1,66 @@
-"""`ffnprobe explain PROMPT [ANSWER]`: the main job, why the model said it."""
+"""`ffnprobe explain PROMPT [ANSWER]`: why the model predicts an answer."""
 
 from typing import Annotated
 
 import typer
 
-from ffnprobe.cli.answers import note_spelling
-from ffnprobe.cli.command import BosOption, Common, command, read_prompt
-from ffnprobe.cli.progress import show_progress
-from ffnprobe.cli.stores import StoreOption, open_store
+from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.options import (
+    BosOption,
+    Convention,
+    ConventionOption,
+    NeuronsOption,
+    PromptArgument,
+    ReplaceOption,
+    StoreOption,
+    note_spelling,
+    open_store,
+    read_prompt,
+    show_progress,
+)
 
 
 @command
 def explain(
     common: Common,
-    prompt: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")],
+    prompt: PromptArgument,
     answer: Annotated[
         str | None,
-        typer.Argument(help='One token, mind its space: " basketball". Default: the prediction.'),
+        typer.Argument(
+            help='One token, with its leading space: " basketball".',
+            show_default="the model's prediction",
+        ),
     ] = None,
-    versus: Annotated[str | None, typer.Option(help="Why not this token?")] = None,
-    top: Annotated[int, typer.Option("--top", "-k", help="How many neurons.")] = 10,
+    versus: Annotated[
+        str | None, typer.Option(help="Explain the answer against this token.")
+    ] = None,
+    top: NeuronsOption = 10,
+    replace: ReplaceOption = None,
+    convention: ConventionOption = Convention.centred,
     store: StoreOption = None,
-    effects: Annotated[
-        bool, typer.Option(help="Measure what removing neurons does; without: faster.")
-    ] = True,
-    seed: Annotated[int, typer.Option(help="Draws the random neurons of the control.")] = 0,
+    effects: Annotated[bool, typer.Option(help="Measure ablation effects; faster without.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed for the random control neurons.")] = 0,
     bos: BosOption = None,
 ) -> None:
-    """Gather the evidence for an answer: weights, pushes, exact effects, graded."""
+    """Gather graded evidence for an answer: weights, pushes, exact ablation effects."""
     text = read_prompt(prompt)
     model = common.load()
-    from ffnprobe.evidence.stories import explain as explain_answer
+    from ffnprobe.evidence.explaining import explain as explain_answer
 
     if answer is not None and len(model.vocab.pieces(answer)) == 1:
         note_spelling(common, model.vocab, answer)
     with show_progress(common, "neurons") as progress:
-        story = explain_answer(
+        explanation = explain_answer(
             model, text, answer, versus=versus, top=top, effects=effects, seed=seed, bos=bos,
+            replace=None if replace is None else replace.value, convention=convention.value,
             scan=open_store(model, store), progress=progress,
         )  # fmt: skip
     if answer is None:
-        common.note(f"no answer given: explaining the prediction, {story.provenance.answer}")
+        common.note(f"no answer given: explaining the prediction, {explanation.provenance.answer}")
     if common.is_for_terminal:
-        from ffnprobe.views.stories import print_story
+        from ffnprobe.views.terminal.explanations import print_explanation
 
-        common.write(story)
-        print_story(story)
+        common.write(explanation)
+        print_explanation(explanation)
     else:
-        common.emit(story.tables(), story.provenance, result=story)
+        common.emit(explanation.tables(), explanation.provenance, result=explanation)

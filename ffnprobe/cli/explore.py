@@ -1,4 +1,4 @@
-"""`ffnprobe explore`: walk from a prompt to a neuron in a browser."""
+"""`ffnprobe explore`: from a prompt to a neuron, in a browser."""
 
 import importlib.util
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ffnprobe.cli.command import Common, Format, command
-from ffnprobe.cli.stores import StoreOption, open_store
+from ffnprobe.cli.options import StoreOption, open_store
 from ffnprobe.errors import OptionRefused
 
 
@@ -17,20 +17,26 @@ def explore(
     store: StoreOption = None,
     facts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Facts to choose prompts from.", show_default="pocket's"),
+        typer.Option(
+            metavar="FILE", help="Facts to choose prompts from.", show_default="those of pocket"
+        ),
     ] = None,
-    port: Annotated[int, typer.Option(help="Where to listen; 0 is any that is free.")] = 8050,
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 picks a free one.")] = 8050,
     host: Annotated[
-        str, typer.Option(help="Who may connect; other than 127.0.0.1, other machines too.")
+        str,
+        typer.Option(
+            help="The address to listen on; other than 127.0.0.1, other machines can connect."
+        ),
     ] = "127.0.0.1",
     no_open: Annotated[
-        bool, typer.Option("--no-open", help="Do not open the browser, only say where it is.")
+        bool, typer.Option("--no-open", help="Print the address, but do not open a browser.")
     ] = False,
 ) -> None:
-    """Explore in a browser: prompts, neurons, searches, facts, by clicking; until Ctrl+C."""
+    """Explore prompts, neurons, searches and facts in a browser; Ctrl+C ends it."""
     if common.out or common.html or common.plot or common.format is not Format.table:
         raise OptionRefused(
-            "explore prints and writes no result.", remedy='"Take it along" at the end of each page'
+            "explore does not print or write a result.",
+            remedy='"Take it along" at the end of each page',
         )
     if not has_dash():
         raise OptionRefused(

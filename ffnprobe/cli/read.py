@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ffnprobe.cli.command import Common, command
-from ffnprobe.cli.stores import StoreOption, open_store
+from ffnprobe.cli.options import StoreOption, open_store
 from ffnprobe.errors import OptionRefused
 
 
@@ -26,23 +26,24 @@ class Through(StrEnum):
 def read(
     common: Common,
     neurons: Annotated[
-        list[str], typer.Argument(metavar="NEURON…", help="L3N12, a layer L3, a range L3N5-L3N9.")
+        list[str],
+        typer.Argument(metavar="NEURON…", help="A neuron L3N12, a layer L3, a range L3N5-L3N9."),
     ],
     top: Annotated[int, typer.Option("--top", "-k", help="How many tokens in each list.")] = 10,
     convention: Annotated[
         Convention, typer.Option(help="How answers are projected onto tokens.")
     ] = Convention.centred,
     through: Annotated[
-        Through, typer.Option(help="What questions are projected on.")
+        Through, typer.Option(help="The matrix questions are projected through.")
     ] = Through.embed,
     related: Annotated[
-        bool, typer.Option("--related", help="Show the neurons it feeds, is fed by, or resembles.")
+        bool, typer.Option("--related", help="Show neurons it feeds, is fed by, or resembles.")
     ] = False,
     store: StoreOption = None,
 ) -> None:
-    """Read neurons: what opens their question, what their answer promotes and suppresses.
+    """Read neurons: the tokens that match a question, those an answer promotes and suppresses.
 
-    With a store, also the texts that opened each neuron most and least.
+    With a store, also the texts that activated each neuron most and least.
     """
     from ffnprobe.reading.readings import read as read_neurons
 
@@ -52,19 +53,19 @@ def read(
     if related:
         if len(readings) > 1:
             raise OptionRefused(
-                f"--related is of one neuron; {len(readings)} are named.", remedy=readings[0].name
+                f"--related takes one neuron; {len(readings)} are named.", remedy=readings[0].name
             )
         found = readings[0].related(top)
         common.emit(found.tables(), found.provenance)
         return
     result = readings[0] if len(readings) == 1 else readings
     if len(readings) == 1 and common.is_for_terminal:
-        # Text, not a table: a card needs no pandas, which takes longer to import than to read one.
+        # A card is text: it does not need pandas, whose import takes longer than reading a neuron.
         common.write(result)
         print(readings[0].card(top))
         if scanned is not None:
             from ffnprobe.corpora.contexts import examples
-            from ffnprobe.views.examples import print_examples
+            from ffnprobe.views.terminal.examples import print_examples
 
             print_examples(examples(scanned, readings[0].name), k=top)
     else:

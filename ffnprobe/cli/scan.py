@@ -1,4 +1,4 @@
-"""`ffnprobe scan TEXT… --store DIR`: the strongest examples of every neuron."""
+"""`ffnprobe scan TEXT… --store DIR`: the texts that activate every neuron most."""
 
 import sys
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ffnprobe.cli.command import BosOption, Common, command
-from ffnprobe.cli.engines import AddressOption, Engine, EngineOption, WorkersOption
+from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.options import AddressOption, BosOption, Engine, EngineOption, WorkersOption
 
 if TYPE_CHECKING:
     from ffnprobe.corpora.scanning import Progress
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 class Errors(StrEnum):
     STRICT = "strict"
-    REPLACE = "replace"  # a StrEnum already has a method by that name in small letters
+    REPLACE = "replace"  # lower case is a method of StrEnum
 
 
 @command
@@ -32,30 +32,40 @@ def scan(
         ),
     ],
     store: Annotated[
-        Path, typer.Option("--store", metavar="DIR", help="Where the scan is kept and resumed.")
+        Path,
+        typer.Option(
+            "--store",
+            metavar="DIR",
+            help="The folder that holds the scan; an unfinished one is resumed.",
+        ),
     ],
     context: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="The longest passage, in tokens.", show_default="the model's"
+            metavar="N", help="The longest passage, in tokens.", show_default="the model's context"
         ),
     ] = None,
-    examples: Annotated[int, typer.Option("--top", "-k", help="How many examples of each.")] = 20,
-    column: Annotated[str, typer.Option(help="Where rows and JSON lines hold text.")] = "text",
+    examples: Annotated[
+        int, typer.Option("--top", "-k", help="How many examples of each neuron.")
+    ] = 20,
+    column: Annotated[str, typer.Option(help="The column or JSON key that holds text.")] = "text",
     errors: Annotated[
-        Errors, typer.Option(help="Stop at bytes that are no UTF-8, or replace them.")
+        Errors, typer.Option(help="Stop at bytes that are not UTF-8, or replace them.")
     ] = Errors.STRICT,
     block_tokens: Annotated[
-        int, typer.Option(metavar="N", help="Tokens in a block, what a stop can lose.")
+        int,
+        typer.Option(
+            metavar="N", help="Tokens in a block; an interruption loses one block at most."
+        ),
     ] = 16_384,
     engine: EngineOption = Engine.local,
     workers: WorkersOption = None,
     address: AddressOption = None,
     bos: BosOption = None,
 ) -> None:
-    """Scan texts once for every neuron's strongest and weakest examples, moments and firing.
+    """Scan texts once for every neuron's strongest and weakest examples, moments and firing rate.
 
-    Stopped, it loses the last block at most; the same command goes on and ends the same.
+    A scan is resumable: run the same command again, and the result is the same.
     """
     model = common.load()
     from ffnprobe.corpora.scanning import scan as scan_texts
@@ -69,7 +79,7 @@ def scan(
             )  # fmt: skip
         except KeyboardInterrupt:
             print(
-                f"interrupted: what is done is in {store}; the same command goes on from there.",
+                f"interrupted: what is done is in {store}; the same command resumes it.",
                 file=sys.stderr,
             )
             raise typer.Exit(130) from None
@@ -84,7 +94,7 @@ def scan(
 
 @contextmanager
 def _show_rate(common: Common) -> "Iterator[Progress]":
-    """Give a callback that draws a bar with tokens a second and the time left."""
+    """Give a callback that draws a progress bar with tokens per second and the time left."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -102,7 +112,7 @@ def _show_rate(common: Common) -> "Iterator[Progress]":
         if not start:
             start.append(tokens)
             if tokens:
-                common.note(f"going on after {tokens:,} tokens")
+                common.note(f"resuming after {tokens:,} tokens")
             return
         passed = bar.tasks[0].elapsed or 1.0
         rate = f"{tokens:,} tokens, {(tokens - start[0]) / passed:,.0f} a second"

@@ -1,4 +1,4 @@
-"""`ffnprobe score FACTS`: a table of facts: known or not, and who carries them."""
+"""`ffnprobe score FACTS`: which facts are known, and which neurons push them."""
 
 import sys
 from enum import StrEnum
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ffnprobe.cli.command import BosOption, Common, command
-from ffnprobe.cli.progress import show_progress
+from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.options import BosOption, show_progress
 
 if TYPE_CHECKING:
     from ffnprobe.facts.scores import Scores
 
-# More rows than a terminal is read for; files and --format csv, json and md have them all.
+# Enough rows for a terminal; files and --format csv, json and md hold all of them.
 ROWS = 40
 PROBLEMS = 20
 
@@ -34,29 +34,33 @@ def score(
         ),
     ],
     templates: Annotated[
-        Templates, typer.Option(help="Ask a fact in its first template, or in all.")
+        Templates, typer.Option(help="Ask each fact in its first template, or in all.")
     ] = Templates.first,
-    top: Annotated[int, typer.Option("--top", "-k", help="How many neurons of each fact.")] = 10,
+    top: Annotated[int, typer.Option("--top", "-k", help="How many neurons for each fact.")] = 10,
     effects: Annotated[
-        bool, typer.Option("--effects", help="Also by exact effect: slow, every neuron removed.")
+        bool,
+        typer.Option(
+            "--effects", help="Also rank by exact effect; slow, since every neuron is ablated."
+        ),
     ] = False,
     by_relation: Annotated[
-        bool, typer.Option("--by-relation", help="Sum up each relation, with its own neurons.")
+        bool,
+        typer.Option(
+            "--by-relation", help="Summarise each relation, with the neurons specific to it."
+        ),
     ] = False,
     overlap: Annotated[
-        bool, typer.Option("--overlap", help="Do facts of one relation share neurons?")
+        bool, typer.Option("--overlap", help="Measure whether facts of one relation share neurons.")
     ] = False,
     remove: Annotated[
         str | None,
-        typer.Option(metavar="RELATION", help="Remove this relation's neurons together."),
+        typer.Option(metavar="RELATION", help="Ablate the neurons of this relation together."),
     ] = None,
-    hubs: Annotated[
-        bool, typer.Option(help="Count neurons that push every fact to a relation's own.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Shuffles relations, draws random neurons.")] = 0,
+    hubs: Annotated[bool, typer.Option(help="Include hub neurons, which push every fact.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed for shuffled relations and random neurons.")] = 0,
     bos: BosOption = None,
 ) -> None:
-    """Score a table of facts: rank, probability, known or not, and the neurons that push each."""
+    """Score a table of facts: rank, probability, whether it is known, and the neurons that push it."""
     if sum((by_relation, overlap, remove is not None)) > 1:
         raise typer.BadParameter("one of --by-relation, --overlap and --remove")
     model = common.load()
@@ -65,7 +69,7 @@ def score(
 
     partial = None if common.out is None else Path(f"{common.out}.partial")
     if partial is not None and partial.exists():
-        common.note(f"going on where {partial} stopped")
+        common.note(f"resuming from {partial}")
     try:
         with show_progress(common, "facts") as progress:
             scores = score_facts(
@@ -74,7 +78,7 @@ def score(
             )  # fmt: skip
     except KeyboardInterrupt:
         if partial is not None:
-            common.note(f"what is done is kept in {partial}: the same command goes on")
+            common.note(f"what is done is kept in {partial}; the same command resumes it")
         raise
     _note(common, scores)
     if not len(scores):
@@ -101,15 +105,15 @@ def score(
 
 
 def _note(common: Common, scores: "Scores") -> None:
-    """Say what was scored, what stands out, and what could not be scored."""
+    """Note what was scored, what stands out, and what could not be scored."""
     common.note(scores.title)
     hubs = scores.hubs() if len(scores) else []
     if hubs:
-        common.note(f"hubs, which push facts whatever they are about: {' '.join(hubs)}")
+        common.note(f"hub neurons, which push every kind of fact: {' '.join(hubs)}")
     bare = [r for r in scores.rows if not r.answer.startswith(" ") and not r.prompt.endswith(" ")]
     if bare:
         common.note(
-            f"answers without a space in front are taken as written ({len(bare):,}): "
+            f"answers without a leading space are taken as written ({len(bare):,}): "
             f'"{bare[0].answer}", not " {bare[0].answer}"'
         )
     problems = scores.problems
@@ -123,8 +127,8 @@ def _note(common: Common, scores: "Scores") -> None:
 
 
 def _print(common: Common, scores: "Scores") -> None:
-    """Print what fits a terminal: the first rows, the columns that are read first."""
-    from ffnprobe.views.terminal import print_tables
+    """Print what fits a terminal: the first rows and the main columns."""
+    from ffnprobe.views.terminal.printing import print_tables
 
     if len(scores) > ROWS:
         common.note(f"the first {ROWS} of {len(scores):,} facts; all with --out or --format csv")

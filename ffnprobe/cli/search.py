@@ -1,4 +1,4 @@
-"""`ffnprobe search TOKEN…`: which neurons push toward tokens."""
+"""`ffnprobe search TOKEN…`: which neurons promote tokens, by their weights."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.options import LayersOption, NeuronsOption
 
 
 class Rank(StrEnum):
@@ -18,7 +19,7 @@ class Kind(StrEnum):
     ENTROPY = "entropy"
     PREDICTION = "prediction"
     SUPPRESSION = "suppression"
-    PARTITION = "partition"  # a StrEnum already has a method by that name in small letters
+    PARTITION = "partition"  # lower case is a method of StrEnum
     UNLABELLED = "unlabelled"
 
 
@@ -32,26 +33,24 @@ class Side(StrEnum):
 def search(
     common: Common,
     tokens: Annotated[
-        list[str], typer.Argument(metavar="TOKEN…", help='Each one token, such as " basketball".')
+        list[str], typer.Argument(metavar="TOKEN…", help='Single tokens, such as " basketball".')
     ],
     rank: Annotated[
-        Rank, typer.Option(help="What to rank by; by dot or cosine hub neurons come first.")
+        Rank, typer.Option(help="What to rank by; dot and cosine put hub neurons first.")
     ] = Rank.z,
     away: Annotated[
-        bool, typer.Option("--away", help="Find neurons that push against the tokens.")
+        bool, typer.Option("--away", help="Find neurons that suppress the tokens.")
     ] = False,
     by: Annotated[
-        Side, typer.Option(help="What to search; gates only where neurons have gates.")
+        Side, typer.Option(help="Search answers, questions, or the gates of gated neurons.")
     ] = Side.answer,
-    top: Annotated[int, typer.Option("--top", "-k", help="How many neurons.")] = 10,
-    layers: Annotated[
-        str | None, typer.Option(metavar="LAYERS", help="Only these: 3, 3-5 or 0,3-5.")
-    ] = None,
+    top: NeuronsOption = 10,
+    layers: LayersOption = None,
     kind: Annotated[
-        Kind | None, typer.Option(help="Only neurons of this kind; surveys them first.")
+        Kind | None, typer.Option(help="Only neurons of this kind (runs a survey first).")
     ] = None,
 ) -> None:
-    """Find the neurons that push toward tokens, hub neurons discounted."""
+    """Find the neurons that promote tokens; hub neurons are discounted."""
     from ffnprobe.reading.rankings import search as search_neurons
 
     model, among = common.load(), None

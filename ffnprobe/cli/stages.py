@@ -1,25 +1,25 @@
-"""`ffnprobe stages PROMPT --layer 3`: every token's way through one FFN."""
+"""`ffnprobe stages PROMPT --layer 3`: every token on its way through one MLP."""
 
 from typing import Annotated
 
 import typer
 
-from ffnprobe.cli.command import BosOption, Common, command, read_prompt
+from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.options import BosOption, PromptArgument, read_prompt
 
 
 @command
 def stages(
     common: Common,
-    prompt: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")],
-    layer: Annotated[int, typer.Option("--layer", "-l", help="Which FFN, counted from 0.")] = 0,
+    prompt: PromptArgument,
+    layer: Annotated[int, typer.Option("--layer", "-l", help="The layer, counted from 0.")] = 0,
     bos: BosOption = None,
 ) -> None:
-    """Table, for each token, one FFN's input, scores, activations and output."""
+    """List, for each token, the input, scores, activations and output of one MLP."""
     text = read_prompt(prompt)
-    from ffnprobe.tracing.trace import run
+    from ffnprobe.tracing.ffn_stages import stages as follow
+    from ffnprobe.tracing.running import run
 
-    found = run(common.load(), text, bos=bos).stages(layer)
-    common.note("before, output and after are norms; each token goes through the FFN alone")
-    common.emit(
-        {"stages": found.table()}, found.provenance, title=f"the FFN of layer {layer}", result=found
-    )
+    found = follow(run(common.load(), text, bos=bos), layer)
+    common.note("before, output and after are norms; an MLP treats each token on its own")
+    common.emit(found.tables(), found.provenance, title=found.title, result=found)

@@ -5,24 +5,29 @@ from typing import Annotated
 import typer
 
 from ffnprobe.cli.command import Common, command
-from ffnprobe.cli.engines import AddressOption, Engine, EngineOption, WorkersOption
-from ffnprobe.cli.progress import show_progress
-from ffnprobe.cli.stores import StoreOption, open_store
+from ffnprobe.cli.options import (
+    AddressOption,
+    Engine,
+    EngineOption,
+    LayersOption,
+    StoreOption,
+    WorkersOption,
+    open_store,
+    show_progress,
+)
 
 
 @command
 def survey(
     common: Common,
-    layers: Annotated[
-        str | None, typer.Option(metavar="LAYERS", help="Only these: 3, 3-5 or 0,3-5.")
-    ] = None,
+    layers: LayersOption = None,
     top: Annotated[int, typer.Option("--top", "-k", help="How many tokens in each list.")] = 5,
     store: StoreOption = None,
     engine: EngineOption = Engine.local,
     workers: WorkersOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Table every neuron: its tokens, norms, moments and kind; with a store, how it fires."""
+    """List every neuron: its tokens, norms, moments and kind; with a store, its firing rate."""
     from ffnprobe.corpora.surveying import survey as survey_neurons
 
     model = common.load()

@@ -43,7 +43,7 @@ from ffnprobe.interventions.sweeps import Progress
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
 from ffnprobe.reading.ordering import check_k, sort_neurons
-from ffnprobe.tracing.trace import run
+from ffnprobe.tracing.running import run
 
 FACTS_AT_ONCE = 64
 # An exact sweep takes seconds a fact: little is lost when it is interrupted.

@@ -3,19 +3,21 @@
     effect = the answer's logit on the clean prompt − its logit with the neuron removed
 
 So a neuron that helps the answer has a positive effect, as it has a positive push; the effect counts
-what later layers make of it, the push does not. To remove is to set the activation to zero, to its
-mean over a corpus, or to a given value. Zero is not neutral: most neurons rest a little below it.
+what later layers make of it, the push does not. To remove is to set the activation to its mean over
+the model's corpus (the default where that is known), to zero, to its mean over another corpus, or to
+given values. Zero is not neutral: most neurons rest a little below it. Effects are `centred`, above
+the vocabulary's mean, as pushes are.
 
 Limits: an effect is of one neuron with all others free to react; effects do not add up.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> effects = fp.ablate(trace, " basketball", neurons=["L5"], replace="mean")
+>>> effects = fp.ablate(trace, " basketball", neurons=["L5"])
 >>> list(effects.top(1).columns)[:6]
 ['name', 'layer', 'neuron', 'activation', 'effect', 'log_probability_effect']
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,19 +35,29 @@ from ffnprobe.interventions.choices import (
     choose_positions,
     choose_replacement,
     name_replacement,
+    usual_replacement,
 )
-from ffnprobe.interventions.readout import Standing, read_answer
-from ffnprobe.interventions.sweeps import Progress, sweep_groups, sweep_layers, sweep_neurons
-from ffnprobe.interventions.tables import name_question, show_html, spread, table_map, table_neurons
+from ffnprobe.interventions.effect_tables import spread, table_map, table_neurons
+from ffnprobe.interventions.readout import AnswerValues, read_answer
+from ffnprobe.interventions.sweeps import (
+    Progress,
+    join_values,
+    sweep_groups,
+    sweep_layers,
+    sweep_neurons,
+)
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MEANING = "effect: what the answer loses when the neurons are removed, in logits"
 
-@dataclass(frozen=True, eq=False)
-class Effects:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Effects(Result):
     """What the answer loses without each neuron, in logits and in nats; NaN where none was asked.
 
     `log_probability` is None with `versus` (the difference is the logits') or if it was left out.
@@ -63,23 +75,31 @@ class Effects:
     log_probability: Float[Tensor, "layer neuron"] | None
     activations: Float[Tensor, "layer neuron"]
     positions: tuple[int, ...]
-    clean: Standing
+    clean: AnswerValues
     provenance: Provenance
 
-    def __repr__(self) -> str:
-        return f"Effects({name_question(self.provenance)})"
+    @property
+    def title(self) -> str:
+        """Say which answer, after what."""
+        return f"effects on {name_question(self.provenance)}"
 
-    def _repr_html_(self) -> str:
-        title = f"effects on {name_question(self.provenance)}"
-        return show_html(title, self.top(min(8, self._asked)))
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return f"{MEANING}; {name_settings(self.provenance)}"
 
     @property
     def _asked(self) -> int:
         return int((~self.values.isnan()).sum())
 
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons whose removal costs the answer most."""
+        return self.top(min(10, self._asked))
+
     def tables(self) -> "dict[str, pd.DataFrame]":
-        """Name the table a file of these effects holds: the ten that cost most."""
-        return {"effects": self.top(min(10, self._asked))}
+        """Name the table a file of these effects holds."""
+        return {"effects": self.table}
 
     def top(self, k: int = 10) -> "pd.DataFrame":
         """Table the k neurons whose removal costs the answer most.
@@ -104,20 +124,19 @@ class Effects:
         return self.provenance.note(listed)
 
 
-@torch.no_grad()
 def ablate(
     trace: Trace,
     answer: str | int,
     *,
     versus: str | int | None = None,
-    replace: Replace = "zero",
+    replace: Replace | None = None,
     position: Positions = -1,
     neurons: Neurons | None = None,
     log_probability: bool = True,
-    convention: str = "folded",
+    convention: str = "centred",
     progress: Progress | None = None,
 ) -> Effects:
-    """Find the exact effect of removing each neuron, by itself, on an answer.
+    """Ablation: find the exact effect of removing each neuron, by itself, on an answer.
 
     At several positions (or "all", BOS included) a neuron is removed at all of them together. An
     answer of several tokens is teacher-forced and its pieces summed. The log-probability needs the
@@ -125,48 +144,87 @@ def ablate(
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> effects = fp.ablate(trace, " basketball", neurons=["L0N378"], replace="mean")
+    >>> effects = fp.ablate(trace, " basketball", neurons=["L0N378"])
     >>> round(effects.top(1).effect.item(), 2)
-    0.27
+    0.25
     """
-    places = choose_positions(trace, position)
+    steps = ablate_stepwise(
+        trace, answer, versus=versus, replace=replace, position=position, neurons=neurons,
+        log_probability=log_probability, convention=convention, progress=progress,
+    )  # fmt: skip
+    for step in steps:
+        found = step
+    return found
+
+
+@torch.no_grad()
+def ablate_stepwise(
+    trace: Trace,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    replace: Replace | None = None,
+    position: Positions = -1,
+    neurons: Neurons | None = None,
+    log_probability: bool = True,
+    convention: str = "centred",
+    progress: Progress | None = None,
+) -> Iterator[Effects]:
+    """Yield the effects known after each layer that has neurons to remove; the last is `ablate`'s."""
+    positions = choose_positions(trace, position)
     chosen = choose_neurons(trace.model, neurons)
-    replacement = choose_replacement(trace.model, replace)
+    stand_in = usual_replacement(trace.model, replace)
+    replacement = choose_replacement(trace.model, stand_in)
     readout = read_answer(
         trace, answer, versus=versus, log_probability=log_probability, convention=convention
     )
     clean = readout.clean()
-    found = sweep_neurons(readout, replacement, positions=places, chosen=chosen, progress=progress)
-    logs = found.log_probability
-    return Effects(
-        trace=trace,
-        values=spread(chosen, found.logit),
-        log_probability=None if logs is None else spread(chosen, logs),
-        activations=trace.activations[:, places].mean(dim=1),
-        positions=tuple(places),
-        clean=clean,
-        provenance=readout.provenance(trace, settings=name_replacement(replace), positions=places),
+    provenance = readout.provenance(trace, settings=name_replacement(stand_in), positions=positions)
+    found: list[AnswerValues] = []
+    known = torch.zeros_like(chosen)
+    layers = chosen.any(dim=-1).nonzero()[:, 0].tolist()
+    sweep = sweep_neurons(
+        readout, replacement, positions=positions, chosen=chosen, progress=progress
     )
+    for layer, values in zip(layers, sweep, strict=True):
+        found.append(values)
+        known[layer] = chosen[layer]
+        so_far = join_values(found)
+        logs = so_far.log_probability
+        yield Effects(
+            trace=trace,
+            values=spread(known, so_far.logit),
+            log_probability=None if logs is None else spread(known, logs),
+            activations=trace.activations[:, positions].mean(dim=1),
+            positions=tuple(positions),
+            clean=clean,
+            provenance=provenance,
+        )
 
 
-@dataclass(frozen=True, eq=False)
-class LayerEffects:
+@dataclass(frozen=True, eq=False, repr=False)
+class LayerEffects(Result):
     """What the answer loses without each MLP layer's neurons at each position of the prompt."""
 
     values: Float[Tensor, "layer pos"]
     log_probability: Float[Tensor, "layer pos"] | None
     tokens: tuple[str, ...]
-    clean: Standing
+    clean: AnswerValues
     provenance: Provenance
 
-    def __repr__(self) -> str:
-        return f"LayerEffects({name_question(self.provenance)})"
+    @property
+    def title(self) -> str:
+        """Say which answer, after what."""
+        return f"effects on {name_question(self.provenance)}"
 
-    def _repr_html_(self) -> str:
-        return show_html(f"effects on {name_question(self.provenance)}", self.table())
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return f"{MEANING}; {name_settings(self.provenance)}"
 
+    @property
     def table(self) -> "pd.DataFrame":
-        """Table every layer and position, in order."""
+        """Every layer and position, in order."""
         columns = {"effect": self.values}
         if self.log_probability is not None:
             columns["log_probability_effect"] = self.log_probability
@@ -174,7 +232,7 @@ class LayerEffects:
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these effects holds."""
-        return {"map": self.table()}
+        return {"map": self.table}
 
 
 @torch.no_grad()
@@ -183,16 +241,17 @@ def ablate_layers(
     answer: str | int,
     *,
     versus: str | int | None = None,
-    replace: Replace = "zero",
+    replace: Replace | None = None,
     log_probability: bool = True,
-    convention: str = "folded",
+    convention: str = "centred",
     progress: Progress | None = None,
 ) -> LayerEffects:
-    """Find the exact effect of removing all neurons of a layer at one position: a map of both.
+    """Ablation by layer: the exact effect of removing all neurons of a layer at one position.
 
-    The layer's bias b_out is no neuron's and stays.
+    The layer's bias b_out belongs to no neuron and stays.
     """
-    replacement = choose_replacement(trace.model, replace)
+    stand_in = usual_replacement(trace.model, replace)
+    replacement = choose_replacement(trace.model, stand_in)
     readout = read_answer(
         trace, answer, versus=versus, log_probability=log_probability, convention=convention
     )
@@ -205,27 +264,32 @@ def ablate_layers(
         log_probability=None if logs is None else rearrange(logs, pattern, layer=layers),
         tokens=trace.tokens,
         clean=clean,
-        provenance=readout.provenance(trace, settings=name_replacement(replace)),
+        provenance=readout.provenance(trace, settings=name_replacement(stand_in)),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class GroupEffects:
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupEffects(Result):
     """What the answer loses without each group of neurons, all of a group removed together."""
 
     values: Float[Tensor, " group"]
     log_probability: Float[Tensor, " group"] | None
-    clean: Standing
+    clean: AnswerValues
     provenance: Provenance
 
-    def __repr__(self) -> str:
-        return f"GroupEffects({name_question(self.provenance)})"
+    @property
+    def title(self) -> str:
+        """Say which answer, after what."""
+        return f"effects on {name_question(self.provenance)}"
 
-    def _repr_html_(self) -> str:
-        return show_html(f"effects on {name_question(self.provenance)}", self.table())
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return f"{MEANING}; {name_settings(self.provenance)}"
 
+    @property
     def table(self) -> "pd.DataFrame":
-        """Table every group, in the order given."""
+        """Every group, in the order given."""
         import pandas as pd
 
         frame = pd.DataFrame(
@@ -237,7 +301,7 @@ class GroupEffects:
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these effects holds."""
-        return {"groups": self.table()}
+        return {"groups": self.table}
 
 
 @torch.no_grad()
@@ -247,22 +311,25 @@ def ablate_together(
     groups: Sequence[Neurons],
     *,
     versus: str | int | None = None,
-    replace: Replace = "zero",
+    replace: Replace | None = None,
     position: Positions = -1,
-    convention: str = "folded",
+    convention: str = "centred",
 ) -> GroupEffects:
-    """Find the exact effect of removing several neurons at once, for one or more groups of them."""
+    """Group ablation: the exact effect of removing several neurons at once, for one or more groups of them."""
     if not groups:
         raise OptionRefused("there is no group of neurons to remove.", remedy='[["L3N12", "L4N7"]]')
-    places = choose_positions(trace, position)
+    positions = choose_positions(trace, position)
     masks = torch.stack([choose_neurons(trace.model, group) for group in groups])
-    replacement = choose_replacement(trace.model, replace)
+    stand_in = usual_replacement(trace.model, replace)
+    replacement = choose_replacement(trace.model, stand_in)
     readout = read_answer(trace, answer, versus=versus, convention=convention)
     clean = readout.clean()
-    found = sweep_groups(readout, replacement, positions=places, groups=masks)
+    found = sweep_groups(readout, replacement, positions=positions, groups=masks)
     return GroupEffects(
         values=found.logit,
         log_probability=found.log_probability,
         clean=clean,
-        provenance=readout.provenance(trace, settings=name_replacement(replace), positions=places),
+        provenance=readout.provenance(
+            trace, settings=name_replacement(stand_in), positions=positions
+        ),
     )

@@ -10,6 +10,7 @@ from torch import Tensor
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.means import Means, read_means
 from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Setting
 from ffnprobe.names import NeuronId, expand_all
 from ffnprobe.tracing.trace import Trace
 
@@ -23,7 +24,7 @@ def choose_positions(trace: Trace, position: Positions) -> list[int]:
     if isinstance(position, str):
         if position != "all":
             raise OptionRefused(
-                f'"{position}" is no position.',
+                f'"{position}" is not a position.',
                 remedy='a number (-1 is the last), several, or "all"',
             )
         return list(range(len(trace)))
@@ -48,7 +49,7 @@ def choose_neurons(model: Model, neurons: Neurons | None) -> Bool[Tensor, "layer
 
 
 def choose_replacement(model: Model, replace: Replace) -> Float[Tensor, "layer 1 neuron"]:
-    """Return what takes the activations' place: zeros, means (the model's, a scan's), a tensor."""
+    """Return what replaces the activations: zeros, means (the model's, a scan's), a tensor."""
     c = model.config
     if isinstance(replace, Means):
         if replace.fingerprint != model.fingerprint:
@@ -83,14 +84,14 @@ def choose_replacement(model: Model, replace: Replace) -> Float[Tensor, "layer 1
 
 
 def usual_replacement(model: Model, replace: Replace | None) -> Replace:
-    """Return what was asked for; without that, the model's means where they are known, else zero."""
+    """Return what was asked for; by default the model's means where they are known, else zero."""
     if replace is not None:
         return replace
     return "zero" if read_means(model) is None else "mean"
 
 
-def name_replacement(replace: Replace) -> str:
-    """Say what took the activations' place, as a result's provenance says it."""
+def name_replacement(replace: Replace) -> dict[str, Setting]:
+    """Say what replaced the activations, as settings of a provenance."""
     if isinstance(replace, Means):
-        return f"replace=mean over {replace.corpus}"
-    return f"replace={replace if isinstance(replace, str) else 'a given tensor'}"
+        return {"replace": "mean", "over": replace.corpus}
+    return {"replace": replace if isinstance(replace, str) else "a given tensor"}

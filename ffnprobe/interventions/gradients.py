@@ -8,7 +8,7 @@ later layers saturate. `agreement` says how far its ranking is that of exact eff
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> estimates = estimate(trace, " basketball")
+>>> estimates = fp.estimate(trace, " basketball")
 >>> -1 <= estimates.agreement(fp.ablate(trace, " basketball", neurons=["L4-L5"])) <= 1
 True
 """
@@ -22,7 +22,6 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.ablation import Effects
 from ffnprobe.interventions.choices import (
     Neurons,
@@ -32,29 +31,40 @@ from ffnprobe.interventions.choices import (
     choose_positions,
     choose_replacement,
     name_replacement,
+    usual_replacement,
 )
+from ffnprobe.interventions.effect_tables import table_neurons
 from ffnprobe.interventions.readout import read_answer
-from ffnprobe.interventions.tables import name_question, show_html, table_neurons
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result, check_alike, name_question, name_settings
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
-class Estimates:
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimates(Result):
     """An estimate of every neuron's effect at every position, in logits: not the effect itself."""
 
     trace: Trace
     values: Float[Tensor, "layer pos neuron"]
     provenance: Provenance
 
-    def __repr__(self) -> str:
-        return f"Estimates({name_question(self.provenance)})"
+    @property
+    def title(self) -> str:
+        """Say which answer, after what."""
+        return f"estimates for {name_question(self.provenance)}"
 
-    def _repr_html_(self) -> str:
-        return show_html(f"estimates for {name_question(self.provenance)}", self.top(8))
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return f"an estimate of the effect, in logits; {name_settings(self.provenance)}"
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons at the last position whose removal is estimated to cost most."""
+        return self.top(min(10, self.trace.model.config.neurons))
 
     def over(self, positions: Sequence[int]) -> Float[Tensor, "layer neuron"]:
         """Estimate the effect of removing each neuron at all these positions."""
@@ -64,25 +74,23 @@ class Estimates:
         self, k: int = 10, *, position: Positions = -1, neurons: Neurons | None = None
     ) -> "pd.DataFrame":
         """Table the k neurons (of those named) whose removal is estimated to cost the answer most."""
-        places = choose_positions(self.trace, position)
+        positions = choose_positions(self.trace, position)
         chosen = choose_neurons(self.trace.model, neurons)
-        values = self.over(places).masked_fill(~chosen, float("nan"))
-        activations = self.trace.activations[:, places].mean(dim=1)
+        values = self.over(positions).masked_fill(~chosen, float("nan"))
+        activations = self.trace.activations[:, positions].mean(dim=1)
         columns = {"activation": activations, "estimate": values}
         listed = table_neurons(self.trace.model, k, by=values, columns=columns, signs=activations)
         return self.provenance.note(listed)
 
     def tables(self) -> "dict[str, pd.DataFrame]":
-        """Name the table a file of these estimates holds: ten neurons at the last position."""
-        return {"estimates": self.top(min(10, self.trace.model.config.neurons))}
+        """Name the table a file of these estimates holds."""
+        return {"estimates": self.table}
 
     def agreement(self, effects: Effects) -> float:
         """Correlate the ranks (Spearman) with the exact effects of the same neurons and positions."""
         import pandas as pd
 
-        ours, theirs = self.provenance, effects.provenance
-        if (ours.prompt, ours.answer, ours.versus) != (theirs.prompt, theirs.answer, theirs.versus):
-            raise OptionRefused("the estimate and the effects are of different questions.")
+        check_alike(self.provenance, effects.provenance, among=("replace", "over"))
         known = ~effects.values.isnan()
         both = {"estimate": self.over(effects.positions)[known], "effect": effects.values[known]}
         table = pd.DataFrame({name: values.numpy() for name, values in both.items()})
@@ -94,11 +102,12 @@ def estimate(
     answer: str | int,
     *,
     versus: str | int | None = None,
-    replace: Replace = "zero",
-    convention: str = "folded",
+    replace: Replace | None = None,
+    convention: str = "centred",
 ) -> Estimates:
-    """Estimate the effect of removing each neuron at each position, by one backward pass."""
-    replacement = choose_replacement(trace.model, replace)
+    """Attribution patching: estimate each neuron's effect at each position, by one backward pass."""
+    stand_in = usual_replacement(trace.model, replace)
+    replacement = choose_replacement(trace.model, stand_in)
     readout = read_answer(
         trace, answer, versus=versus, log_probability=False, convention=convention
     )
@@ -117,6 +126,6 @@ def estimate(
         trace=trace,
         values=gaps[:, : len(trace)],
         provenance=readout.provenance(
-            trace, settings=f"gradient estimate, {name_replacement(replace)}"
+            trace, settings={"method": "gradient", **name_replacement(stand_in)}
         ),
     )

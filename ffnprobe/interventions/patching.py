@@ -12,7 +12,7 @@ Exact, by replay. Both prompts must have as many tokens, so that positions corre
 >>> model = fp.load("pocket")
 >>> prompts = ["Michael Jordan plays the sport of", "Tom Watson plays the sport of"]
 >>> source, target = fp.run(model, prompts)
->>> patches = patch(source, target, " basketball", " golf", neurons=["L5"])
+>>> patches = fp.patch(source, target, " basketball", " golf", neurons=["L5"])
 >>> patches.carried.shape
 torch.Size([6, 768])
 """
@@ -27,10 +27,17 @@ from torch import Tensor
 
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.interventions.choices import Neurons, Positions, choose_neurons, choose_positions
+from ffnprobe.interventions.effect_tables import spread, table_map, table_neurons
 from ffnprobe.interventions.readout import Readout, read_answer
-from ffnprobe.interventions.sweeps import Progress, sweep_groups, sweep_layers, sweep_neurons
-from ffnprobe.interventions.tables import name_question, show_html, spread, table_map, table_neurons
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.interventions.sweeps import (
+    Progress,
+    join_values,
+    sweep_groups,
+    sweep_layers,
+    sweep_neurons,
+)
+from ffnprobe.models.provenance import Provenance, Setting
+from ffnprobe.results import Result, name_question
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -52,8 +59,8 @@ class Ends:
         return changes / (self.source - self.target)
 
 
-@dataclass(frozen=True, eq=False)
-class Patches:
+@dataclass(frozen=True, eq=False, repr=False)
+class Patches(Result):
     """What each neuron carries by itself (NaN where none was asked), and all of them together."""
 
     target: Trace
@@ -64,20 +71,28 @@ class Patches:
     activations_target: Float[Tensor, "layer neuron"]
     provenance: Provenance
 
-    def __repr__(self) -> str:
-        return f"Patches({name_question(self.provenance)})"
+    @property
+    def title(self) -> str:
+        """Say what is carried, and how much of it all neurons carry together."""
+        return f"{name_question(self.provenance)}: all together carry {self.together:.3f}"
 
-    def _repr_html_(self) -> str:
-        title = f"{name_question(self.provenance)}; all together carry {self.together:.3f}"
-        return show_html(title, self.top(min(8, self._asked)))
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return f"{self.provenance.describe()}; over several positions, activations are means"
 
     @property
     def _asked(self) -> int:
         return int((~self.carried.isnan()).sum())
 
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons that carry most."""
+        return self.top(min(10, self._asked))
+
     def tables(self) -> "dict[str, pd.DataFrame]":
-        """Name the table a file of these patches holds: the ten that carry most."""
-        return {"patches": self.top(min(10, self._asked))}
+        """Name the table a file of these patches holds."""
+        return {"patches": self.table}
 
     def top(self, k: int = 10) -> "pd.DataFrame":
         """Table the k neurons that carry most of the difference."""
@@ -92,8 +107,8 @@ class Patches:
         return self.provenance.note(listed)
 
 
-@dataclass(frozen=True, eq=False)
-class LayerPatches:
+@dataclass(frozen=True, eq=False, repr=False)
+class LayerPatches(Result):
     """What each MLP layer carries at each position."""
 
     ends: Ends
@@ -102,20 +117,20 @@ class LayerPatches:
     tokens_target: tuple[str, ...]
     provenance: Provenance
 
-    def __repr__(self) -> str:
-        return f"LayerPatches({name_question(self.provenance)})"
+    @property
+    def title(self) -> str:
+        """Say what is carried."""
+        return f"{name_question(self.provenance)}: carried by each layer at each position"
 
-    def _repr_html_(self) -> str:
-        return show_html(name_question(self.provenance), self.table())
-
+    @property
     def table(self) -> "pd.DataFrame":
-        """Table every layer and position, in order."""
+        """Every layer and position, in order."""
         tokens = {"token_source": self.tokens_source, "token_target": self.tokens_target}
         return self.provenance.note(table_map({"carried": self.carried}, tokens))
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these patches holds."""
-        return {"map": self.table()}
+        return {"map": self.table}
 
 
 @torch.no_grad()
@@ -129,23 +144,24 @@ def patch(
     position: Positions = "all",
     progress: Progress | None = None,
 ) -> Patches:
-    """Give the target each neuron's activation from the source, one neuron at a time and then all."""
+    """Activation patching: give the target each neuron's activation from the source, one neuron at a time and then all."""
     readout, ends = _prepare(source, target, answer, other_answer)
-    places = choose_positions(target, position)
+    positions = choose_positions(target, position)
     chosen = choose_neurons(target.model, neurons)
-    carried = sweep_neurons(
-        readout, source.activations, positions=places, chosen=chosen, progress=progress
+    sweep = sweep_neurons(
+        readout, source.activations, positions=positions, chosen=chosen, progress=progress
     )
-    together = sweep_groups(readout, source.activations, positions=places, groups=chosen[None])
+    carried = join_values(list(sweep))
+    together = sweep_groups(readout, source.activations, positions=positions, groups=chosen[None])
     # A sweep says what the target loses; here what it gains is asked for.
     return Patches(
         target=target,
         ends=ends,
         carried=spread(chosen, ends.share(-carried.logit)),
         together=float(ends.share(-together.logit)),
-        activations_source=source.activations[:, places].mean(dim=1),
-        activations_target=target.activations[:, places].mean(dim=1),
-        provenance=readout.provenance(target, settings=_settings(source), positions=places),
+        activations_source=source.activations[:, positions].mean(dim=1),
+        activations_target=target.activations[:, positions].mean(dim=1),
+        provenance=readout.provenance(target, settings=_settings(source), positions=positions),
     )
 
 
@@ -158,7 +174,7 @@ def patch_layers(
     *,
     progress: Progress | None = None,
 ) -> LayerPatches:
-    """Give the target a whole MLP layer's activations from the source, at one position at a time."""
+    """Activation patching by layer: give the target a whole MLP layer's activations from the source, at one position at a time."""
     readout, ends = _prepare(source, target, answer, other_answer)
     found = sweep_layers(readout, source.activations, progress=progress)
     layers = target.model.config.layers
@@ -195,5 +211,5 @@ def _prepare(
     return readouts[1], ends
 
 
-def _settings(source: Trace) -> str:
-    return f"activations from: {source.prompt}"
+def _settings(source: Trace) -> dict[str, Setting]:
+    return {"activations_from": source.prompt}

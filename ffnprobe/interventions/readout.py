@@ -3,13 +3,13 @@
     logit            u_t · x̂_final + d_t, with `versus` v: u_t − u_v and d_t − d_v
     log-probability  logit − log Σ_t′ exp(logit_t′), over the whole vocabulary
 
-An answer of several tokens is teacher-forced: the prompt goes on with its pieces, each piece is read
+An answer of several tokens is teacher-forced: its pieces follow the prompt, each piece is read
 at the position that predicts it, and logits and log-probabilities are summed over the pieces.
 
 With `versus` there is no log-probability of its own: the difference of two logs is the logits'.
-The logit is the model's own (convention `folded`): a change that moves all logits alike counts in it.
-Convention `centred` reads the logit above the vocabulary's mean, as pushes do by default: there, as
-with `versus` and in the log-probability, such a change counts for nothing. Where a model caps its
+Convention `centred` (the default, as for pushes) reads the logit above the vocabulary's mean: there,
+as with `versus` and in the log-probability, a change that moves all logits alike counts for nothing.
+Convention `folded` reads the model's own logit, where it counts. Where a model caps its
 logits, the logit is that before the cap, as a push is; the log-probability is the model's own.
 
 >>> import ffnprobe as fp
@@ -20,7 +20,7 @@ logits, the logit is that before the cap, as a push is; the log-probability is t
 True
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,9 +32,10 @@ from torch import Tensor
 from ffnprobe.errors import AccountNotClosed, OptionRefused
 from ffnprobe.interventions.replay import Edit, Replay, Stream
 from ffnprobe.models.arithmetic import cap
-from ffnprobe.models.provenance import Provenance
-from ffnprobe.tracing.answers import answer_ids, extend, one_token
+from ffnprobe.models.provenance import Provenance, Setting
+from ffnprobe.tracing.answers import answer_ids, one_token
 from ffnprobe.tracing.pushes import CONVENTIONS
+from ffnprobe.tracing.running import extend
 from ffnprobe.tracing.trace import Trace
 
 # So many logits at a time, whatever the vocabulary: 32 MB in fp32.
@@ -43,17 +44,17 @@ CLOSED_WITHIN = 1e-3
 
 
 @dataclass(frozen=True)
-class Standing:
+class AnswerValues:
     """The answer as each variant gives it, in logits and in nats (None: not asked for)."""
 
     logit: Float[Tensor, " variant"]
     log_probability: Float[Tensor, " variant"] | None
 
-    def less(self, other: "Standing") -> "Standing":
-        """Subtract another standing."""
+    def less(self, other: "AnswerValues") -> "AnswerValues":
+        """Subtract other values of the same answer."""
         if self.log_probability is None or other.log_probability is None:
-            return Standing(self.logit - other.logit, None)
-        return Standing(self.logit - other.logit, self.log_probability - other.log_probability)
+            return AnswerValues(self.logit - other.logit, None)
+        return AnswerValues(self.logit - other.logit, self.log_probability - other.log_probability)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ class Readout:
     versus: int | None
     first: int
     has_log_probability: bool
-    convention: str = "folded"
+    convention: str = "centred"
 
     @cached_property
     def _directions(self) -> Float[Tensor, "piece d_model"]:
@@ -80,11 +81,13 @@ class Readout:
         chosen = table[list(self.tokens)]
         if self.versus is not None:
             return chosen - table[self.versus]
-        return chosen - table.mean(0) if self.convention == "centred" else chosen
+        if self.convention == "folded":
+            return chosen
+        return chosen.double() - table.mean(0, dtype=torch.float64)
 
     def replayed(
         self, stream: Stream, *, layer: int, start: int, edit: Edit | None = None
-    ) -> Standing:
+    ) -> AnswerValues:
         """Take streams that enter `layer` to the end and read the answer."""
         final = self.replay.finish(stream, layer=layer, start=start, edit=edit)
         read = slice(self.first - start, self.first - start + len(self.tokens))
@@ -92,7 +95,7 @@ class Readout:
         pattern = "variant piece d_model, piece d_model -> variant"
         logit = einsum(seen, self._directions, pattern) + self._bias
         if not self.has_log_probability:
-            return Standing(logit.cpu(), None)
+            return AnswerValues(logit.cpu(), None)
         logs = torch.stack(
             [
                 self._log_probabilities(
@@ -101,7 +104,7 @@ class Readout:
                 for piece, token in zip(torch.split(seen, 1, dim=1), self.tokens, strict=True)
             ]
         )
-        return Standing(logit.cpu(), reduce(logs, "piece variant -> variant", "sum").cpu())
+        return AnswerValues(logit.cpu(), reduce(logs, "piece variant -> variant", "sum").cpu())
 
     def _log_probabilities(
         self, seen: Float[Tensor, "variant d_model"], token: int
@@ -117,7 +120,7 @@ class Readout:
             found.append(-torch.nn.functional.cross_entropy(logits, tokens, reduction="none"))
         return torch.cat(found)
 
-    def clean(self) -> Standing:
+    def clean(self) -> AnswerValues:
         """Read the answer off the clean prompt, or raise if our replay is not the model's own run."""
         replay, model, many = self.replay, self.replay.model, len(self.tokens)
         final = replay.finish(replay.entering(0, start=0)[None], layer=0, start=0)
@@ -134,17 +137,17 @@ class Readout:
         return self.replayed(final, layer=model.config.layers, start=0)
 
     def provenance(
-        self, trace: Trace, *, settings: str, positions: Sequence[int] = ()
+        self, trace: Trace, *, settings: Mapping[str, Setting], positions: Sequence[int] = ()
     ) -> Provenance:
         """Say what was read and what was changed, on the prompt the user gave."""
-        show, several = trace.model.vocab.show_all, len(positions) > 1
-        where = f", positions {' '.join(map(str, positions))} together" if several else ""
+        show = trace.model.vocab.show_all
+        where: dict[str, Setting] = {"positions": list(positions)} if len(positions) > 1 else {}
         return trace.provenance_at(
             positions[0] if len(positions) == 1 else None,
             convention=self.convention,
             answer=" ".join(show(self.tokens)),
             versus=None if self.versus is None else show([self.versus])[0],
-            settings=settings + where,
+            settings={**settings, **where},
         )
 
 
@@ -154,13 +157,13 @@ def read_answer(
     *,
     versus: str | int | None = None,
     log_probability: bool = True,
-    convention: str = "folded",
+    convention: str = "centred",
 ) -> Readout:
     """Prepare to read an answer (a text or a token id), alone or against another token's logit."""
     model = trace.model
     if convention not in CONVENTIONS:
         raise OptionRefused(
-            f'"{convention}" is no convention of effects.', remedy=", ".join(CONVENTIONS)
+            f'"{convention}" is not a convention of effects.', remedy=", ".join(CONVENTIONS)
         )
     first = len(trace) - 1
     if versus is not None:

@@ -46,7 +46,7 @@ from ffnprobe.models.model import Model
 from ffnprobe.tracing.trace import Trace
 
 Stream = Float[Tensor, "variant pos d_model"]
-# Given a layer and the activations of its neurons, return the activations to go on with.
+# Given a layer and the activations of its neurons, return the activations to continue with.
 Edit = Callable[[int, Float[Tensor, "variant pos neuron"]], Float[Tensor, "variant pos neuron"]]
 
 
@@ -78,13 +78,13 @@ class Replay:
         self, layer: int, positions: Sequence[int], shifts: Float[Tensor, "*variant pos d_model"]
     ) -> Float[Tensor, "*variant pos d_model"]:
         """Return the clean stream that leaves a layer, with what its answers add up to shifted."""
-        places = list(positions)
-        after = self.entering(layer + 1, start=0)[places]
+        chosen = list(positions)
+        after = self.entering(layer + 1, start=0)[chosen]
         if not self.model.config.has_post_norms:
             return after + shifts
-        total = add_up(self.model, layer, self.held(self.trace.activations[layer, places]))
+        total = add_up(self.model, layer, self.held(self.trace.activations[layer, chosen]))
         written = finish_write(self.model, layer, total + shifts)
-        return self.held(self.trace.before_mlp[layer, places]) + written
+        return self.held(self.trace.before_mlp[layer, chosen]) + written
 
     @cached_property
     def _clean(self) -> tuple[tuple[Tensor, Tensor], ...]:

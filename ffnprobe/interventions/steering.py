@@ -1,6 +1,6 @@
 """Set or scale neurons while the model runs, and compare what it says with what it said before.
 
-Activations are changed after the nonlinearity, by TransformerLens hooks that are gone when `steer`
+Activations are changed after the nonlinearity, by TransformerLens hooks that are removed when `steer`
 returns: a neuron is given an activation, or the one it has is scaled. Unless positions are
 named, the change holds at every position of the prompt, BOS included, and of the text generated;
 named positions are the prompt's.
@@ -25,21 +25,22 @@ from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.choices import Positions, choose_positions
-from ffnprobe.interventions.tables import show_html
 from ffnprobe.models.bridge import Tap, forward
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.names import NeuronId, expand
 from ffnprobe.reading.ordering import check_k
+from ffnprobe.results import Result
 from ffnprobe.tracing.predictions import check_temperature
-from ffnprobe.tracing.trace import Trace, run
+from ffnprobe.tracing.running import run
+from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
-class Steering:
+@dataclass(frozen=True, eq=False, repr=False)
+class Steering(Result):
     """What a model says after a prompt, as it is and with neurons changed.
 
     >>> import ffnprobe as fp
@@ -55,15 +56,15 @@ class Steering:
     continued_after: tuple[int, ...]
     provenance: Provenance
 
-    def __repr__(self) -> str:
-        return f"Steering({self._title})"
-
-    def _repr_html_(self) -> str:
-        return show_html(self._title, self.predictions(8))
+    @property
+    def title(self) -> str:
+        """Say what was changed, after what."""
+        return f"after {' '.join(self.trace.tokens)}: {self.provenance.describe()}"
 
     @property
-    def _title(self) -> str:
-        return f"after {' '.join(self.trace.tokens)}: {self.provenance.settings}"
+    def table(self) -> "pd.DataFrame":
+        """The ten next tokens that are likeliest before or after."""
+        return self.predictions(min(10, len(self.before)))
 
     @property
     def text_before(self) -> str:
@@ -109,7 +110,7 @@ class Steering:
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of this steering holds; the texts if any were written."""
-        tables = {"predictions": self.predictions(min(10, len(self.before)))}
+        tables = {"predictions": self.table}
         return tables | ({"texts": self.texts()} if self.continued_before else {})
 
 
@@ -125,9 +126,9 @@ def steer(
     seed: int = 0,
     bos: bool | None = None,
 ) -> Steering:
-    """Run a prompt with neurons set to activations, or scaled; names are `L3N12`, `L3` or ranges.
+    """Steering: run a prompt with neurons set to activations, or scaled; names are `L3N12`, `L3` or ranges.
 
-    With `generate`, also write so many tokens on, with and without the change: greedily, or
+    With `generate`, also write so many tokens more, with and without the change: greedily, or
     sampled at `temperature` with `seed`.
 
     >>> import ffnprobe as fp
@@ -146,18 +147,16 @@ def steer(
             f"{model.config.positions} positions.",
             remedy=f"0 to {room}, or a shorter prompt",
         )
-    places = None if position is None else choose_positions(trace, position)
-    taps = _taps(model, changes, places)
+    positions = None if position is None else choose_positions(trace, position)
+    taps = _taps(model, changes, positions)
     before, after = (
         _write(model, trace.ids, changed, generate, temperature=temperature, seed=seed)
         for changed in ({}, taps)
     )
-    settings = _settings(activations or {}, scale or {}, places)
+    settings = _settings(activations or {}, scale or {}, positions)
     logits = forward(model, torch.tensor([trace.ids]), taps)[0, -1].cpu()
     if not logits.isfinite().all():
-        raise OptionRefused(
-            f"{settings}: so large that no logit is left a number.", remedy="a smaller one"
-        )
+        raise OptionRefused("with these activations the logits overflow.", remedy="a smaller one")
     return Steering(
         trace=trace,
         before=trace.logits[-1],
@@ -193,12 +192,12 @@ def check_number(name: str, value: object) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise OptionRefused(f"{name}: {value!r} is no activation.", remedy=f"{name}=4.0")
+        raise OptionRefused(f"{name}: {value!r} is not an activation.", remedy=f"{name}=4.0")
     return number
 
 
 def _taps(
-    model: Model, changes: Mapping[NeuronId, tuple[float, float]], places: list[int] | None
+    model: Model, changes: Mapping[NeuronId, tuple[float, float]], positions: list[int] | None
 ) -> dict[tuple[str, int], Tap]:
     """Build the hooks, one a layer."""
 
@@ -210,7 +209,7 @@ def _taps(
 
         def change(activations: Tensor) -> Tensor:
             changed = activations.clone()
-            rows = torch.arange(changed.shape[1]) if places is None else torch.tensor(places)
+            rows = torch.arange(changed.shape[1]) if positions is None else torch.tensor(positions)
             cells = (slice(None), rows[:, None], neurons[None])
             changed[cells] = changed[cells] * factors + offsets
             return changed
@@ -229,7 +228,7 @@ def _write(
     temperature: float | None,
     seed: int,
 ) -> tuple[int, ...]:
-    """Write tokens on, one forward pass each."""
+    """Write tokens, one forward pass each."""
     random = torch.Generator().manual_seed(seed)
     written: list[int] = []
     for _ in range(count):
@@ -249,9 +248,11 @@ def choose_token(
 
 
 def _settings(
-    activations: Mapping[str, float], scale: Mapping[str, float], places: list[int] | None
-) -> str:
-    changes = [f"{name}={value:g}" for name, value in activations.items()]
-    changes += [f"{name}×{value:g}" for name, value in scale.items()]
-    where = "every position" if places is None else f"positions {' '.join(map(str, places))}"
-    return f"{', '.join(changes)} at {where}"
+    activations: Mapping[str, float], scale: Mapping[str, float], positions: list[int] | None
+) -> dict[str, Setting]:
+    changes: dict[str, Setting] = {}
+    if activations:
+        changes["set"] = {str(name): float(value) for name, value in activations.items()}
+    if scale:
+        changes["scale"] = {str(name): float(value) for name, value in scale.items()}
+    return changes | {"positions": "all" if positions is None else list(positions)}

@@ -13,14 +13,14 @@ both replayed from the same layer on, so that the rounding they share cancels. R
 Memory is bounded: the widest tensor of a batch holds at most `NUMBERS_AT_ONCE` numbers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from einops import einsum
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ffnprobe.interventions.readout import Readout, Standing
+from ffnprobe.interventions.readout import AnswerValues, Readout
 from ffnprobe.interventions.replay import Edit, Replay, Stream
 
 Progress = Callable[[int, int], None]  # how many are done, of how many
@@ -35,14 +35,14 @@ def sweep_neurons(
     positions: list[int],
     chosen: Bool[Tensor, "layer neuron"],
     progress: Progress | None = None,
-) -> Standing:
-    """Replace each chosen neuron by itself, at all the positions: one effect each, by layer and number."""
+) -> Iterator[AnswerValues]:
+    """Replace each chosen neuron by itself, at all the positions: yield a layer's effects at a time."""
     replay, start = readout.replay, positions[0]
     gaps = (replacement - replay.trace.activations)[:, positions]
     inside = [position - start for position in positions]
-    found: list[Standing] = []
     done, total = 0, int(chosen.sum())
     for layer in chosen.any(dim=-1).nonzero()[:, 0].tolist():
+        found: list[AnswerValues] = []
         clean = replay.entering(layer + 1, start=start)
         for neurons in torch.split(chosen[layer].nonzero()[:, 0], _at_once(replay, start)):
             streams = clean.repeat(len(neurons), 1, 1)
@@ -55,30 +55,30 @@ def sweep_neurons(
             done += len(neurons)
             if progress is not None:
                 progress(done, total)
-    return _joined(found)
+        yield join_values(found)
 
 
 def sweep_layers(
     readout: Readout, replacement: Replacement, *, progress: Progress | None = None
-) -> Standing:
+) -> AnswerValues:
     """Replace a whole MLP layer at one position, for each layer and position in turn."""
     replay = readout.replay
     layers, positions = replay.model.config.layers, torch.arange(readout.first + 1)
-    found: list[Standing] = []
+    found: list[AnswerValues] = []
     for layer in range(layers):
         gaps = replacement[layer] - replay.trace.activations[layer]
         pattern = "pos neuron, neuron d_model -> pos d_model"
         shifts = einsum(replay.held(gaps), replay.held(replay.model.rows[layer]), pattern)
-        for places in torch.split(positions, _at_once(replay, 0)):
-            start = int(places[0])
+        for batch in torch.split(positions, _at_once(replay, 0)):
+            start = int(batch[0])
             clean = replay.entering(layer + 1, start=start)
-            streams = clean.repeat(len(places), 1, 1)
-            changed = replay.shifted(layer, places.tolist(), shifts[places])
-            streams[range(len(places)), places - start] = changed
+            streams = clean.repeat(len(batch), 1, 1)
+            changed = replay.shifted(layer, batch.tolist(), shifts[batch])
+            streams[range(len(batch)), batch - start] = changed
             found.append(_lose(readout, clean, streams, layer=layer + 1, start=start))
         if progress is not None:
             progress(layer + 1, layers)
-    return _joined(found)
+    return join_values(found)
 
 
 def sweep_groups(
@@ -87,7 +87,7 @@ def sweep_groups(
     *,
     positions: list[int],
     groups: Bool[Tensor, "group layer neuron"],
-) -> Standing:
+) -> AnswerValues:
     """Replace all neurons of a group together, at all the positions, for each group in turn."""
     replay, start = readout.replay, positions[0]
     layer = int(groups.any(dim=0).any(dim=-1).int().argmax())  # the first that any group touches
@@ -97,7 +97,7 @@ def sweep_groups(
         edit = _replace(replay, replacement, positions, masks)
         streams = clean.repeat(len(masks), 1, 1)
         found.append(_lose(readout, clean, streams, layer=layer, start=start, edit=edit))
-    return _joined(found)
+    return join_values(found)
 
 
 def _lose(
@@ -108,7 +108,7 @@ def _lose(
     layer: int,
     start: int,
     edit: Edit | None = None,
-) -> Standing:
+) -> AnswerValues:
     """Replay the clean stream and its variants from a layer on; return what each variant loses."""
     before = readout.replayed(clean[None], layer=layer, start=start)
     return before.less(readout.replayed(streams, layer=layer, start=start, edit=edit))
@@ -124,11 +124,11 @@ def _replace(
     start = positions[0]
     given = replacement.expand(-1, len(replay.trace), -1)
     masks = masks.to(replay.model.device)
-    is_place = torch.zeros(len(replay.trace), 1, dtype=torch.bool, device=masks.device)
-    is_place[positions] = True
+    is_changed = torch.zeros(len(replay.trace), 1, dtype=torch.bool, device=masks.device)
+    is_changed[positions] = True
 
     def edit(layer: int, activations: Tensor) -> Tensor:
-        where = masks[:, layer, None] & is_place[start:]
+        where = masks[:, layer, None] & is_changed[start:]
         return torch.where(where, replay.held(given[layer, start:]), activations)
 
     return edit
@@ -140,6 +140,7 @@ def _at_once(replay: Replay, start: int) -> int:
     return max(1, NUMBERS_AT_ONCE // ((length - start) * max(config.d_mlp, config.heads * length)))
 
 
-def _joined(standings: list[Standing]) -> Standing:
-    logs = [r.log_probability for r in standings if r.log_probability is not None]
-    return Standing(torch.cat([r.logit for r in standings]), torch.cat(logs) if logs else None)
+def join_values(parts: Sequence[AnswerValues]) -> AnswerValues:
+    """Put values of several batches one after the other."""
+    logs = [r.log_probability for r in parts if r.log_probability is not None]
+    return AnswerValues(torch.cat([r.logit for r in parts]), torch.cat(logs) if logs else None)

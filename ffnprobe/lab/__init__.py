@@ -1,1 +1,1 @@
-"""An FFN by itself: toy layers, activation functions, small encoders, similarity, superposition."""
+"""An FFN by itself: toy layers, activation functions, similarity, superposition."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
+from scipy.optimize import brentq
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
@@ -36,7 +37,8 @@ CURVES: dict[str, Callable[[Tensor], Tensor]] = {
 GATED = "swiglu"
 NAMES = (*CURVES, GATED)
 # Every smooth curve here has its minimum and its half depths within these.
-_LEFT, _RIGHT = -8.0, -1e-3
+_LEFT, _RIGHT = -5.0, -1e-3
+_PRECISION = 1e-15
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,14 @@ class Bump:
 def check_activation(name: str) -> str:
     """Return the name of an activation function, or list the known ones."""
     if name not in NAMES:
-        raise OptionRefused(f'"{name}" is no activation function here.', remedy=", ".join(NAMES))
+        raise OptionRefused(
+            f'"{name}" is not an activation function of the lab.', remedy=", ".join(NAMES)
+        )
     return name
 
 
 def is_gated(name: str) -> bool:
-    """Say whether the activation takes a gate beside the score."""
+    """Say whether the activation takes a gate as well as the score."""
     return check_activation(name) == GATED
 
 
@@ -89,19 +93,10 @@ def find_bump(name: str) -> Bump | None:
     def slope(x: float) -> float:
         return find_slope(name, torch.tensor(x, dtype=torch.float64)).item()
 
-    at = _bisect(slope, _LEFT, _RIGHT)
+    at = brentq(slope, _LEFT, _RIGHT, xtol=_PRECISION)
     half = value(at) / 2
-    return Bump(
-        depth=value(at),
-        at=at,
-        low=_bisect(lambda x: half - value(x), _LEFT, at),
-        high=_bisect(lambda x: value(x) - half, at, _RIGHT),
+    low, high = (
+        brentq(lambda x: value(x) - half, *ends, xtol=_PRECISION)
+        for ends in ((_LEFT, at), (at, _RIGHT))
     )
-
-
-def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Find where a function goes from below zero to above it."""
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
-    return high
+    return Bump(value(at), at, low, high)

@@ -10,7 +10,8 @@ come together hardly ever disturb each other. (The literature calls a signal a f
 All sparsities are trained together, as one batch of models, in seconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pandas as pd
@@ -18,8 +19,6 @@ import torch
 from einops import einsum, reduce
 from jaxtyping import Float
 from torch import Tensor
-
-from ffnprobe.lab.training import one_thread
 
 DENSITIES = (1.0, 0.3, 0.1, 0.03, 0.01)
 # A signal is kept if its direction is at least half as long as a perfect one.
@@ -64,6 +63,17 @@ class SparseModels:
                 "loss": self.losses.tolist(),
             }
         )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, then on as many as before."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @one_thread()

@@ -28,7 +28,7 @@ from torch import Tensor
 from ffnprobe.models.model import Model
 from ffnprobe.reading.ordering import sort_neurons
 from ffnprobe.tracing.pushes import attribute
-from ffnprobe.tracing.trace import run
+from ffnprobe.tracing.running import run
 
 if TYPE_CHECKING:
     from ffnprobe.models.pocket import Prompt

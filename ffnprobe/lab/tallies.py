@@ -23,7 +23,7 @@ from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.lab.activations import Bump, find_bump
 from ffnprobe.models.model import Model
-from ffnprobe.tracing.trace import run
+from ffnprobe.tracing.running import run
 
 EDGES = torch.linspace(-8, 8, 161, dtype=torch.float64)
 # Negative yet kept: nearer to zero than Swish's minimum, further than rounding.

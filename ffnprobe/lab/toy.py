@@ -27,7 +27,7 @@ from ffnprobe.lab.activations import check_activation, find_curve, is_gated
 
 
 @dataclass(frozen=True)
-class Stages:
+class ToyStages:
     """What each row is at each stage of a toy FFN; `gates` only if it has them."""
 
     input: Float[Tensor, "row d_model"]
@@ -82,7 +82,7 @@ class ToyFFN:
         """What each neuron adds to the output, per unit of activation."""
         return self.down
 
-    def stages(self, rows: Float[Tensor, "row d_model"]) -> Stages:
+    def stages(self, rows: Float[Tensor, "row d_model"]) -> ToyStages:
         """Put rows through the FFN and keep every stage."""
         if rows.ndim != 2 or rows.shape[1] != self.up.shape[0]:
             raise OptionRefused(
@@ -99,7 +99,7 @@ class ToyFFN:
         else:
             activations = curve(scores)
         output = einsum(activations, self.down, "row neuron, neuron d_model -> row d_model")
-        return Stages(rows, scores, gates, activations, output + self.down_bias)
+        return ToyStages(rows, scores, gates, activations, output + self.down_bias)
 
     def table(self) -> pd.DataFrame:
         """Table each neuron: its question, its answer, and how alike the two are."""

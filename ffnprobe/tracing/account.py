@@ -90,7 +90,7 @@ class Account:
         return frame.astype({"layer": "Int64", "head": "Int64"})
 
 
-def settle(
+def close_account(
     trace: Trace,
     direction: Float[Tensor, " d_model"],
     *,

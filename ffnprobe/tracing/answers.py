@@ -1,10 +1,12 @@
-"""Turn what a user calls an answer into token ids, never repaired, and run a prompt on with them."""
+"""Turn what a user calls an answer into token ids, never repaired."""
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ffnprobe.errors import PromptRefused, TokenNotFound
+from ffnprobe.errors import TokenNotFound
 from ffnprobe.models.model import Model
-from ffnprobe.tracing.trace import Trace, run
+
+if TYPE_CHECKING:
+    from ffnprobe.tracing.trace import Trace
 
 
 def answer_ids(model: Model, answer: str | int) -> tuple[int, ...]:
@@ -25,18 +27,7 @@ def one_token(model: Model, token: str | int, *, use: str) -> int:
     return int(token)
 
 
-def predicted(trace: Trace, position: int = -1) -> int:
+def predicted(trace: "Trace", position: int = -1) -> int:
     """Return the id of the token the model says next; of equals, the first."""
-    return int(trace.predictions(1, position=position).id.item())
-
-
-def extend(trace: Trace, position: int, tokens: Sequence[int]) -> Trace:
-    """Run the prompt up to a position again, with tokens behind it."""
-    model, ids = trace.model, [*trace.ids[: position + 1], *tokens]
-    if len(ids) > model.config.positions:
-        raise PromptRefused(
-            f"the prompt is {position + 1} tokens and the answer {len(tokens) + 1}; {model.name} "
-            f"has {model.config.positions} positions.",
-            remedy="a shorter prompt, or an answer of one token",
-        )
-    return run(model, ids[1:] if trace.has_bos else ids, bos=trace.has_bos, patterns=False)
+    logits = trace.logits[trace.at(position)]
+    return int((logits == logits.max()).nonzero()[0])

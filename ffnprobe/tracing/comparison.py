@@ -13,7 +13,7 @@ answer, not what caused it; `patch` and `ablate` test that.
 >>> import ffnprobe as fp
 >>> texts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
 >>> first, second = fp.run(fp.load("pocket"), texts)
->>> comparison = first.compare(second)
+>>> comparison = fp.compare(first, second)
 >>> comparison.first.provenance.answer, comparison.first.provenance.versus
 ('␣basketball', '␣golf')
 >>> float(abs(comparison.by_part().difference.sum() - comparison.difference)) < 1e-3
@@ -23,15 +23,16 @@ True
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token, predicted
-from ffnprobe.tracing.listing import list_neurons
+from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.pushes import Pushes, attribute
 from ffnprobe.tracing.trace import Trace
 
@@ -41,20 +42,17 @@ if TYPE_CHECKING:
 ORDERS = ("push", "activation")
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Result):
     """Every part's push toward one answer on two prompts: what the first has and the second has not."""
 
     first: Pushes
     second: Pushes
 
-    def __repr__(self) -> str:
-        return f"Comparison({self.title})"
-
-    def _repr_html_(self) -> str:
-        shown = self.top(min(8, self.values.numel())).drop(columns=["layer", "neuron"])
-        note = "pushes in logits; answer tokens are what the first prompt promotes more than the second"
-        return card(self.title, table_html(shown), note=note)
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return "pushes in logits; answer tokens are what the neuron promotes on the prompt where it acts more"
 
     @property
     def title(self) -> str:
@@ -77,6 +75,12 @@ class Comparison:
         return self.first.activations - self.second.activations
 
     @property
+    def _acting(self) -> Float[Tensor, "layer neuron"]:
+        """Every neuron's activation on the prompt where it acted more."""
+        there, here = self.first.activations, self.second.activations
+        return torch.where(there.abs() >= here.abs(), there, here)
+
+    @property
     def difference(self) -> float:
         """How much higher the answer's logit (with versus, its lead) is on the first prompt."""
         return self.first.logit - self.second.logit
@@ -89,19 +93,15 @@ class Comparison:
     @property
     def provenance(self) -> Provenance:
         """The model, the first prompt and answer, and in its settings the prompt it is compared with."""
-        first, known = self.first, self.first.provenance
-        other = f"compared with {_read(self.second)} (position {self.second.position})"
-        settings = "; ".join(text for text in (known.settings, other) if text)
-        return first.trace.provenance_at(
-            first.position, convention=first.convention, answer=known.answer, versus=known.versus,
-            settings=settings,
-        )  # fmt: skip
+        return self.first.provenance.including(
+            compared_with=_read(self.second), other_position=self.second.position
+        )
 
     def top(self, k: int = 10, *, by: str = "push") -> "pd.DataFrame":
         """Table the k neurons whose pushes (or activations) differ most, up or down.
 
-        Answer tokens are what the first prompt promotes more than the second: the answer's, by the
-        sign of the difference of activations.
+        Answer tokens are what the neuron promotes on the prompt where its activation is larger in
+        size: the answer's, by the sign it has there.
         """
         if by not in ORDERS:
             raise OptionRefused(f'neurons are not ordered by "{by}".', remedy=", ".join(ORDERS))
@@ -116,9 +116,14 @@ class Comparison:
                 "push_second": self.second.values,
                 "difference": self.values,
             },
-            signs=self.activations,
+            signs=self._acting,
         )  # fmt: skip
         return self.provenance.note(listed)
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons whose pushes differ most."""
+        return self.top(min(10, self.values.numel()))
 
     def by_layer(self) -> "pd.DataFrame":
         """Table each layer's differences: its heads, its neurons, its biases, and their sum."""
@@ -139,12 +144,12 @@ class Comparison:
         """Name the tables a file holds: neurons by push and by activation, every layer, every part."""
         k = min(10, self.values.numel())
         return {
-            "rows": self.top(k), "activations": self.top(k, by="activation"),
+            "rows": self.table, "activations": self.top(k, by="activation"),
             "layers": self.by_layer(), "parts": self.by_part(),
         }  # fmt: skip
 
 
-def compare_prompts(
+def compare(
     first: Trace,
     second: Trace,
     answer: str | int | None = None,
@@ -154,7 +159,7 @@ def compare_prompts(
     other_position: int = -1,
     convention: str = "centred",
 ) -> Comparison:
-    """Compare two prompts' accounts of one answer, each at a position of its own.
+    """Compare two prompts neuron by neuron: what differs, and what it is worth to one answer.
 
     Without an answer it is what the model says after the first prompt rather than what it says
     after the second; where both are the same, that token alone.
@@ -171,8 +176,8 @@ def compare_prompts(
     # One token, so that both prompts are read where they are, not after an answer's pieces.
     token = one_token(first.model, answer, use="a comparison")
     both = (
-        attribute(trace, token, versus=versus, position=place, convention=convention)
-        for trace, place in ((first, position), (second, other_position))
+        attribute(trace, token, versus=versus, position=index, convention=convention)
+        for trace, index in ((first, position), (second, other_position))
     )
     there, here = (pushes.pieces[0] for pushes in both)
     return Comparison(there, here)

@@ -8,16 +8,17 @@ from einops import einsum
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.tracing.answers import one_token, predicted
-from ffnprobe.tracing.listing import find_neuron, list_neurons
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.neuron_tables import find_neuron, list_neurons
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ffnprobe.tracing.trace import Trace
+
 
 @torch.no_grad()
 def table_neuron(
-    trace: Trace, neuron: str | NeuronId, answer: str | int | None = None
+    trace: "Trace", neuron: str | NeuronId, answer: str | int | None = None
 ) -> "pd.DataFrame":
     """Table a neuron's score (and its gate's, if it has one), activation and push at every position.
 
@@ -54,11 +55,11 @@ def table_neuron(
 
 
 @torch.no_grad()
-def table_fired(trace: Trace, position: int = -1, k: int = 10) -> "pd.DataFrame":
+def table_fired(trace: "Trace", position: int = -1, k: int = 10) -> "pd.DataFrame":
     """Table the k neurons of highest activation at a position, with what they promote."""
-    place = trace.at(position)
-    activations = trace.activations[:, place]
+    index = trace.at(position)
+    activations = trace.activations[:, index]
     check_k(k, activations.numel(), of="neurons")
-    columns = {} if trace.gate_scores is None else {"gate_score": trace.gate_scores[:, place]}
-    columns |= {"score": trace.scores[:, place], "activation": activations}
+    columns = {} if trace.gate_scores is None else {"gate_score": trace.gate_scores[:, index]}
+    columns |= {"score": trace.scores[:, index], "activation": activations}
     return list_neurons(trace.model, sort_neurons(activations, k), columns, signs=activations)

@@ -34,16 +34,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.arithmetic import cap, normalise
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.ordering import check_k, sort_neurons
-from ffnprobe.tracing.account import Account, check_closed, settle
-from ffnprobe.tracing.answers import answer_ids, extend, one_token
-from ffnprobe.tracing.listing import list_neurons
-from ffnprobe.tracing.pieces import PushesByPiece
+from ffnprobe.results import Result
+from ffnprobe.tracing.account import Account, check_closed, close_account
+from ffnprobe.tracing.answers import answer_ids, one_token
+from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.predictions import rank_of
+from ffnprobe.tracing.pushes_by_piece import PushesByPiece
+from ffnprobe.tracing.running import extend
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ if TYPE_CHECKING:
 CONVENTIONS = ("centred", "folded")
 
 
-@dataclass(frozen=True, eq=False)
-class Pushes:
+@dataclass(frozen=True, eq=False, repr=False)
+class Pushes(Result):
     """Every part's push toward one token at one position, in logits.
 
     >>> import ffnprobe as fp
@@ -72,16 +73,14 @@ class Pushes:
     convention: str
     account: Account
 
-    def __repr__(self) -> str:
-        return f"Pushes({self._title})"
-
-    def _repr_html_(self) -> str:
-        shown = self.top(min(8, self.values.numel())).drop(columns=["layer", "neuron"])
-        note = f"pushes in logits, {self.convention}; all parts add up to the model's logit"
-        return card(self._title, table_html(shown), note=note)
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return f"pushes in logits, {self.convention}; all parts add up to the model's logit"
 
     @property
-    def _title(self) -> str:
+    def title(self) -> str:
+        """Say which answer is accounted for, after what."""
         show = self.trace.model.vocab.show
         than = "" if self.versus is None else f" rather than {show(self.versus)}"
         after = " ".join(self.trace.tokens[: self.position + 1])
@@ -119,7 +118,7 @@ class Pushes:
 
     @property
     def rank(self) -> int:
-        """The answer's place among all tokens, the likeliest being 1."""
+        """The answer's rank among all tokens, the likeliest being 1."""
         return int(rank_of(self.trace.logits[self.position], self.answer))
 
     @property
@@ -154,6 +153,11 @@ class Pushes:
         )  # fmt: skip
         return self.provenance.note(listed)
 
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons that pushed hardest toward the answer."""
+        return self.top(min(10, self.values.numel()))
+
     def by_layer(self) -> "pd.DataFrame":
         """Table each layer's pushes: its heads, its neurons (all; toward; against), its biases."""
         import pandas as pd
@@ -177,8 +181,7 @@ class Pushes:
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these pushes holds: ten neurons, every layer, every part."""
-        rows = self.top(min(10, self.values.numel()))
-        return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
+        return {"rows": self.table, "layers": self.by_layer(), "parts": self.by_part()}
 
 
 @torch.no_grad()
@@ -190,9 +193,9 @@ def attribute(
     position: int = -1,
     convention: str = "centred",
 ) -> Pushes | PushesByPiece:
-    """Account for an answer's logit at a position: a text (never repaired) or a token id.
+    """Direct logit attribution: account for an answer's logit at a position, part by part.
 
-    The answer is what would be read after the position. One token gives `Pushes`, several give
+    The answer (a text, never repaired, or a token id) is what would be read after the position. One token gives `Pushes`, several give
     `PushesByPiece`; both have `.pieces`.
 
     >>> import ffnprobe as fp
@@ -202,9 +205,9 @@ def attribute(
     """
     if convention not in CONVENTIONS:
         raise OptionRefused(
-            f'"{convention}" is no convention of pushes.', remedy=", ".join(CONVENTIONS)
+            f'"{convention}" is not a convention of pushes.', remedy=", ".join(CONVENTIONS)
         )
-    model, place = trace.model, trace.at(position)
+    model, index = trace.model, trace.at(position)
     if versus is not None:
         token = one_token(model, answer, use="an answer with versus")
         other = one_token(model, versus, use="--versus")
@@ -213,16 +216,16 @@ def attribute(
                 f'the answer and versus are both "{model.vocab.show(token)}": nothing to compare.',
                 remedy="another token for versus",
             )
-        return _attribute_token(trace, token, other, place, convention)
+        return _attribute_token(trace, token, other, index, convention)
     pieces = answer_ids(model, answer)
     if len(pieces) == 1:
-        return _attribute_token(trace, pieces[0], None, place, convention)
-    forced = extend(trace, place, pieces[:-1])
+        return _attribute_token(trace, pieces[0], None, index, convention)
+    forced = extend(trace, index, pieces[:-1])
     return PushesByPiece(
         trace,
         str(answer),
         tuple(
-            _attribute_token(forced, piece, None, place + order, convention)
+            _attribute_token(forced, piece, None, index + order, convention)
             for order, piece in enumerate(pieces)
         ),
     )
@@ -252,7 +255,7 @@ def _attribute_token(
         "" if versus is None else f" less that of {model.vocab.show(versus)}"
     )
     layers = model.config.layers
-    account = settle(
+    account = close_account(
         trace, direction, position=position, scale=float(trace.final_scale[position]),
         attentions=layers, mlps=layers, constants=constants, measured=measured, named=named,
     )  # fmt: skip

@@ -1,10 +1,5 @@
 """What happened on one prompt: every residual, score and activation, as plain tensors on CPU.
 
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> trace.predictions(1).token.item()
-'␣basketball'
-
 Positions count from 0, BOS included (if it was prepended, it is position 0); negative positions
 count from the end, so -1 is where the next token is predicted.
 
@@ -12,10 +7,10 @@ Memory: a trace of GPT-2 small holds about 0.6 MB a token, and 576 bytes for eac
 for the attention patterns (at 1,024 tokens 0.6 GB and 0.6 GB); `patterns=False` leaves these out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -23,31 +18,20 @@ from torch import Tensor
 
 from ffnprobe.cards import card, table_html, tokens_html
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import measure_scale
-from ffnprobe.models.bridge import capture, places_of
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.names import NeuronId
+from ffnprobe.results import Result
+from ffnprobe.tracing.neurons import table_fired, table_neuron
 from ffnprobe.tracing.predictions import table_predictions
-from ffnprobe.tracing.prompts import prompt_ids
+from ffnprobe.tracing.streams import read_logits
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ffnprobe.tracing.comparison import Comparison
-    from ffnprobe.tracing.drivers import Drivers
-    from ffnprobe.tracing.lens import Lens
-    from ffnprobe.tracing.similarity import Similarity
-    from ffnprobe.tracing.stages import Stages
 
-PLACES = ("before_attention", "before_mlp", "scores", "activations", "mixes", "final")
-EXTRA_PLACES = ("gate_scores", "attention_totals", "mlp_totals")
-# Prompts of one length run together up to this many tokens at a time.
-TOKENS_AT_ONCE = 1024
-
-
-@dataclass(frozen=True, eq=False)
-class Trace:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Result):
     """One prompt's run through the model, captured by TransformerLens hooks.
 
     >>> import ffnprobe as fp
@@ -88,14 +72,16 @@ class Trace:
                 remedy="run the prompt on this model",
             )
 
-    def __repr__(self) -> str:
-        return f"Trace({self.model.name}: {' '.join(self.tokens)})"
-
     def _repr_html_(self) -> str:
         shown = self.predictions(min(5, len(self.model.vocab)))
         note = f"{self.model.name}, weights {self.model.fingerprint[:8]}; {len(self)} tokens"
         tokens, table = tokens_html(self.tokens), table_html(shown)
         return card("what the model says next", tokens, table, note=note)
+
+    @property
+    def title(self) -> str:
+        """The model and the tokens it has read."""
+        return f"{self.model.name}: {' '.join(self.tokens)}"
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -110,13 +96,20 @@ class Trace:
         """The model, prompt and tokens behind this trace."""
         return self.provenance_at(None)
 
-    def provenance_at(self, position: int | None, **known: object) -> Provenance:
-        """Say what a number at a position comes from; a position that is BOS is noted."""
-        if position == 0 and self.has_bos:
-            known = {"settings": "position 0 is BOS"} | known
+    def provenance_at(
+        self,
+        position: int | None,
+        *,
+        convention: str | None = None,
+        answer: str | None = None,
+        versus: str | None = None,
+        settings: Mapping[str, Setting] | None = None,
+    ) -> Provenance:
+        """Say what a number at a position comes from."""
         return self.model.provenance(
-            bos=self.has_bos, prompt=self.prompt, tokens=self.tokens, position=position, **known
-        )
+            convention=convention, bos=self.has_bos, prompt=self.prompt, tokens=self.tokens,
+            position=position, answer=answer, versus=versus, settings=dict(settings or {}),
+        )  # fmt: skip
 
     @property
     def nbytes(self) -> int:
@@ -156,157 +149,34 @@ class Trace:
 
         `after` ("embedding" or a layer such as "L2") reads the stream there as if it were the last.
         """
-        place, settings = self.at(position), []
-        logits = self.logits[place]
+        index = self.at(position)
+        settings: dict[str, Setting] = {}
+        logits = self.logits[index]
         if after is not None:
-            from ffnprobe.tracing.lens import read_logits
-
-            logits = read_logits(self, after, position=place)
-            settings.append(f"the stream read after {after}")
+            logits = read_logits(self, after, position=index)
+            settings["after"] = after
         if temperature != 1.0:
-            settings.append(f"temperature {temperature:g}")
+            settings["temperature"] = temperature
         table = table_predictions(logits, self.model.vocab, k, temperature=temperature)
-        known = {"settings": ", ".join(settings)} if settings else {}
-        return self.provenance_at(place, **known).note(table)
+        return self.provenance_at(index, settings=settings).note(table)
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten likeliest next tokens."""
+        return self.predictions(min(10, len(self.model.vocab)))
 
     def tables(self) -> "dict[str, pd.DataFrame]":
-        """Name the tables a file of this trace holds: the ten likeliest next tokens."""
-        return {"predictions": self.predictions(min(10, len(self.model.vocab)))}
-
-    def lens(self, answer: str | int | None = None, *, position: int = -1) -> "Lens":
-        """Read the stream after each attention and MLP as if it were the last."""
-        from ffnprobe.tracing.lens import read_stream
-
-        return read_stream(self, answer, position=position)
-
-    def stages(self, layer: int) -> "Stages":
-        """Follow every token through one FFN: input, scores, activations, output."""
-        from ffnprobe.tracing.stages import follow
-
-        return follow(self, layer)
-
-    def drivers(self, neuron: str | NeuronId, *, position: int = -1) -> "Drivers":
-        """Account for a neuron's score: what in the stream asked its question."""
-        from ffnprobe.tracing.drivers import drive
-
-        return drive(self, neuron, position=position)
-
-    def similarity(self) -> "Similarity":
-        """Compare the tokens' vectors with each other, before and after each layer."""
-        from ffnprobe.tracing.similarity import compare
-
-        return compare(self)
-
-    def compare(
-        self,
-        other: "Trace",
-        answer: str | int | None = None,
-        *,
-        versus: str | int | None = None,
-        position: int = -1,
-        other_position: int = -1,
-    ) -> "Comparison":
-        """Compare this prompt with another, neuron by neuron: what differs, and what it is worth."""
-        from ffnprobe.tracing.comparison import compare_prompts
-
-        return compare_prompts(
-            self, other, answer, versus=versus, position=position, other_position=other_position
-        )
+        """Name the table a file of this trace holds: the ten likeliest next tokens."""
+        return {"predictions": self.table}
 
     def neuron(self, neuron: str | NeuronId, answer: str | int | None = None) -> "pd.DataFrame":
         """Table one neuron's score, activation and push at every position."""
-        from ffnprobe.tracing.neurons import table_neuron
-
-        known = {} if answer is None else {"answer": str(answer)}
-        noted = self.provenance_at(None, settings=str(neuron), **known)
-        return noted.note(table_neuron(self, neuron, answer))
+        known = self.provenance_at(
+            None, answer=None if answer is None else str(answer), settings={"neuron": str(neuron)}
+        )
+        return known.note(table_neuron(self, neuron, answer))
 
     def fired(self, position: int = -1, k: int = 10) -> "pd.DataFrame":
         """Table the k most active neurons at a position, with what they promote."""
-        from ffnprobe.tracing.neurons import table_fired
-
-        noted = self.provenance_at(self.at(position), settings="the most active neurons")
-        return noted.note(table_fired(self, position, k))
-
-
-@overload
-def run(model: Model, prompt: str, *, bos: bool | None = None, patterns: bool = True) -> Trace: ...
-@overload
-def run(
-    model: Model, prompt: Sequence[int], *, bos: bool | None = None, patterns: bool = True
-) -> Trace: ...
-@overload
-def run(
-    model: Model, prompt: list[str], *, bos: bool | None = None, patterns: bool = True
-) -> list[Trace]: ...
-def run(
-    model: Model,
-    prompt: str | Sequence[int] | Sequence[str],
-    *,
-    bos: bool | None = None,
-    patterns: bool = True,
-) -> Trace | list[Trace]:
-    """Run a prompt (a text, or token ids) and keep what happened; several texts give several traces.
-
-    BOS is put in front unless `bos=False`, or the model has none or says it is not put. Prompts of
-    one length run as one batch, without padding, so that no number depends on its neighbours.
-
-    >>> import ffnprobe as fp
-    >>> prompts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
-    >>> [trace.predictions(1).token.item() for trace in fp.run(fp.load("pocket"), prompts)]
-    ['␣basketball', '␣golf']
-    """
-    bos = model.vocab.puts_bos(bos)
-    if not isinstance(prompt, str) and prompt and all(isinstance(p, str) for p in prompt):
-        return _run_all(model, [str(text) for text in prompt], bos=bos, patterns=patterns)
-    ids = prompt_ids(model, prompt, bos=bos)  # type: ignore[arg-type]
-    text = prompt if isinstance(prompt, str) else model.vocab.text(prompt)  # type: ignore[arg-type]
-    return _run_batch(model, [text], [ids], bos=bos, patterns=patterns)[0]
-
-
-def _run_all(model: Model, texts: list[str], *, bos: bool, patterns: bool) -> list[Trace]:
-    all_ids = [prompt_ids(model, text, bos=bos) for text in texts]
-    by_length: dict[int, list[int]] = {}
-    for number, ids in enumerate(all_ids):
-        by_length.setdefault(len(ids), []).append(number)
-    traces: dict[int, Trace] = {}
-    for length, numbers in by_length.items():
-        size = max(1, TOKENS_AT_ONCE // length)
-        for start in range(0, len(numbers), size):
-            chosen = numbers[start : start + size]
-            batch = _run_batch(
-                model, [texts[n] for n in chosen], [all_ids[n] for n in chosen],
-                bos=bos, patterns=patterns,
-            )  # fmt: skip
-            traces |= dict(zip(chosen, batch, strict=True))
-    return [traces[number] for number in range(len(texts))]
-
-
-def _run_batch(
-    model: Model, texts: list[str], ids: list[tuple[int, ...]], *, bos: bool, patterns: bool
-) -> list[Trace]:
-    """Run prompts of one length together and cut the batch into traces."""
-    places = [name for name in (*PLACES, *EXTRA_PLACES) if name in places_of(model)]
-    found = capture(model, torch.tensor(ids), [*places, "patterns"] if patterns else places)
-    scales = {
-        "scales": measure_scale(model, found["before_mlp"]),
-        "final_scale": measure_scale(model, found["final"]),
-    }
-    if model.config.has_post_norms:
-        scales["attention_post_scales"] = measure_scale(model, found.pop("attention_totals"))
-        scales["mlp_post_scales"] = measure_scale(model, found.pop("mlp_totals"))
-    return [
-        Trace(
-            model=model, prompt=text, ids=ids[row], has_bos=bos, logits=found["logits"][row],
-            final=found["final"][row], final_scale=scales["final_scale"][row],
-            before_attention=found["before_attention"][:, row],
-            before_mlp=found["before_mlp"][:, row],
-            scores=found["scores"][:, row],
-            activations=found["activations"][:, row],
-            mixes=found["mixes"][:, row],
-            patterns=found["patterns"][:, row] if patterns else None,
-            gate_scores=found["gate_scores"][:, row] if model.config.is_gated else None,
-            **{name: scale[:, row] for name, scale in scales.items() if name != "final_scale"},
-        )
-        for row, text in enumerate(texts)
-    ]  # fmt: skip
+        known = self.provenance_at(self.at(position), settings={"neurons": "most active"})
+        return known.note(table_fired(self, position, k))

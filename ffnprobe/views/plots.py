@@ -28,13 +28,14 @@ from ffnprobe.interventions.gradients import Estimates
 from ffnprobe.interventions.patching import LayerPatches, Patches
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.reading.readings import Reading, Readings
+from ffnprobe.results import TableSet
 from ffnprobe.tracing.comparison import Comparison
-from ffnprobe.tracing.drivers import Drivers
-from ffnprobe.tracing.lens import Lens
-from ffnprobe.tracing.pieces import PushesByPiece
+from ffnprobe.tracing.ffn_stages import Stages
+from ffnprobe.tracing.logit_lens import Lens
 from ffnprobe.tracing.pushes import Pushes
-from ffnprobe.tracing.similarity import Similarity
-from ffnprobe.tracing.stages import Stages
+from ffnprobe.tracing.pushes_by_piece import PushesByPiece
+from ffnprobe.tracing.score_drivers import Drivers
+from ffnprobe.tracing.token_similarity import Similarity
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures import (
     comparisons,
@@ -49,7 +50,6 @@ from ffnprobe.views.figures import (
     stages,
     surveys,
 )
-from ffnprobe.views.results import Listing
 
 Figures = dict[str, Callable[..., go.Figure]]
 
@@ -90,10 +90,10 @@ FIGURES: dict[type, Figures] = {
     Examples: {"examples": scans.plot_examples},
     Explanation: {
         "account": pushes.plot_parts,
-        "predictions": lambda story: predictions.plot_predictions(story.trace, k=5),
-        "map": effects.plot_story_map,
+        "predictions": lambda explanation: predictions.plot_predictions(explanation.trace, k=5),
+        "map": effects.plot_explanation_map,
         "evidence": effects.plot_evidence,
-        "layers": lambda story: pushes.plot_layers(story.pushes),
+        "layers": lambda explanation: pushes.plot_layers(explanation.pushes),
     },
 }
 SURVEY: Figures = {
@@ -143,7 +143,7 @@ def plot_all(result: Any) -> list[go.Figure]:
 
 def _find(result: Any) -> tuple[Any, Figures]:
     """Find what there is to draw and the figures it has."""
-    if isinstance(result, Listing):
+    if isinstance(result, TableSet):
         result = next(iter(result.named.values()))
     if isinstance(result, Readings):
         result = result.table()

@@ -21,11 +21,18 @@ from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.models.sources import GGUF, PACKAGES
+from ffnprobe.models.sources import PACKAGES
 from ffnprobe.reading.readings import Reading
 from ffnprobe.tracing.trace import Trace
 
-_DEFAULTS = {"top": 10, "bos": None, "effects": True, "seed": 0}
+_DEFAULTS = {
+    "top": 10,
+    "bos": None,
+    "replace": None,
+    "convention": "centred",
+    "effects": True,
+    "seed": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -36,18 +43,24 @@ class Recipe:
     python: str
 
 
-def recipe_story(story: Explanation) -> Recipe:
+def recipe_explanation(explanation: Explanation) -> Recipe:
     """Tell how to get an explanation again, as a page."""
-    model, known = story.trace.model, story.provenance
-    prompt = _prompt(story.trace)
-    answer = spell_token(model, story.pushes.answer)
-    rival = None if story.pushes.versus is None else spell_token(model, story.pushes.versus)
-    options = {n: v for n, v in story.options.items() if v is not None and v != _DEFAULTS.get(n)}
+    model, known = explanation.trace.model, explanation.provenance
+    prompt = _prompt(explanation.trace)
+    answer = spell_token(model, explanation.pushes.answer)
+    rival = (
+        None if explanation.pushes.versus is None else spell_token(model, explanation.pushes.versus)
+    )
+    options = {
+        n: v for n, v in vars(explanation.options).items() if v is not None and _differs(n, v)
+    }
     parts = [f"{prompt!r}, {answer!r}", *([] if rival is None else [f"versus={rival!r}"])]
     parts += [f"{name}={_spell(value)}" for name, value in options.items()]
-    python = f"story = fp.explain(model, {', '.join(parts)})\nfp.save(story, 'story.html')"
+    python = f"explanation = fp.explain(model, {', '.join(parts)})\nfp.save(explanation, 'explanation.html')"
     typed = [prompt, answer, *([] if rival is None else [rival])]
-    if options.keys() - _DEFAULTS or not all(isinstance(text, str) for text in typed):
+    if not all(map(_is_typed, options.values())) or not all(
+        isinstance(text, str) for text in typed
+    ):
         return Recipe(None, _python(known, python))
     flags = [] if rival is None else [f"--versus={rival}"]
     for name, value in options.items():
@@ -55,7 +68,7 @@ def recipe_story(story: Explanation) -> Recipe:
             flags.append(f"--{'' if value else 'no-'}{name}")
         else:
             flags += [f"--{name}", str(value)]
-    flags += ["--html", "story.html"]
+    flags += ["--html", "explanation.html"]
     return Recipe(
         _command(known, "explain", flags, [str(text) for text in typed[:2]]), _python(known, python)
     )
@@ -129,11 +142,9 @@ def recipe_survey(known: Provenance, layers: Sequence[int]) -> Recipe:
 
 def name_model(provenance: Provenance) -> str:
     """Return what the model is loaded by: its name, or the folder or file it came from."""
-    kind, _, where = provenance.source.partition(" ")
-    if kind == "gguf" and provenance.model not in PACKAGES:
-        # Behind the file stands its quantisation.
-        return where[: where.rindex(GGUF) + len(GGUF)]
-    return where if kind == "folder" else provenance.model
+    source = provenance.source
+    is_named = source.kind == "gguf" and provenance.model in PACKAGES
+    return source.where if source.kind in ("folder", "gguf") and not is_named else provenance.model
 
 
 def spell_token(model: Model, token: int) -> str | int:
@@ -177,6 +188,15 @@ def _command(known: Provenance, verb: str, flags: Sequence[str], given: Sequence
     return f"{_start(known, verb)} {shlex.join([*flags, '--', *given])}"
 
 
+def _differs(name: str, value: object) -> bool:
+    return not _is_typed(value) or value != _DEFAULTS.get(name)
+
+
+def _is_typed(value: object) -> bool:
+    """Say whether an option can be typed in a command."""
+    return isinstance(value, (bool, int, str))
+
+
 def _spell(value: object) -> str:
     """Write an option's value, or dots where it is data that cannot be typed."""
-    return repr(value) if isinstance(value, (bool, int, str)) else "…"
+    return repr(value) if _is_typed(value) else "…"

@@ -39,7 +39,7 @@ TEMPLATE = go.layout.Template(
 )
 
 
-def dress(
+def apply_theme(
     figure: go.Figure,
     title: str,
     *,

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import ffnprobe as fp
 from ffnprobe.cli.main import app
-from ffnprobe.views.reader import read_table
+from ffnprobe.views.files.reader import read_table
 from tests.cli.runner import ffnprobe, refused
 
 
@@ -56,7 +56,7 @@ def test_read_shows_related_neurons_of_one(model):
     assert [len(body[table]) for table in ("feeds", "fed_by", "similar")] == [2, 2, 2]
     result = call("read", "L1N2-3", "--related", *model)
     assert result.exit_code == 1
-    assert "error: --related is of one neuron; 2 are named.\n  try: L1N2" in result.stderr
+    assert "error: --related takes one neuron; 2 are named.\n  try: L1N2" in result.stderr
 
 
 def test_search(model, tiny):

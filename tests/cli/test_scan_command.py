@@ -79,10 +79,13 @@ def test_survey_ablate_and_explain_take_the_store(model, store, tiny):
     words = (TEXT[:20], " the", "--store", store, "--format", "json", *model)
     ablated = json.loads(ffnprobe("ablate", *words, "--replace", "mean").stdout)
     assert ablated["provenance"]["settings"] == f"replace=mean over {scan.corpus}"
-    assert "--store gives the means of a scan.\n  try: --replace mean" in refused("ablate", *words)
-    story = json.loads(ffnprobe("explain", *words, "--no-effects", "-k", 2).stdout)
-    assert "[" in story["neurons"][0]["strongest_example"]
-    assert story["neurons"][0]["mean_activation"] is not None
+    assert (
+        "--store gives means, which --replace zero does not use.\n  try: --replace mean"
+        in refused("ablate", *words)
+    )
+    explanation = json.loads(ffnprobe("explain", *words, "--no-effects", "-k", 2).stdout)
+    assert "[" in explanation["neurons"][0]["strongest_example"]
+    assert explanation["neurons"][0]["mean_activation"] is not None
 
 
 def test_mistakes_are_stated(model, store, texts, tmp_path):

@@ -118,7 +118,7 @@ def test_an_interrupted_run_goes_on(facts, tiny_folder, tmp_path, monkeypatch):
     assert not resumed.exists()
     result = score(tiny_folder, facts, "--out", resumed)
     assert result.exit_code == 0
-    assert "going on where" in result.stderr
+    assert "resuming from" in result.stderr
     assert len(asked) == 3 + 3
     assert pd.read_parquet(resumed).equals(pd.read_parquet(whole))
     assert sorted(path.name for path in tmp_path.iterdir()) == [

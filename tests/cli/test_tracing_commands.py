@@ -47,7 +47,7 @@ def test_attribute_without_an_answer_takes_the_prediction_and_says_so(invoke, ti
     done = invoke("attribute", TEXT, "--format", "json")
     token = tiny_trace.predictions(1).token.item()
     assert json.loads(done.stdout)["provenance"]["answer"] == token
-    assert f"no answer given: {token} is the model's prediction" in done.stderr
+    assert f"no answer given: taking the prediction, {token}" in done.stderr
     assert ", rank 1;" in done.stderr
 
 
@@ -55,12 +55,12 @@ def test_attribute_says_how_an_answer_is_split(invoke, tiny):
     done = invoke("attribute", TEXT, "lebron", "--format", "json")
     pieces = tiny.vocab.show_all(tiny.vocab.ids("lebron"))
     assert len(pieces) > 1
-    assert f'"lebron" is {len(pieces)} tokens here:' in done.stderr
+    assert f'"lebron" is {len(pieces)} tokens:' in done.stderr
     assert "together: log-probability -" in done.stderr
     rows = json.loads(done.stdout)["rows"]
     assert list(dict.fromkeys(row["piece"] for row in rows)) == list(dict.fromkeys(pieces))
     spaced = invoke("attribute", TEXT, "basketball")
-    assert 'with a space in front, " basketball", it is one token' in spaced.stderr
+    assert 'with a leading space, " basketball" is one token' in spaced.stderr
 
 
 def test_bos_is_noted_and_can_be_left_out(invoke):
@@ -104,7 +104,7 @@ def test_stages_has_a_row_a_token(invoke, tiny_trace):
     done = invoke("stages", TEXT, "--layer", "1", "--format", "json")
     rows = json.loads(done.stdout)["rows"]
     assert [row["token"] for row in rows] == list(tiny_trace.tokens)
-    assert rows[2]["strongest"] == tiny_trace.stages(1).table().strongest[2]
+    assert rows[2]["strongest"] == fp.stages(tiny_trace, 1).table.strongest[2]
 
 
 def test_run_with_the_lens_has_two_tables(invoke, tiny_trace):

@@ -10,7 +10,7 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.views.explorer import desk as desks
 from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.reader import read_table
+from ffnprobe.views.files.reader import read_table
 from tests.conftest import JORDAN
 from tests.explorer.conftest import running
 
@@ -101,9 +101,9 @@ def test_a_new_user_goes_from_a_prompt_to_an_export(tab, pocket, tmp_path):
     one.await_evidence()
     assert one.options()["answer"] == " basketball"
     assert one.options()["temperature"] == "2", "the slider stays where it was moved to"
-    story = fp.explain(pocket, JORDAN, " basketball")
+    explanation = fp.explain(pocket, JORDAN, " basketball")
     names = one.cells("#evidence", "name")
-    assert set(names) & set(story.neurons.name)
+    assert set(names) & set(explanation.neurons.name)
 
     page.locator(f"#evidence a:text-is('{names[0]}')").first.click()
     page.wait_for_selector("#set")

@@ -14,7 +14,7 @@ from ffnprobe.views.explorer.jobs import Jobs
 from ffnprobe.views.explorer.places import Place, name_token, read_place
 from ffnprobe.views.explorer.sheets import Live, write
 from ffnprobe.views.explorer.shelf import Shelf
-from ffnprobe.views.reader import read_table
+from ffnprobe.views.files.reader import read_table
 from tests.conftest import JORDAN
 from tests.explorer.client import Client
 from tests.explorer.conftest import running
@@ -199,16 +199,16 @@ def test_runs_in_two_threads_see_only_their_own_hooks(pocket):
     assert same == [True] * 24
 
 
-def test_a_story_is_told_as_it_grows_and_ends_the_same(pocket):
+def test_an_explanation_is_told_as_it_grows_and_ends_the_same(pocket):
     seen, counted = [], []
-    story = fp.explain(
+    explanation = fp.explain(
         pocket, JORDAN, " basketball", top=4, watch=seen.append,
         progress=lambda done, total: counted.append((done, total)),
     )  # fmt: skip
     whole = fp.explain(pocket, JORDAN, " basketball", top=4)
     for name, table in whole.tables().items():
-        assert story.tables()[name].equals(table), name
-    assert story.provenance == whole.provenance
+        assert explanation.tables()[name].equals(table), name
+    assert explanation.provenance == whole.provenance
     assert "effect" not in seen[0].neurons
     assert seen[0].map is None
     assert seen[1].map.equals(whole.map)
@@ -224,7 +224,7 @@ def test_the_stream_is_read_after_a_layer_as_the_lens_reads_it(pocket, jordan):
     last = jordan.predictions(5)
     assert jordan.predictions(5, after="L5").token.tolist() == last.token.tolist()
     for position in (0, 3, -1):
-        lens = jordan.lens(position=position).table
+        lens = fp.lens(jordan, position=position).table
         rows = lens[lens.part != "attention"].reset_index(drop=True)
         for order, after in enumerate(["embedding", "L0", "L3", "L5"]):
             row = rows.iloc[[0, 1, 4, 6][order]]

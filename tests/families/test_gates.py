@@ -68,7 +68,7 @@ def test_a_model_without_gates_says_so(tiny):
 
 
 def test_drivers_account_for_both_scores(trace):
-    drivers = trace.drivers("L2N7", position=4)
+    drivers = fp.drivers(trace, "L2N7", position=4)
     table = drivers.by_part()
     assert table.drive.sum() == pytest.approx(float(trace.scores[2, 4, 7]), abs=1e-3)
     assert table.gate_drive.sum() == pytest.approx(float(trace.gate_scores[2, 4, 7]), abs=1e-3)
@@ -96,17 +96,17 @@ def test_figures_show_gate_and_question(llama, trace):
     titles = [note.text for note in fp.plot(fp.read(llama, "L1N3")).layout.annotations]
     assert "gate opens on" in titles
     assert "question opens on" in titles
-    stages = [note.text for note in plot_stages(trace.stages(1)).layout.annotations]
+    stages = [note.text for note in plot_stages(fp.stages(trace, 1)).layout.annotations]
     assert any(text.startswith("gate scores") for text in stages)
-    drivers = fp.plot(trace.drivers("L2N7"))
+    drivers = fp.plot(fp.drivers(trace, "L2N7"))
     assert len(drivers.data) == 2
     pushes = fp.plot(fp.ablate(trace, " basketball")).to_json()
     assert ": gate " in pushes
 
 
 def test_stages_follow_the_gate(trace):
-    stages = trace.stages(1)
-    assert stages.table().highest_gate_score.tolist() == pytest.approx(
+    stages = fp.stages(trace, 1)
+    assert stages.table.highest_gate_score.tolist() == pytest.approx(
         trace.gate_scores[1].amax(-1).tolist(), rel=1e-4
     )
     again = stages.shuffled(list(reversed(range(len(trace)))))

@@ -44,7 +44,7 @@ def test_questions_gates_and_answers_are_what_the_hooks_see(model, trace):
         torch.testing.assert_close(activations, trace.activations[layer], rtol=1e-4, atol=1e-4)
         written = write(model, layer, trace.activations[layer])
         # The stages raise unless this leads to the stream the model had after the layer.
-        torch.testing.assert_close(trace.stages(layer).output, written, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(fp.stages(trace, layer).output, written, rtol=1e-4, atol=1e-4)
 
 
 def test_a_gated_activation_may_be_negative_and_large(model, trace):
@@ -69,14 +69,14 @@ def test_the_account_closes(trace, position, versus):
 
 def test_a_score_is_accounted_for(trace):
     for layer in range(3):
-        drivers = trace.drivers(f"L{layer}N7", position=4)
+        drivers = fp.drivers(trace, f"L{layer}N7", position=4)
         assert float(drivers.by_part().drive.sum()) == pytest.approx(drivers.score, abs=1e-3)
         by_head = drivers._read_from()[0].sum(-1)
         torch.testing.assert_close(by_head, drivers.account.heads, rtol=1e-3, atol=1e-4)
 
 
 def test_the_lens_ends_at_the_model_s_own_word(trace):
-    table = trace.lens(" basketball").table
+    table = fp.lens(trace, " basketball").table
     own = trace.logits[-1, trace.model.vocab.one(" basketball")]
     assert table.logit.iloc[-1] == pytest.approx(float(own), abs=1e-3)
 

@@ -19,6 +19,11 @@ def some_means(model: fp.Model) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(MEANS_SEED)) * 0.2
 
 
+def centre(logits: Tensor) -> Tensor:
+    """Return logits above their mean over the vocabulary, as effects read them by default."""
+    return logits.double() - logits.double().mean(-1, keepdim=True)
+
+
 def hooked(
     model: fp.Model, ids: list[int], edits: dict[int, Callable[[Tensor], None]], rows: int = 1
 ) -> Tensor:

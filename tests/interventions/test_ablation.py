@@ -8,9 +8,11 @@ from torch import Tensor
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.interventions import ablate_layers, ablate_together, readout, sweeps
+from ffnprobe.interventions import readout, sweeps
+from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.means import read_means
 from tests.interventions.oracles import (
+    centre,
     direct,
     hooked,
     in_float64,
@@ -34,7 +36,7 @@ def expected(
     logits = removed(trace.model, list(trace.ids), layer, neurons, places(trace, position), values)
     clean, changed = trace.logits[-1].double(), logits[:, -1].double()
     logs = clean.log_softmax(-1)[token] - changed.log_softmax(-1)[:, token]
-    return clean[token] - changed[:, token], logs
+    return centre(clean)[token] - centre(changed)[:, token], logs
 
 
 @pytest.mark.parametrize("position", POSITIONS, ids=str)
@@ -98,32 +100,59 @@ def test_float64_equals_the_whole_run(tiny_trace: fp.Trace, position: int) -> No
             return activations
 
         changed = direct(trace.model, list(trace.ids), silence)["logits"][-1]
-        wanted = trace.logits[-1, token] - changed[token]
+        wanted = centre(trace.logits[-1])[token] - centre(changed)[token]
         assert abs(float(effects.values[layer, neuron] - wanted)) < 1e-11
         logs = trace.logits[-1].log_softmax(-1)[token] - changed.log_softmax(-1)[token]
         assert abs(float(effects.log_probability[layer, neuron] - logs)) < 1e-11
 
 
 def test_last_layer_with_the_scale_frozen_loses_exactly_the_push(tiny_trace: fp.Trace) -> None:
-    from ffnprobe.interventions.replay import Replay
-
+    """Really ablate each neuron of the last layer, the final scale held by a hook."""
     model, token = tiny_trace.model, 42
-    last, replay = model.config.layers - 1, Replay(tiny_trace)
-    place = len(tiny_trace) - 1
-    activations = tiny_trace.activations[last, -1]
-    pushes = activations * (model.answers[last] @ model.unembedding[token])
-    pushes = pushes / tiny_trace.final_scale[-1]
+    last, ids = model.config.layers - 1, [list(tiny_trace.ids)] * 52
+    scale = tiny_trace.final_scale[-1]
 
-    def silence_each(_: int, activations: Tensor) -> Tensor:
+    def silence_each(activations: Tensor, hook: object) -> Tensor:
         return activations * (1 - torch.eye(52))[:, None]
 
-    streams = replay.entering(last, start=place)[None].repeat(52, 1, 1)
-    final = replay.advance(streams, layer=last, start=place, edit=silence_each)[:, 0]
-    frozen = (tiny_trace.final[-1] - final) @ model.unembedding[token] / tiny_trace.final_scale[-1]
-    assert torch.allclose(frozen, pushes, atol=1e-4)
+    held: list[Tensor] = []
+
+    def keep(final: Tensor, hook: object) -> None:
+        held.append(final[:, -1])
+
+    with torch.no_grad():
+        bridge_of(model).run_with_hooks(
+            torch.tensor(ids),
+            fwd_hooks=[
+                (f"blocks.{last}.mlp.hook_post", silence_each),
+                (f"blocks.{last}.hook_resid_post", keep),
+            ],
+        )
+    pushes = fp.attribute(tiny_trace, token, convention="folded").values[last]
+    lost = (tiny_trace.final[-1] - held[0]) @ model.unembedding[token] / scale
+    assert pushes.abs().max() > 0.1
+    assert torch.allclose(lost, pushes, atol=1e-4)
     # Unfrozen the scale reacts; the difference is why both are shown.
-    effects = fp.ablate(tiny_trace, token).values[last]
+    effects = fp.ablate(tiny_trace, token, convention="folded").values[last]
     assert not torch.allclose(effects, pushes, atol=1e-2)
+
+
+def test_folded_effects_are_of_the_models_own_logit(tiny_trace: fp.Trace) -> None:
+    effects = fp.ablate(tiny_trace, 280, neurons=["L1N3"], convention="folded")
+    changed = removed(tiny_trace.model, list(tiny_trace.ids), 1, [3], [-1], torch.zeros(3, 52))
+    wanted = float(tiny_trace.logits[-1, 280] - changed[0, -1, 280])
+    assert float(effects.values[1, 3]) == pytest.approx(wanted, abs=2e-4)
+    centred = fp.ablate(tiny_trace, 280, neurons=["L1N3"])
+    assert abs(float(centred.values[1, 3]) - wanted) > 5e-4
+
+
+def test_effects_come_layer_by_layer(tiny_trace: fp.Trace) -> None:
+    from ffnprobe.interventions.ablation import ablate_stepwise
+
+    steps = list(ablate_stepwise(tiny_trace, 280, neurons=["L0", "L2"]))
+    assert [int((~step.values.isnan()).sum()) for step in steps] == [52, 104]
+    whole = fp.ablate(tiny_trace, 280, neurons=["L0", "L2"])
+    assert torch.equal(steps[-1].values.nan_to_num(9.0), whole.values.nan_to_num(9.0))
 
 
 def test_versus_is_the_difference_of_two_answers(tiny_trace: fp.Trace) -> None:
@@ -160,7 +189,7 @@ def test_answer_of_several_tokens_is_teacher_forced(tiny_trace: fp.Trace, positi
 def test_map_of_whole_layers(tiny_trace: fp.Trace, replace: str) -> None:
     model, token = tiny_trace.model, 280
     values = torch.zeros(3, 52) if replace == "zero" else some_means(model)
-    found = ablate_layers(tiny_trace, token, replace="zero" if replace == "zero" else values)
+    found = fp.ablate_layers(tiny_trace, token, replace="zero" if replace == "zero" else values)
     assert found.values.shape == (3, len(tiny_trace))
     for layer in range(3):
         for position in range(len(tiny_trace)):
@@ -169,9 +198,9 @@ def test_map_of_whole_layers(tiny_trace: fp.Trace, replace: str) -> None:
                 activations[:, position] = values[layer]
 
             logits = hooked(model, list(tiny_trace.ids), {layer: edit})[0, -1]
-            effect = float(tiny_trace.logits[-1, token] - logits[token])
+            effect = float(centre(tiny_trace.logits[-1])[token] - centre(logits)[token])
             assert float(found.values[layer, position]) == pytest.approx(effect, abs=3e-4)
-    table = found.table()
+    table = found.table
     assert list(table.columns) == ["layer", "position", "token", "effect", "log_probability_effect"]
     assert table.effect[len(tiny_trace) + 2] == float(found.values[1, 2])
     # Before the last position, the last layer's neurons reach no prediction that is read.
@@ -180,7 +209,7 @@ def test_map_of_whole_layers(tiny_trace: fp.Trace, replace: str) -> None:
 
 def test_groups_are_removed_together(tiny_trace: fp.Trace) -> None:
     groups = [["L0N3", "L0N40", "L2N7"], ["L1N1-L1N20"], ["L2N7"]]
-    found = ablate_together(tiny_trace, 280, groups, position=[3, -1])
+    found = fp.ablate_together(tiny_trace, 280, groups, position=[3, -1])
     for group, effect in zip(groups, found.values, strict=True):
         chosen = fp.ablate(tiny_trace, 280, neurons=group).values.isnan().logical_not()
 
@@ -194,7 +223,7 @@ def test_groups_are_removed_together(tiny_trace: fp.Trace) -> None:
         logits = hooked(
             tiny_trace.model, list(tiny_trace.ids), {layer: edits(layer) for layer in range(3)}
         )
-        wanted = float(tiny_trace.logits[-1, 280] - logits[0, -1, 280])
+        wanted = float(centre(tiny_trace.logits[-1])[280] - centre(logits[0, -1])[280])
         assert float(effect) == pytest.approx(wanted, abs=3e-4)
     alone = fp.ablate(tiny_trace, 280, neurons=["L2N7"], position=[3, -1])
     assert float(found.values[2]) == pytest.approx(float(alone.values[2, 7]), abs=1e-4)
@@ -202,8 +231,8 @@ def test_groups_are_removed_together(tiny_trace: fp.Trace) -> None:
 
 def test_chunks_change_nothing(tiny_trace: fp.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     def all_results() -> list[Tensor]:
-        effects, layers = fp.ablate(tiny_trace, 5, position=2), ablate_layers(tiny_trace, 5)
-        groups = ablate_together(tiny_trace, 5, [["L0N1"], ["L1N2", "L0N1"]])
+        effects, layers = fp.ablate(tiny_trace, 5, position=2), fp.ablate_layers(tiny_trace, 5)
+        groups = fp.ablate_together(tiny_trace, 5, [["L0N1"], ["L1N2", "L0N1"]])
         results = (effects, layers, groups)
         return [part for r in results for part in (r.values, r.log_probability)]
 
@@ -234,7 +263,8 @@ def test_top_and_against(tiny_trace: fp.Trace) -> None:
     assert list(against["name"]) == list(top["name"])[:-4:-1]
     assert effects.provenance.answer == tiny_trace.model.vocab.show(280)
     assert effects.provenance.position == len(tiny_trace) - 1
-    assert effects.provenance.settings == "replace=zero"
+    assert effects.provenance.settings == {"replace": "zero"}
+    assert effects.provenance.convention == "centred"
     assert "L1N" in effects._repr_html_()
 
 
@@ -271,7 +301,7 @@ def test_interrupted_sweep_leaves_nothing(tiny_trace: fp.Trace) -> None:
         ({"neurons": ["L0N52"]}, "L0N52: .* has neurons L0N0–L0N51"),
         ({"neurons": []}, "no neuron is named"),
         ({"position": 99}, "position 99 is outside the prompt: it has 0–"),
-        ({"position": "last"}, '"last" is no position'),
+        ({"position": "last"}, '"last" is not a position'),
         ({"position": []}, "there is no position to change"),
         ({"versus": " basketball Paris"}, "--versus needs one"),
         ({"answer": 301}, "token id 301 does not exist: .* has 0–300"),
@@ -288,4 +318,4 @@ def test_top_k_beyond_the_neurons_asked(tiny_trace: fp.Trace) -> None:
     with pytest.raises(FfnProbeError, match="k = 3: there are 2 neurons"):
         effects.top(3)
     with pytest.raises(FfnProbeError, match="no group of neurons"):
-        ablate_together(tiny_trace, 5, [])
+        fp.ablate_together(tiny_trace, 5, [])

@@ -6,7 +6,6 @@ from scipy.stats import spearmanr
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions import estimate
 from tests.interventions.oracles import in_float64, some_means
 
 
@@ -16,7 +15,7 @@ def test_estimate_is_the_slope_of_the_exact_effect(
 ) -> None:
     trace = in_float64(tiny_trace)
     means = some_means(trace.model).double()
-    estimates = estimate(trace, 280, versus=versus, replace=means)
+    estimates = fp.estimate(trace, 280, versus=versus, replace=means)
     assert estimates.values.shape == (3, len(trace), 52)
     for position in (-1, 4):
         # A small step from the activation to its replacement, exactly, and scaled up.
@@ -30,9 +29,9 @@ def test_estimate_is_the_slope_of_the_exact_effect(
 def test_pieces_and_positions_add_up(tiny_trace: fp.Trace) -> None:
     model = tiny_trace.model
     first, second = model.vocab.ids(" basketball Paris")
-    estimates = estimate(tiny_trace, " basketball Paris")
+    estimates = fp.estimate(tiny_trace, " basketball Paris")
     forced = fp.run(model, [*tiny_trace.ids, first], bos=False)
-    pieces = estimate(tiny_trace, first), estimate(forced, second)
+    pieces = fp.estimate(tiny_trace, first), fp.estimate(forced, second)
     wanted = pieces[0].values + pieces[1].values[:, : len(tiny_trace)]
     assert torch.allclose(estimates.values, wanted, atol=1e-4)
     both = estimates.values[:, 2] + estimates.values[:, 3]
@@ -40,7 +39,7 @@ def test_pieces_and_positions_add_up(tiny_trace: fp.Trace) -> None:
 
 
 def test_agreement_is_spearmans(tiny_trace: fp.Trace) -> None:
-    estimates, effects = estimate(tiny_trace, 280), fp.ablate(tiny_trace, 280, position=4)
+    estimates, effects = fp.estimate(tiny_trace, 280), fp.ablate(tiny_trace, 280, position=4)
     known = spearmanr(estimates.values[:, 4].flatten(), effects.values.flatten()).statistic
     assert estimates.agreement(effects) == pytest.approx(known, abs=1e-9)
     part = fp.ablate(tiny_trace, 280, neurons=["L2"])
@@ -49,8 +48,8 @@ def test_agreement_is_spearmans(tiny_trace: fp.Trace) -> None:
 
 
 def test_estimate_is_labelled_and_leaves_the_model(tiny_trace: fp.Trace) -> None:
-    estimates = estimate(tiny_trace, 280)
-    assert estimates.provenance.settings == "gradient estimate, replace=zero"
+    estimates = fp.estimate(tiny_trace, 280)
+    assert estimates.provenance.settings == {"method": "gradient", "replace": "zero"}
     assert list(estimates.top(2).columns[:5]) == [
         "name",
         "layer",
@@ -59,8 +58,14 @@ def test_estimate_is_labelled_and_leaves_the_model(tiny_trace: fp.Trace) -> None
         "estimate",
     ]
     assert set(estimates.top(3, neurons=["L1"]).layer) == {1}
-    assert "gradient estimate" in estimates._repr_html_()
+    assert "an estimate of the effect" in estimates._repr_html_()
     assert not estimates.values.requires_grad
     assert tiny_trace.model.is_unchanged()
-    with pytest.raises(OptionRefused, match="are of different questions"):
+    with pytest.raises(OptionRefused, match=r"these results differ in their answer: .* and "):
         estimates.agreement(fp.ablate(tiny_trace, 5, neurons=["L0N0"]))
+    folded = fp.ablate(tiny_trace, 280, neurons=["L0N0"], convention="folded")
+    with pytest.raises(OptionRefused, match="differ in their convention: centred and folded"):
+        estimates.agreement(folded)
+    given = fp.ablate(tiny_trace, 280, neurons=["L0N0"], replace=some_means(tiny_trace.model))
+    with pytest.raises(OptionRefused, match="differ in their replace: zero and a given tensor"):
+        estimates.agreement(given)

@@ -6,7 +6,6 @@ from torch import Tensor
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.interventions import patch, patch_layers
 from tests.interventions.oracles import hooked
 
 ANSWER, OTHER = 280, 11
@@ -39,7 +38,7 @@ def patched(source: fp.Trace, target: fp.Trace, cells: list[tuple[int, object, o
 @pytest.mark.parametrize("position", [2, "all"])
 def test_neurons_one_by_one_and_together(pair: tuple[fp.Trace, fp.Trace], position: object) -> None:
     places = slice(None) if position == "all" else position
-    found = patch(*pair, ANSWER, OTHER, position=position)
+    found = fp.patch(*pair, ANSWER, OTHER, position=position)
     for layer, neuron in ((0, 0), (0, 51), (1, 20), (2, 33)):
         wanted = patched(*pair, [(layer, places, neuron)])
         assert float(found.carried[layer, neuron]) == pytest.approx(wanted, abs=2e-4)
@@ -50,14 +49,14 @@ def test_neurons_one_by_one_and_together(pair: tuple[fp.Trace, fp.Trace], positi
 
 
 def test_map_of_layers(pair: tuple[fp.Trace, fp.Trace]) -> None:
-    found = patch_layers(*pair, ANSWER, OTHER)
+    found = fp.patch_layers(*pair, ANSWER, OTHER)
     for layer in range(3):
         for position in range(6):
             wanted = patched(*pair, [(layer, position, slice(None))])
             assert float(found.carried[layer, position]) == pytest.approx(wanted, abs=2e-4)
     # Up to the token that differs, the two prompts are one.
     assert found.carried[:, :2].abs().max() < 1e-4
-    table = found.table()
+    table = found.table
     assert list(table.columns) == ["layer", "position", "token_source", "token_target", "carried"]
     assert (table.token_source != table.token_target).sum() == 3
 
@@ -65,25 +64,25 @@ def test_map_of_layers(pair: tuple[fp.Trace, fp.Trace]) -> None:
 def test_what_is_not_a_neuron_is_not_carried(tiny: fp.Model) -> None:
     """Where only the last token differs, its embedding and attention carry the rest."""
     source, target = fp.run(tiny, [5, 6, 7]), fp.run(tiny, [5, 6, 90])
-    found = patch(source, target, ANSWER, OTHER)
-    chosen = patch(source, target, ANSWER, OTHER, neurons=["L0N3", "L2N7"])
+    found = fp.patch(source, target, ANSWER, OTHER)
+    chosen = fp.patch(source, target, ANSWER, OTHER, neurons=["L0N3", "L2N7"])
     assert found.together != pytest.approx(1, abs=1e-3)
     assert torch.equal(
         chosen.carried.isnan().logical_not().nonzero(), torch.tensor([[0, 3], [2, 7]])
     )
-    assert "activations from" in chosen.provenance.settings
+    assert "activations_from" in chosen.provenance.settings
     assert tiny.is_unchanged()
 
 
 def test_bad_input_is_named(tiny: fp.Model, pocket: fp.Model, tiny_trace: fp.Trace) -> None:
     source, longer = fp.run(tiny, [5, 6, 7]), fp.run(tiny, [5, 6, 7, 8])
     with pytest.raises(FfnProbeError, match="the prompts are 4 and 5 tokens"):
-        patch(source, longer, ANSWER, OTHER)
+        fp.patch(source, longer, ANSWER, OTHER)
     with pytest.raises(
         FfnProbeError, match=r"both prompts favour the answer alike .* nothing to carry"
     ):
-        patch_layers(source, source, ANSWER, OTHER)
+        fp.patch_layers(source, source, ANSWER, OTHER)
     with pytest.raises(FfnProbeError, match="were run on two models"):
-        patch(source, fp.run(pocket, [5, 6, 7]), ANSWER, OTHER)
+        fp.patch(source, fp.run(pocket, [5, 6, 7]), ANSWER, OTHER)
     with pytest.raises(FfnProbeError, match=r"L9N0: .* has layers L0–L2"):
-        patch(source, fp.run(tiny, [5, 6, 9]), ANSWER, OTHER, neurons=["L9N0"])
+        fp.patch(source, fp.run(tiny, [5, 6, 9]), ANSWER, OTHER, neurons=["L9N0"])

@@ -8,7 +8,6 @@ from scipy.stats import chisquare
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.interventions import ablate_together
 from ffnprobe.interventions.steering import choose_token
 from ffnprobe.models.bridge import bridge_of, forward
 from tests.interventions.oracles import hooked
@@ -18,10 +17,12 @@ PROMPT = "the cat sat on the basketball court"
 
 def test_steering_to_zero_is_ablating(tiny: fp.Model, tiny_trace: fp.Trace) -> None:
     steered = fp.steer(tiny, PROMPT, {"L1N17": 0.0})
-    effect = fp.ablate(tiny_trace, 280, position="all", neurons=["L1N17"]).values[1, 17]
+    effect = fp.ablate(
+        tiny_trace, 280, position="all", neurons=["L1N17"], convention="folded"
+    ).values[1, 17]
     assert float(steered.before[280] - steered.after[280]) == pytest.approx(float(effect), abs=2e-4)
     several = fp.steer(tiny, PROMPT, {"L0N1": 0.0}, scale={"L2N3-L2N9": 0.0}, position=-1)
-    together = ablate_together(tiny_trace, 280, [["L0N1", "L2N3-L2N9"]]).values
+    together = fp.ablate_together(tiny_trace, 280, [["L0N1", "L2N3-L2N9"]]).values
     lost = float(several.before[280] - several.after[280])
     assert lost == pytest.approx(float(together), abs=2e-4)
 
@@ -35,7 +36,11 @@ def test_set_and_scale_at_positions(tiny: fp.Model, tiny_trace: fp.Trace) -> Non
     steered = fp.steer(tiny, PROMPT, {"L1N17": 4.0}, scale={"L1N5": -2.0}, position=[2, 4])
     assert torch.allclose(steered.after, wanted, atol=1e-5)
     assert torch.equal(steered.before, tiny_trace.logits[-1])
-    assert steered.provenance.settings == "L1N17=4, L1N5×-2 at positions 2 4"
+    assert steered.provenance.settings == {
+        "set": {"L1N17": 4.0},
+        "scale": {"L1N5": -2.0},
+        "positions": [2, 4],
+    }
     table = steered.predictions(301)
     assert table.probability_before.sum() == pytest.approx(1)
     assert table.probability_after.sum() == pytest.approx(1)
@@ -102,9 +107,9 @@ def test_hooks_never_leak(tiny: fp.Model) -> None:
     ("options", "words"),
     [
         ({"activations": {}}, "no neuron is named to steer"),
-        ({"activations": {"L1N17": math.nan}}, "L1N17: nan is no activation.\n  try: L1N17=4.0"),
-        ({"activations": {"L1N17": "many"}}, "L1N17: 'many' is no activation"),
-        ({"scale": {"L1N17": math.inf}}, "L1N17: inf is no activation"),
+        ({"activations": {"L1N17": math.nan}}, "L1N17: nan is not an activation.\n  try: L1N17=4.0"),
+        ({"activations": {"L1N17": "many"}}, "L1N17: 'many' is not an activation"),
+        ({"scale": {"L1N17": math.inf}}, "L1N17: inf is not an activation"),
         ({"activations": {"L1N52": 1.0}}, r"L1N52: .* has neurons L1N0–L1N51"),
         ({"activations": {"L1N1": 1.0}, "scale": {"L1": 0.0}}, "L1N1 is changed twice"),
         ({"activations": {"L1N1": 1.0}, "generate": 99}, r"generate = 99: the prompt is 10 tokens and .* has 29 positions.\n  try: 0 to 20"),

@@ -5,9 +5,10 @@ import pytest
 
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.lab.toy import CASES
-from ffnprobe.views.lab import plot_curves, plot_stages
-from ffnprobe.views.pages import save_figures
-from ffnprobe.views.theme import COLOURS, DASHES, DIVERGING, dress, heat, line_of
+from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.lab.activations import plot_curves
+from ffnprobe.views.lab.toys import plot_toy_stages
+from ffnprobe.views.theme import COLOURS, DASHES, DIVERGING, apply_theme, heat, line_of
 
 
 def test_signed_heatmaps_are_white_at_zero():
@@ -24,7 +25,7 @@ def test_cells_hold_rounded_numbers_and_no_negative_zero():
 def test_tokens_are_not_markup():
     drawn = heat([[1.0]], rows=["<b>"], columns=["<|endoftext|>"])
     assert drawn.y[0] == "&lt;b&gt;"
-    assert dress(go.Figure(), "<i> rises").layout.title.text == "&lt;i&gt; rises"
+    assert apply_theme(go.Figure(), "<i> rises").layout.title.text == "&lt;i&gt; rises"
 
 
 def test_lines_differ_in_dash_where_they_differ_in_colour():
@@ -35,7 +36,7 @@ def test_lines_differ_in_dash_where_they_differ_in_colour():
 
 def test_stages_share_one_colour_scale():
     ffn, rows = CASES["mixed"]
-    figure = plot_stages(ffn.stages(rows))
+    figure = plot_toy_stages(ffn.stages(rows))
     assert {(trace.zmin, trace.zmax) for trace in figure.data} == {(-2.46, 2.46)}
     assert figure.layout.title.text == "3 of 6 scores are below zero; after the activation 0 are"
 
@@ -46,7 +47,7 @@ def test_minima_are_written_on_the_curves():
 
 
 def test_a_page_holds_its_figures_and_the_same_bytes_again(tmp_path):
-    figures = [dress(go.Figure(), "one"), dress(go.Figure(), "two")]
+    figures = [apply_theme(go.Figure(), "one"), apply_theme(go.Figure(), "two")]
     for name in ("a.html", "b.html"):
         save_figures(figures, tmp_path / name, title="A & B")
     page = (tmp_path / "a.html").read_bytes()

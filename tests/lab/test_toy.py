@@ -124,7 +124,7 @@ def test_own_weights_are_read_from_json(tmp_path):
         ({"up_bias": [0, 0]}, OptionRefused, r"up_bias is 2; up is 2×3"),
         ({"down": [[1, 0], [0, 1]]}, OptionRefused, r"down is 2×2; up is 2×3"),
         ({"gate": [[1, 0]]}, OptionRefused, r"gate is 1×2; up is 2×3"),
-        ({"activation": "sigmoid"}, OptionRefused, '"sigmoid" is no activation.*\n.*swiglu'),
+        ({"activation": "sigmoid"}, OptionRefused, '"sigmoid" is not an activation.*\n.*swiglu'),
     ],
 )
 def test_what_does_not_fit_is_said_with_both_shapes(tmp_path, changes, error, words):

@@ -5,7 +5,6 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused, PromptRefused, TokenNotFound
-from ffnprobe.tracing.comparison import compare_prompts
 from tests.builders import write_model
 from tests.tracing.oracles import logits_of
 
@@ -21,7 +20,7 @@ def traces(tiny):
 
 def test_a_prompt_does_not_differ_from_itself(traces):
     for first in traces:
-        same = first.compare(first, 9)
+        same = fp.compare(first, first, 9)
         assert not same.values.any()
         assert not same.activations.any()
         assert (same.difference, same.remainder) == (0.0, 0.0)
@@ -34,8 +33,8 @@ def test_a_prompt_does_not_differ_from_itself(traces):
 @pytest.mark.parametrize("versus", [None, 20])
 def test_swapping_the_prompts_negates_every_difference(traces, versus):
     first, second = traces
-    there = first.compare(second, 9, versus=versus, position=4, other_position=2)
-    back = second.compare(first, 9, versus=versus, position=2, other_position=4)
+    there = fp.compare(first, second, 9, versus=versus, position=4, other_position=2)
+    back = fp.compare(second, first, 9, versus=versus, position=2, other_position=4)
     assert torch.equal(there.values, -back.values)
     assert torch.equal(there.activations, -back.activations)
     assert there.difference == -back.difference
@@ -52,7 +51,7 @@ def test_swapping_the_prompts_negates_every_difference(traces, versus):
 @pytest.mark.parametrize("places", [(-1, -1), (3, 5), (0, 2)])
 def test_the_differences_add_up_to_that_of_hugging_faces_logits(traces, versus, convention, places):
     first, second = traces
-    comparison = compare_prompts(
+    comparison = fp.compare(
         first, second, 9, versus=versus, position=places[0], other_position=places[1],
         convention=convention,
     )  # fmt: skip
@@ -72,7 +71,7 @@ def test_the_differences_add_up_to_that_of_hugging_faces_logits(traces, versus, 
 
 def test_rows_are_the_two_accounts_and_ordered_by_what_is_asked(traces):
     first, second = traces
-    comparison = first.compare(second, 9, versus=20)
+    comparison = fp.compare(first, second, 9, versus=20)
     pushes = [fp.attribute(trace, 9, versus=20) for trace in traces]
     for by, gaps in (("push", comparison.values), ("activation", comparison.activations)):
         rows = comparison.top(gaps.numel(), by=by)
@@ -86,20 +85,24 @@ def test_rows_are_the_two_accounts_and_ordered_by_what_is_asked(traces):
             assert row.difference == pytest.approx(row.push_first - row.push_second, abs=1e-6)
             gap = row.activation_first - row.activation_second
             assert gap == pytest.approx(float(comparison.activations[place]), abs=1e-6)
-            # Tokens are turned by the sign of the difference, whatever each activation is.
+            # Tokens are those it promoted on the prompt where its activation was larger in size.
             answer = fp.read(comparison.first.trace.model, row.name).answer
-            wanted = answer.promotes(5) if gap > 0 else answer.suppresses(5)
+            acted = max(row.activation_first, row.activation_second, key=abs)
+            wanted = answer.promotes(5) if acted > 0 else answer.suppresses(5)
             assert row.answer_tokens.split(" ") == list(wanted.token)
     assert (comparison.top(52, by="activation").activation_first < 0).any()
 
 
 def test_without_an_answer_each_prompt_brings_its_own(pocket, jordan):
     woods = fp.run(pocket, "Tiger Woods plays the sport of")
-    comparison = jordan.compare(woods)
+    comparison = fp.compare(jordan, woods)
     known = comparison.provenance
     assert (known.answer, known.versus) == ("␣basketball", "␣golf")
     assert known.prompt == jordan.prompt
-    assert known.settings == f"compared with {' '.join(woods.tokens)} (position {len(woods) - 1})"
+    assert known.settings == {
+        "compared_with": " ".join(woods.tokens),
+        "other_position": len(woods) - 1,
+    }
     assert comparison.first.logit > 5
     assert comparison.second.logit < -5
     assert "␣basketball rather than ␣golf: +" in comparison.title
@@ -108,22 +111,22 @@ def test_without_an_answer_each_prompt_brings_its_own(pocket, jordan):
     assert neurons > comparison.difference / 2
     tokens = " ".join(comparison.top(10).answer_tokens)
     assert "␣basketball" in tokens
-    same = jordan.compare(fp.run(pocket, "Magic Johnson plays the sport of"))
+    same = fp.compare(jordan, fp.run(pocket, "Magic Johnson plays the sport of"))
     assert (same.provenance.answer, same.provenance.versus) == ("␣basketball", None)
 
 
 def test_what_cannot_be_compared_is_said_in_words(traces, pocket, jordan, tmp_path):
     first, second = traces
     with pytest.raises(PromptRefused, match=r"run on two models: tiny\w* and pocket"):
-        first.compare(jordan)
+        fp.compare(first, jordan)
     other = fp.load(write_model(tmp_path / "other", seed=7), device="cpu")
     with pytest.raises(PromptRefused, match="two models"):
-        first.compare(fp.run(other, TEXTS[1]))
+        fp.compare(first, fp.run(other, TEXTS[1]))
     with pytest.raises(TokenNotFound, match=r'" Paris basketball" is \d tokens here'):
-        first.compare(second, " Paris basketball")
+        fp.compare(first, second, " Paris basketball")
     with pytest.raises(OptionRefused, match="position 90 is outside the prompt"):
-        first.compare(second, 9, other_position=90)
+        fp.compare(first, second, 9, other_position=90)
     with pytest.raises(OptionRefused, match='not ordered by "effect"'):
-        first.compare(second, 9).top(3, by="effect")
+        fp.compare(first, second, 9).top(3, by="effect")
     with pytest.raises(OptionRefused, match="nothing to compare"):
-        first.compare(second, 9, versus=9)
+        fp.compare(first, second, 9, versus=9)

@@ -20,7 +20,7 @@ def trace(request):
 def test_drives_add_up_to_the_score(trace):
     last = trace.model.config.layers - 1
     for layer, neuron, position in [(0, 3, -1), (1, 0, 0), (last, 11, 4)]:
-        drivers = trace.drivers(f"L{layer}N{neuron}", position=position)
+        drivers = fp.drivers(trace, f"L{layer}N{neuron}", position=position)
         parts = drivers.by_part()
         score = float(trace.scores[layer, position, neuron])
         assert parts.drive.sum() == pytest.approx(score, abs=1e-3)
@@ -41,12 +41,12 @@ def test_drives_of_neurons_equal_transformer_lenss(trace):
     theirs = stored.stack_neuron_results(
         layer, pos_slice=-1, apply_ln=True, project_output_onto=question, mlp_input=True
     )
-    ours = trace.drivers(f"L{layer}N{neuron}").account.neurons
+    ours = fp.drivers(trace, f"L{layer}N{neuron}").account.neurons
     torch.testing.assert_close(ours, theirs.reshape(layer, c.d_mlp), rtol=1e-3, atol=1e-4)
 
 
 def test_a_heads_drive_is_shared_among_the_positions_it_read(trace):
-    drivers = trace.drivers(fp.NeuronId(1, 7), position=5)
+    drivers = fp.drivers(trace, fp.NeuronId(1, 7), position=5)
     count = 2 * trace.model.config.heads * 6
     read = drivers.heads(count)
     assert list(read.columns) == ["part", "layer", "head", "position", "token", "pattern", "drive"]
@@ -72,31 +72,31 @@ def test_a_planted_asker_is_found(tmp_path):
     weights["h.0.mlp.c_proj.weight"][6] = said - said.mean()
     weights["h.2.mlp.c_fc.weight"][:, 4] = said - said.mean()
     trace = fp.run(fp.load(write_model(tmp_path, TINY, weights)), TEXT)
-    top = trace.drivers("L2N4").top(3)
+    top = fp.drivers(trace, "L2N4").top(3)
     assert list(top.columns[:5]) == ["name", "layer", "neuron", "activation", "drive"]
     assert top.name[0] == "L0N6"
     assert top.drive[0] > 10 * abs(top.drive[1])
 
 
 def test_provenance_and_display(tiny_trace):
-    drivers = tiny_trace.drivers("L1N7", position=2)
-    assert (drivers.provenance.position, drivers.provenance.settings) == (2, "drivers of L1N7")
+    drivers = fp.drivers(tiny_trace, "L1N7", position=2)
+    assert (drivers.provenance.position, drivers.provenance.settings) == (2, {"drivers_of": "L1N7"})
     assert "L1N7 at" in drivers._repr_html_()
 
 
 def test_what_cannot_be_asked_is_refused(tiny, tiny_trace):
     with pytest.raises(NameNotUnderstood, match=r"L9N0: .* has layers L0–L2"):
-        tiny_trace.drivers("L9N0")
+        fp.drivers(tiny_trace, "L9N0")
     with pytest.raises(NameNotUnderstood, match='"basketball" is not the name of a neuron'):
-        tiny_trace.drivers("basketball")
+        fp.drivers(tiny_trace, "basketball")
     with pytest.raises(OptionRefused, match="position 50 is outside the prompt"):
-        tiny_trace.drivers("L1N7", position=50)
+        fp.drivers(tiny_trace, "L1N7", position=50)
     with pytest.raises(OptionRefused, match="L0N7 is in the first layer: no neuron comes before"):
-        tiny_trace.drivers("L0N7").top(3)
+        fp.drivers(tiny_trace, "L0N7").top(3)
     with pytest.raises(OptionRefused, match="k = 53: there are 52 earlier neurons"):
-        tiny_trace.drivers("L1N7").top(53)
+        fp.drivers(tiny_trace, "L1N7").top(53)
     with pytest.raises(OptionRefused, match="run without attention patterns"):
-        fp.run(tiny, TEXT, patterns=False).drivers("L1N7").heads()
+        fp.drivers(fp.run(tiny, TEXT, patterns=False), "L1N7").heads()
 
 
 def test_weights_changed_underneath_are_seen(tmp_path):
@@ -104,4 +104,4 @@ def test_weights_changed_underneath_are_seen(tmp_path):
     trace = fp.run(model, TEXT)
     model.weights["h.0.attn.c_proj.weight"].mul_(1.5)
     with pytest.raises(AccountNotClosed, match=r"the score of L1N7 is \S+ in the model, and its"):
-        trace.drivers("L1N7")
+        fp.drivers(trace, "L1N7")

@@ -211,13 +211,12 @@ def test_a_result_carries_its_provenance(jordan):
     assert known.tokens == jordan.tokens
     folded = fp.attribute(jordan, " basketball", convention="folded", position=0).provenance
     assert folded.convention == "folded"
-    assert folded.settings == "position 0 is BOS"
 
 
 def test_a_result_shows_itself(jordan):
     html = fp.attribute(jordan, " basketball")._repr_html_()
     assert "␣basketball after &lt;|endoftext|&gt; Michael" in html
-    assert html.count("<tr") == 9
+    assert html.count("<tr") == 11
     assert "log-probability" in fp.attribute(jordan, " San Francisco")._repr_html_()
     assert repr(fp.attribute(jordan, " basketball")).startswith("Pushes(␣basketball after")
 
@@ -257,7 +256,7 @@ def test_a_prompt_of_one_token_has_an_account(tiny):
     assert pushes.by_part().push.sum() == pytest.approx(
         float(logits_of(tiny, (40,))[0, 9]), abs=1e-3
     )
-    assert pushes.provenance.settings is None
+    assert pushes.provenance.settings == {}
 
 
 @pytest.mark.parametrize(
@@ -272,7 +271,7 @@ def test_a_prompt_of_one_token_has_an_account(tiny):
         (" lebron", {"versus": 9}, TokenNotFound, "an answer with versus needs one"),
         (9, {"versus": ""}, TokenNotFound, '"" is no token; --versus needs one'),
         (9, {"position": 99}, OptionRefused, r"position 99 is outside the prompt: .*\(0 is BOS\)"),
-        (9, {"convention": "raw"}, OptionRefused, '"raw" is no convention of pushes'),
+        (9, {"convention": "raw"}, OptionRefused, '"raw" is not a convention of pushes'),
         (" lebron" * 9, {}, PromptRefused, r"the prompt is \d+ tokens and the answer \d+; .* has 29"),
     ],
 )  # fmt: skip
@@ -290,7 +289,7 @@ def test_a_k_out_of_range_is_refused(tiny_trace):
 
 def test_attribution_leaves_the_weights_alone(tiny_trace):
     fp.attribute(tiny_trace, 9).top(5)
-    tiny_trace.drivers("L2N3").heads(5)
-    tiny_trace.stages(1)
-    tiny_trace.lens()
+    fp.drivers(tiny_trace, "L2N3").heads(5)
+    fp.stages(tiny_trace, 1)
+    fp.lens(tiny_trace)
     assert tiny_trace.model.is_unchanged()

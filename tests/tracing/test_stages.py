@@ -21,7 +21,7 @@ def test_stages_are_what_hugging_faces_ffn_does(trace):
     network = hugging_face(trace.model).transformer
     seen = network(torch.tensor([trace.ids]), output_hidden_states=True)
     for layer in (0, trace.model.config.layers - 1):
-        stages, block = trace.stages(layer), network.h[layer]
+        stages, block = fp.stages(trace, layer), network.h[layer]
         before = stages.before
         output = block.mlp(block.ln_2(before))
         scores = block.mlp.c_fc(block.ln_2(before))
@@ -35,7 +35,7 @@ def test_stages_are_what_hugging_faces_ffn_does(trace):
 
 
 def test_permuting_positions_permutes_the_columns(trace):
-    stages = trace.stages(1)
+    stages = fp.stages(trace, 1)
     order = torch.randperm(len(trace), generator=torch.Generator().manual_seed(0)).tolist()
     moved = stages.shuffled(order)
     assert moved.tokens == tuple(trace.tokens[place] for place in order)
@@ -47,8 +47,8 @@ def test_permuting_positions_permutes_the_columns(trace):
 
 
 def test_the_table_has_a_row_a_token(tiny_trace):
-    stages = tiny_trace.stages(1)
-    table = stages.table()
+    stages = fp.stages(tiny_trace, 1)
+    table = stages.table
     assert table.token.tolist() == list(tiny_trace.tokens)
     assert table.activation.tolist() == pytest.approx(
         tiny_trace.activations[1].amax(-1).tolist(), abs=1e-4
@@ -58,21 +58,21 @@ def test_the_table_has_a_row_a_token(tiny_trace):
     assert (table["reads"] <= table.position).all()
     assert table.weight[0] == pytest.approx(1)
     assert table.output.tolist() == pytest.approx(stages.output.norm(dim=-1).tolist())
-    assert stages.provenance.settings == "L1"
+    assert stages.provenance.settings == {"layer": 1}
     assert "L1 on &lt;|endoftext|&gt;" in stages._repr_html_()
 
 
 def test_without_patterns_the_table_has_no_attention(tiny):
-    table = fp.run(tiny, TEXT, patterns=False).stages(2).table()
+    table = fp.stages(fp.run(tiny, TEXT, patterns=False), 2).table
     assert "reads" not in table
 
 
 def test_what_cannot_be_asked_is_refused(tiny_trace):
     for layer in (3, -1):
         with pytest.raises(NameNotUnderstood, match=f"L{layer}: .* has layers L0–L2"):
-            tiny_trace.stages(layer)
-    with pytest.raises(OptionRefused, match=r"\[0, 0\] is no order of \d+ positions"):
-        tiny_trace.stages(0).shuffled([0, 0])
+            fp.stages(tiny_trace, layer)
+    with pytest.raises(OptionRefused, match=r"\[0, 0\] is not an order of \d+ positions"):
+        fp.stages(tiny_trace, 0).shuffled([0, 0])
 
 
 def test_weights_changed_underneath_are_seen(tmp_path):
@@ -80,4 +80,4 @@ def test_weights_changed_underneath_are_seen(tmp_path):
     trace = fp.run(model, TEXT)
     model.weights["h.1.mlp.c_proj.bias"].add_(1)
     with pytest.raises(AccountNotClosed, match="the stream after L1, where they differ most, is"):
-        trace.stages(1)
+        fp.stages(trace, 1)

@@ -18,7 +18,7 @@ def trace(request):
 @torch.no_grad()
 def test_the_lens_reads_every_stage_with_the_final_layer_norm(trace):
     network, place, token = hugging_face(trace.model), 4, 9
-    table = trace.lens(token, position=place).table
+    table = fp.lens(trace, token, position=place).table
     streams = [trace.before_attention[0], trace.before_mlp[0], trace.before_attention[1]]
     for row, stream in enumerate([*streams, trace.before_mlp[1]]):
         logits = network.lm_head(network.transformer.ln_f(stream[place])).double()
@@ -37,7 +37,7 @@ def test_the_lens_reads_every_stage_with_the_final_layer_norm(trace):
 
 
 def test_the_lens_says_how_far_each_part_moved_toward_the_answer(tiny_trace):
-    table = tiny_trace.lens(9).table
+    table = fp.lens(tiny_trace, 9).table
     toward = tiny_trace.model.unembedding[9] - tiny_trace.model.mean_unembedding
     unit = toward / toward.norm()
     written = tiny_trace.before_attention[2, -1] - tiny_trace.before_mlp[1, -1]
@@ -51,12 +51,12 @@ def test_the_lens_says_how_far_each_part_moved_toward_the_answer(tiny_trace):
 
 
 def test_without_an_answer_the_lens_follows_the_prediction(tiny_trace):
-    lens = tiny_trace.lens()
+    lens = fp.lens(tiny_trace)
     assert lens.provenance.answer == tiny_trace.predictions(1).token.item()
     assert lens.table["rank"].iloc[-1] == 1
     assert "lens on" in lens._repr_html_()
     with pytest.raises(TokenNotFound, match="the lens needs one"):
-        tiny_trace.lens(" lebron")
+        fp.lens(tiny_trace, " lebron")
 
 
 def test_a_neuron_at_every_position_has_the_pushes_of_attribute(tiny_trace):
@@ -87,14 +87,14 @@ def test_what_fired_is_the_most_active(tiny_trace):
 
 
 def test_similarity_is_dot_and_cosine_at_every_stage(tiny_trace):
-    found = tiny_trace.similarity()
+    found = fp.similarity(tiny_trace)
     assert found.stages == ("token embedding", "before L0", "after L0", "after L1", "after L2")
     embedded = tiny_trace.model.embedding[list(tiny_trace.ids)]
     torch.testing.assert_close(found.dots[0], embedded @ embedded.T)
     for stage, stream in {1: tiny_trace.before_attention[0], 4: tiny_trace.final}.items():
         cosine = torch.cosine_similarity(stream[:, None], stream[None], dim=-1)
         torch.testing.assert_close(found.cosines[stage], cosine)
-    table, length = found.table(), len(tiny_trace)
+    table, length = found.table, len(tiny_trace)
     assert len(table) == 5 * length * (length - 1) // 2
     row = table[(table.stage == "after L1") & (table.position == 1) & (table.other_position == 3)]
     assert row.cosine.item() == pytest.approx(float(found.cosines[3, 1, 3]))

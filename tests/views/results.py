@@ -3,13 +3,6 @@
 from typing import Any
 
 import ffnprobe as fp
-from ffnprobe.interventions import (
-    ablate_layers,
-    ablate_together,
-    estimate,
-    patch,
-    patch_layers,
-)
 
 
 def every_result(
@@ -22,16 +15,16 @@ def every_result(
     pushes = fp.attribute(trace, answer)
     made = {
         "Trace": trace,
-        "Lens": trace.lens(answer),
-        "Stages": trace.stages(last),
-        "Similarity": trace.similarity(),
-        "Drivers": trace.drivers(f"L{last}N1"),
+        "Lens": fp.lens(trace, answer),
+        "Stages": fp.stages(trace, last),
+        "Similarity": fp.similarity(trace),
+        "Drivers": fp.drivers(trace, f"L{last}N1"),
         "Pushes": pushes,
-        "Comparison": trace.compare(other),
+        "Comparison": fp.compare(trace, other),
         "Effects": fp.ablate(trace, answer),
-        "LayerEffects": ablate_layers(trace, answer),
-        "GroupEffects": ablate_together(trace, answer, [["L0N1"], ["L0N2", f"L{last}N3"]]),
-        "Estimates": estimate(trace, answer),
+        "LayerEffects": fp.ablate_layers(trace, answer),
+        "GroupEffects": fp.ablate_together(trace, answer, [["L0N1"], ["L0N2", f"L{last}N3"]]),
+        "Estimates": fp.estimate(trace, answer),
         "Steering": fp.steer(model, prompt, {"L0N1": 2.0}, generate=2, bos=bos),
         "Reading": fp.read(model, f"L{last}N1"),
         "Readings": fp.read(model, [f"L{last}N1", "L0N2"]),
@@ -41,6 +34,6 @@ def every_result(
     }  # fmt: skip
     # Where both prompts say the same there is nothing to carry.
     if not trace.logits[-1].equal(other.logits[-1]):
-        made["Patches"] = patch(other, trace, answer, prompt[-1])
-        made["LayerPatches"] = patch_layers(other, trace, answer, prompt[-1])
+        made["Patches"] = fp.patch(other, trace, answer, prompt[-1])
+        made["LayerPatches"] = fp.patch_layers(other, trace, answer, prompt[-1])
     return made

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.views.pictures import save_figure
+from ffnprobe.views.files.pictures import save_figure
 from tests.conftest import JORDAN
 
 pytestmark = pytest.mark.browser
@@ -30,7 +30,7 @@ def browser():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, pocket, results, hostile_results):
     folder = tmp_path_factory.mktemp("pages")
-    fp.save(fp.explain(pocket, JORDAN, " basketball", top=6), folder / "story.html")
+    fp.save(fp.explain(pocket, JORDAN, " basketball", top=6), folder / "explanation.html")
     fp.save(hostile_results["Explanation"], folder / "hostile.html")
     fp.save(hostile_results["survey"], folder / "hostile-survey.html")
     fp.save(hostile_results["Stages"], folder / "hostile-stages.html")
@@ -74,7 +74,7 @@ def opened(browser, folder):
 
 @pytest.mark.parametrize(
     "name",
-    ["story.html", "survey.html", "pushes.html", "hostile.html", "hostile-survey.html",
+    ["explanation.html", "survey.html", "pushes.html", "hostile.html", "hostile-survey.html",
      "hostile-stages.html"],
 )  # fmt: skip
 @pytest.mark.parametrize("width", [1280, 390])
@@ -89,7 +89,7 @@ def test_a_page_opens_from_disk_alone_and_without_complaint(opened, name, width)
 
 
 def test_a_click_sorts_and_a_second_one_turns_round(opened):
-    one = opened("story.html")
+    one = opened("explanation.html")
     heads = one.page.locator("#evidence th")
     names = heads.all_inner_texts()
     at = next(n for n, name in enumerate(names) if name.startswith("push"))
@@ -106,7 +106,7 @@ def test_a_click_sorts_and_a_second_one_turns_round(opened):
 
 
 def test_the_search_box_keeps_the_rows_that_hold_every_word(opened):
-    one = opened("story.html")
+    one = opened("explanation.html")
     name = one.column("evidence", 0)[1]
     box = one.page.locator("input[type=search]").first
     box.fill(name.lower())
@@ -119,7 +119,7 @@ def test_the_search_box_keeps_the_rows_that_hold_every_word(opened):
 
 
 def test_a_card_unfolds_by_click_by_link_and_on_paper(opened):
-    one = opened("story.html")
+    one = opened("explanation.html")
     cards = one.page.locator("details")
     assert one.page.locator("details[open]").count() == 0
     cards.nth(0).locator("summary").click()
@@ -132,7 +132,7 @@ def test_a_card_unfolds_by_click_by_link_and_on_paper(opened):
 
 
 def test_on_paper_a_figure_fits_and_on_the_screen_it_is_wide_again(opened):
-    one = opened("story.html")
+    one = opened("explanation.html")
     width = "document.querySelector('.plot .main-svg').getBoundingClientRect().width"
     wide = one.page.evaluate(width)
     assert wide > 900

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from ffnprobe.views import pictures
+from ffnprobe.views.files import pictures
 from tests.cli.runner import ffnprobe, nothing_written, refused
 
 TEXT = "the cat sat on the basketball court"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.views.results import as_result
+from ffnprobe.results import as_result
 from tests.families.builders import write_family
 
 DOCS = Path(__file__).parents[2] / "docs" / "tables.md"
@@ -43,9 +43,9 @@ def check(columns: list[str], promised: list[str], where: tuple[str, str]) -> No
 def test_every_table_has_the_columns_promised(results, pocket, jordan):
     contract = read_contract()
     seen = set()
-    story = fp.explain(pocket, jordan.prompt, " basketball", top=2)
+    explanation = fp.explain(pocket, jordan.prompt, " basketball", top=2)
     others = {
-        "Explanation": story, "search": fp.search(pocket, " basketball", k=2),
+        "Explanation": explanation, "search": fp.search(pocket, " basketball", k=2),
         "Effects": fp.ablate(jordan, " basketball", versus=" football", neurons=["L5N1-L5N9"]),
     }  # fmt: skip
     scores = fp.score(pocket, [*FACTS, fp.FactRow("", " x", relation="sport")], effects=True)
@@ -68,7 +68,7 @@ def test_the_tables_of_gated_neurons_keep_the_contract(tmp_path):
     trace = fp.run(model, "the cat sat on the basketball court")
     contract, seen = read_contract(), set()
     results = {
-        "Drivers": trace.drivers("L2N7"), "Stages": trace.stages(1), "Reading": fp.read(model, "L1N3"),
+        "Drivers": fp.drivers(trace, "L2N7"), "Stages": fp.stages(trace, 1), "Reading": fp.read(model, "L1N3"),
         "Readings": fp.read(model, "L1N3-L1N5"), "Related": fp.read(model, "L1N3").related(3),
         "Pushes": fp.attribute(trace, " basketball"), "Effects": fp.ablate(trace, " basketball"),
         "Explanation": fp.explain(model, trace.prompt, " basketball", top=2),

@@ -7,7 +7,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
-from ffnprobe.views import pictures
+from ffnprobe.views.files import pictures
 from ffnprobe.views.plots import ASKED, FIGURES, SEARCH, SURVEY, plot_all
 from tests.views.results import every_result
 
@@ -175,10 +175,10 @@ def test_what_cannot_be_drawn_is_said_in_words(results):
         fp.plot(results["Effects"], "pushes")
     with pytest.raises(OptionRefused, match="different questions"):
         fp.plot(results["Effects"], "pushes", pushes=fp.attribute(results["Trace"], " cat"))
-    story = fp.explain(results["Trace"].model, "the cat", " the", top=2, effects=False)
+    explanation = fp.explain(results["Trace"].model, "the cat", " the", top=2, effects=False)
     with pytest.raises(OptionRefused, match="without effects"):
-        fp.plot(story, "map")
-    assert len(plot_all(story)) == 3
+        fp.plot(explanation, "map")
+    assert len(plot_all(explanation)) == 3
     assert all(callable(make) for make in ASKED)
 
 

@@ -18,14 +18,14 @@ PLOT = re.compile(r'<div class="plot"[^>]*></div><script type="application/json"
 
 
 @pytest.fixture(scope="module")
-def story(pocket):
+def explanation(pocket):
     return fp.explain(pocket, JORDAN, " basketball", top=4)
 
 
 @pytest.fixture(scope="module")
-def page(story, tmp_path_factory):
+def page(explanation, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "jordan.html"
-    fp.save(story, path)
+    fp.save(explanation, path)
     return path
 
 
@@ -39,27 +39,33 @@ def test_the_page_is_one_small_file_without_addresses(page):
     assert text.count("plotly.js v") == 1
 
 
-def test_the_page_holds_everything_a_stranger_needs(page, story):
+def test_the_page_holds_everything_a_stranger_needs(page, explanation):
     text = unescape(page.read_text(encoding="utf-8").partition("<script>")[0])
     for words in (
-        f"Why {story.title}?", "What the model says next", "Who carries the answer",
+        f"Why {explanation.title}?", "What the model says next", "Who carries the answer",
         "Where the feed-forward layers matter", "The evidence", "The neurons, one by one",
         "Without all of them at once", "What the words mean", "How to get this page again",
-        "Where the numbers come from", story.provenance.fingerprint, "of 6,000 tokens",
+        "Where the numbers come from", explanation.provenance.fingerprint, "of 6,000 tokens",
     ):  # fmt: skip
         assert words in text, words
-    assert text.count("<details") == len(story.neurons)
-    for name in story.neurons["name"]:
+    assert text.count("<details") == len(explanation.neurons)
+    for name in explanation.neurons["name"]:
         assert name in text
 
 
-def test_figures_in_the_page_are_the_result(page, story):
+def test_figures_in_the_page_are_the_result(page, explanation):
     drawn = [json.loads(found) for found in PLOT.findall(page.read_text(encoding="utf-8"))]
     assert len(drawn) == 5
     waterfall = next(d for d in drawn if d["data"][0]["type"] == "waterfall")
-    assert waterfall["data"][0]["y"] == pytest.approx(story.parts.push.tolist(), rel=1e-5, abs=1e-6)
+    assert waterfall["data"][0]["y"] == pytest.approx(
+        explanation.parts.push.tolist(), rel=1e-5, abs=1e-6
+    )
     heat = next(d for d in drawn if d["data"][0]["type"] == "heatmap")
-    grid = story.map.pivot(index="layer", columns="position", values="effect").to_numpy().tolist()
+    grid = (
+        explanation.map.pivot(index="layer", columns="position", values="effect")
+        .to_numpy()
+        .tolist()
+    )
     assert [v for row in heat["data"][0]["z"] for v in row] == pytest.approx(
         [v for row in grid for v in row], rel=1e-5, abs=1e-6
     )
@@ -77,7 +83,7 @@ def test_the_page_can_be_got_again_as_it_says(page, tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         subprocess.run(made, cwd=folder, check=True, capture_output=True)
-        assert (folder / "story.html").read_bytes() == page.read_bytes()
+        assert (folder / "explanation.html").read_bytes() == page.read_bytes()
 
 
 def test_what_only_python_can_ask_for_is_said_so(hostile_results, tmp_path):

@@ -10,8 +10,8 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten
-from ffnprobe.views.reader import read_table
-from ffnprobe.views.results import as_result
+from ffnprobe.results import as_result
+from ffnprobe.views.files.reader import read_table
 from tests.views.results import every_result
 
 NAMES = (

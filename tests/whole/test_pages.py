@@ -62,21 +62,21 @@ def test_the_readme_shows_the_main_job_the_verbs_and_the_commands():
 def test_the_worked_example_says_what_the_model_did(pocket, jordan):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     words = readme.partition("## Reading a result")[2].partition("\n## ")[0]
-    story = fp.explain(pocket, JORDAN, " basketball", top=8)
-    first = story.neurons.iloc[0]
+    explanation = fp.explain(pocket, JORDAN, " basketball", top=8)
+    first = explanation.neurons.iloc[0]
     head = jordan.drivers("L0N378").heads(1).iloc[0]
     assert (first["name"], first.grade, first.token) == ("L0N378", "A", "␣of")
     assert (head.part, head.token) == ("L0H3", "␣Jordan")
     assert pocket.vocab.show(pocket.vocab.one(" basketball")) == first.answer_tokens.split()[0]
-    listed, random = story.together.effect[:2]
+    listed, random = explanation.together.effect[:2]
     for said in (
         f"activation is {first.activation:.2f}, on average it is {first.mean_activation:.2f}",
-        f"gave it {head.drive:.1f} of its score of {jordan.drivers('L0N378').score:.1f}",
+        f"gave it {head.drive:.1f} of its score of {fp.drivers(jordan, 'L0N378').score:.1f}",
         f"{first.z:.1f} standard deviations out",
         f"added {first.push:.2f} logits",
         f"loses only {first.effect:.2f}",
-        f"costs {listed:.1f} of {story.pushes.logit:.1f} logits, eight random ones {random:.2f}",
-        f"{story.predictions.probability[0]:.2%}".replace("%", " %"),
+        f"costs {listed:.1f} of {explanation.pushes.logit:.1f} logits, eight random ones {random:.2f}",
+        f"{explanation.predictions.probability[0]:.2%}".replace("%", " %"),
     ):
         assert said in words, said
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.views.stories import print_story
+from ffnprobe.views.terminal.explanations import print_explanation
 from tests.cli.runner import ffnprobe
 from tests.whole.pages import ROOT, compare
 
@@ -31,7 +31,7 @@ def smollm2():
 
 
 @pytest.fixture(scope="module")
-def story(smollm2):
+def explanation(smollm2):
     """What the README's command tells, asked in Python so that it is told once."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     line = next(line for line in readme.splitlines() if line.endswith("--model smollm2"))
@@ -40,45 +40,45 @@ def story(smollm2):
     return fp.explain(smollm2, prompt, answer)
 
 
-def test_paris_is_what_it_says_next(story):
+def test_paris_is_what_it_says_next(explanation):
     done = ffnprobe("run", EIFFEL, "--model", "smollm2", "--format", "json")
     first = json.loads(done.stdout)["rows"][0]
-    assert first["token"] == story.predictions.token[0] == "␣Paris"
-    assert first["probability"] == pytest.approx(story.predictions.probability[0], abs=1e-4)
+    assert first["token"] == explanation.predictions.token[0] == "␣Paris"
+    assert first["probability"] == pytest.approx(explanation.predictions.probability[0], abs=1e-4)
     assert first["probability"] > 0.5
 
 
-def test_where_it_came_from_says_the_quantisation(story):
-    assert story.provenance.source.startswith("gguf ")
-    assert "Q4_1" in story.provenance.source
+def test_where_it_came_from_says_the_quantisation(explanation):
+    assert explanation.provenance.source.startswith("gguf ")
+    assert "Q4_1" in explanation.provenance.source
 
 
-def test_the_account_closes(story):
-    parts = story.parts.set_index("part").push
+def test_the_account_closes(explanation):
+    parts = explanation.parts.set_index("part").push
     assert abs(parts["rounding"]) < 1e-3
     whole = parts.pop("the answer's logit")
     assert sum(parts) == pytest.approx(whole, abs=1e-3)
 
 
-def test_neurons_are_shown_with_gate_and_question(story):
-    row = story.neurons.iloc[0]
+def test_neurons_are_shown_with_gate_and_question(explanation):
+    row = explanation.neurons.iloc[0]
     opened = torch.nn.functional.silu(torch.tensor(row.gate_score)) * row.score
     assert row.activation == pytest.approx(float(opened), rel=1e-4)
     assert row.grade == "A"
-    assert {"gate_tokens", "question_tokens"} <= set(story.neurons)
+    assert {"gate_tokens", "question_tokens"} <= set(explanation.neurons)
 
 
-def test_removing_the_neurons_listed_hurts_more_than_random_ones(story):
-    listed, mean, worst = story.together.effect[:3]
+def test_removing_the_neurons_listed_hurts_more_than_random_ones(explanation):
+    listed, mean, worst = explanation.together.effect[:3]
     assert listed > 1
     assert listed > 10 * max(worst, mean)
 
 
-def test_the_page_shows_what_it_found(story, capsys):
+def test_the_page_shows_what_it_found(explanation, capsys):
     page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
     name = "the neurons that matter"
     shown = name + page.partition(name)[2].partition("```")[0]
-    print_story(story)
+    print_explanation(explanation)
     printed = name + capsys.readouterr().out.partition(name)[2].partition("\nA: weights")[0]
     compare(printed, shown)
 

@@ -39,9 +39,9 @@ def blocks(tmp_path_factory):
 def test_a_model_without_bos_runs_without_it_by_default(no_bos):
     model = fp.load(no_bos, device="cpu")
     row = fp.FactRow(prompt=PROMPT, answer=" Paris")
-    story = fp.explain(model, PROMPT, " Paris", top=3)
+    explanation = fp.explain(model, PROMPT, " Paris", top=3)
     results = [
-        fp.run(model, PROMPT), fp.run(model, [PROMPT])[0], story, fp.score(model, [row]),
+        fp.run(model, PROMPT), fp.run(model, [PROMPT])[0], explanation, fp.score(model, [row]),
         fp.steer(model, PROMPT, {"L0N1": 2.0}), fp.scan(model, {"one": PROMPT}),
         fp.attribute(fp.run(model, PROMPT), " Paris"),
     ]  # fmt: skip
@@ -102,10 +102,10 @@ def test_an_answer_goes_on_and_gets_no_space_in_front(blocks):
 
 def test_a_page_is_got_again_by_the_same_words(blocks, tmp_path):
     model = fp.load(blocks, device="cpu")
-    story = fp.explain(model, PROMPT, " Paris", top=3)
-    page = fp.save(story, tmp_path / "story.html")
-    text = (tmp_path / "story.html" if page is None else page).read_text()
-    assert f"--html story.html -- &#x27;{PROMPT}&#x27; &#x27; Paris&#x27;" in text
+    explanation = fp.explain(model, PROMPT, " Paris", top=3)
+    page = fp.save(explanation, tmp_path / "explanation.html")
+    text = (tmp_path / "explanation.html" if page is None else page).read_text()
+    assert f"--html explanation.html -- &#x27;{PROMPT}&#x27; &#x27; Paris&#x27;" in text
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -13,8 +13,8 @@ from ffnprobe.corpora.contexts import Examples, examples
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.surveying import survey
 from ffnprobe.errors import DataRefused, PromptRefused
+from ffnprobe.evidence.explaining import explain_stepwise
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.evidence.stories import explain
 from ffnprobe.facts.formats import read_facts
 from ffnprobe.facts.rows import FactTable
 from ffnprobe.interventions.steering import Steering, steer
@@ -23,7 +23,9 @@ from ffnprobe.names import NeuronId
 from ffnprobe.reading.readings import Reading, read
 from ffnprobe.reading.related import Related
 from ffnprobe.reading.surveys import Survey
-from ffnprobe.tracing.trace import Trace, run
+from ffnprobe.tracing.logit_lens import lens
+from ffnprobe.tracing.running import run
+from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer.jobs import Job, Jobs
 from ffnprobe.views.explorer.places import Place
 from ffnprobe.views.explorer.shelf import Shelf
@@ -64,7 +66,7 @@ class Desk:
         reading = self.reading("L0N0")
         self.related(reading)
         trace = run(self.model, [0], patterns=False)
-        trace.lens()
+        lens(trace)
 
     def trace(self, place: Place) -> Trace:
         """Run the place's prompt."""
@@ -121,13 +123,13 @@ class Desk:
         )  # fmt: skip
 
     def question(self, place: Place) -> Question:
-        """Say what a place asks to be explained; it is the key of the story."""
+        """Say what a place asks to be explained; it is the key of the explanation."""
         prompt, bos = place.text("prompt"), place.bos
         return (prompt, bos, place.token("answer"), place.token("versus"))
 
-    def story(self, question: Question) -> Explanation | None:
+    def explanation(self, question: Question) -> Explanation | None:
         """Return the explanation, if it is on the shelf."""
-        found: Explanation | None = self.shelf.find(("story", question))
+        found: Explanation | None = self.shelf.find(("explanation", question))
         return found
 
     def ask(self, question: Question) -> Job:
@@ -135,14 +137,17 @@ class Desk:
         prompt, bos, answer, versus = question
 
         def work(job: Job) -> Explanation:
-            story = self.story(question)
-            if story is None:
-                story = explain(
-                    self.model, prompt, answer, versus=versus, bos=bos, scan=self.scan,
-                    progress=job.count, watch=job.show, top=min(10, self.model.config.neurons),
-                )  # fmt: skip
-                self.shelf.put(("story", question), story, story.trace.nbytes)
-            return story
+            known = self.explanation(question)
+            if known is not None:
+                return known
+            steps = explain_stepwise(
+                self.model, prompt, answer, versus=versus, bos=bos, scan=self.scan,
+                progress=job.count, top=min(10, self.model.config.neurons),
+            )  # fmt: skip
+            for explanation in steps:
+                job.show(explanation)
+            self.shelf.put(("explanation", question), explanation, explanation.trace.nbytes)
+            return explanation
 
         return self.jobs.start(work)
 

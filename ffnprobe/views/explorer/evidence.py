@@ -39,9 +39,11 @@ def panel(desk: Desk, place: Place, look: Look) -> Component:
     question = desk.question(place)
     if question[2] is None:
         return section("Why?", *_offer(desk, place), name="why")
-    story = desk.story(question)
+    explanation = desk.explanation(question)
     known = (
-        {} if story is None else {part: show(story, place, look) for part, show in PARTS.items()}
+        {}
+        if explanation is None
+        else {part: show(explanation, place, look) for part, show in PARTS.items()}
     )
     bar = html.Div(
         [
@@ -95,42 +97,42 @@ def _name(desk: Desk, question: Question) -> str:
     return f"{show(answer or '')}{than}"
 
 
-def _neurons(story: Explanation, place: Place, look: Look) -> list[Component]:
-    shown = story.neurons.drop(columns=["layer", "neuron", "position"])
+def _neurons(explanation: Explanation, place: Place, look: Look) -> list[Component]:
+    shown = explanation.neurons.drop(columns=["layer", "neuron", "position"])
     names = [neuron_link(place, name) for name in shown.name]
-    return [table(shown, caption=f"the neurons behind {story.title}", links={"name": names})]
+    return [table(shown, caption=f"the neurons behind {explanation.title}", links={"name": names})]
 
 
-def _map(story: Explanation, place: Place, look: Look) -> list[Component]:
-    if story.map is None:
+def _map(explanation: Explanation, place: Place, look: Look) -> list[Component]:
+    if explanation.map is None:
         return []
-    by_position = story.map.groupby("position").effect.sum().tolist()
+    by_position = explanation.map.groupby("position").effect.sum().tolist()
     said = "Colour: what the answer loses without the MLP layers at a token, added up (blue: they help)."
     return [
         html.H3("Where the MLP layers matter"),
-        figure(plot(story, "map"), look),
-        chips(story.trace.tokens, by_position),
+        figure(plot(explanation, "map"), look),
+        chips(explanation.trace.tokens, by_position),
         words(said, is_soft=True),
     ]
 
 
-def _carriers(story: Explanation, place: Place, look: Look) -> list[Component]:
+def _carriers(explanation: Explanation, place: Place, look: Look) -> list[Component]:
     return [
         html.H3("Who carries the answer's logit"),
-        figure(plot(story, "account"), look),
-        figure(plot(story, "layers"), look),
+        figure(plot(explanation, "account"), look),
+        figure(plot(explanation, "layers"), look),
     ]
 
 
-def _together(story: Explanation, place: Place, look: Look) -> list[Component]:
-    if story.together is None:
+def _together(explanation: Explanation, place: Place, look: Look) -> list[Component]:
+    if explanation.together is None:
         return []
-    shown = story.together.drop(columns="position")
+    shown = explanation.together.drop(columns="position")
     return [
-        figure(plot(story, "evidence"), look),
+        figure(plot(explanation, "evidence"), look),
         html.H3("Without all of them at once"),
         table(shown, caption="removed at once, beside random neurons"),
-        words(f"{story.provenance.settings}.", is_soft=True),
+        words(f"{explanation.provenance.describe()}.", is_soft=True),
     ]
 
 
@@ -155,7 +157,7 @@ def register(app: Dash, desk: Desk) -> None:
         before, is_again = job or {}, ctx.triggered_id == "again" and bool(again)
         one_more = (ticks or 0) + 1
         fresh = {"question": asked, "name": None, "changes": 0, "shown": []}
-        if desk.story(question) is not None:
+        if desk.explanation(question) is not None:
             return fresh, 0, [], True
         if before.get("question") == asked and not is_again and desk.jobs.find(before.get("name")):
             # The same page drawn anew: what is running goes on, what was stopped stays so.
@@ -183,16 +185,16 @@ def register(app: Dash, desk: Desk) -> None:
         found = desk.jobs.find(job["name"])
         if found is None:
             # Forgotten meanwhile: the shelf may have it, else it can be asked for again.
-            whole = desk.story((asked[0], asked[1], asked[2], asked[3]))
+            whole = desk.explanation((asked[0], asked[1], asked[2], asked[3]))
             told = [show(whole, place, look) if whole else no_update for show in PARTS.values()]
             return *told, "", no_update, True, whole is not None, no_update
-        changes, is_over, story = found.changes, found.is_over, found.found
+        changes, is_over, explanation = found.changes, found.is_over, found.found
         parts: dict[str, object] = dict.fromkeys(PARTS, no_update)
-        if changes != job["changes"] and story is not None:
+        if changes != job["changes"] and explanation is not None:
             for part, show in PARTS.items():
                 # Only the table grows on the way; the rest is drawn once, and at the end.
                 if part == "evidence" or part not in job["shown"] or is_over:
-                    parts[part] = show(story, place, look) or no_update
+                    parts[part] = show(explanation, place, look) or no_update
         drawn = [part for part, shown in parts.items() if shown is not no_update]
         after = {**job, "changes": changes, "shown": sorted({*job["shown"], *drawn})}
         return (

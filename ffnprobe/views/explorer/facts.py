@@ -5,12 +5,12 @@ from collections import Counter
 import pandas as pd
 from dash import html
 
+from ffnprobe.results import as_result
 from ffnprobe.views.explorer.blocks import Component, Look, link, section, table, words
 from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.places import Place
 from ffnprobe.views.explorer.sheets import Live, Sheet, bar
 from ffnprobe.views.recipes import Recipe
-from ffnprobe.views.results import as_result
 
 ROWS = 1_000
 
@@ -61,7 +61,9 @@ def list_facts(desk: Desk, relation: str) -> pd.DataFrame:
         if row.relation == relation
     ]
     table = pd.DataFrame(rows, columns=["subject", "prompt", "answer", "where"])
-    return desk.model.provenance(settings=f"facts of {desk.facts.source}: {relation}").note(table)
+    return desk.model.provenance(settings={"facts": desk.facts.source, "relation": relation}).note(
+        table
+    )
 
 
 def gather(desk: Desk, place: Place, live: Live) -> Sheet:

@@ -8,6 +8,7 @@ from ffnprobe.errors import FfnProbeError
 from ffnprobe.reading.cards import TITLES, describe
 from ffnprobe.reading.readings import Reading, Readings
 from ffnprobe.reading.related import Related
+from ffnprobe.results import Result
 from ffnprobe.views.explorer import forms, whatif
 from ffnprobe.views.explorer.blocks import (
     Component,
@@ -25,7 +26,6 @@ from ffnprobe.views.explorer.desk import EXAMPLES, Desk
 from ffnprobe.views.explorer.places import Place
 from ffnprobe.views.explorer.sheets import Live, Sheet, bar
 from ffnprobe.views.recipes import recipe_reading, recipe_steering, spell_token
-from ffnprobe.views.results import Result
 
 TOKENS = 10
 RELATIONS = {
@@ -106,7 +106,7 @@ def _related(related: Related, place: Place) -> Component:
 def _examples(found: Examples | None) -> list[Component]:
     if found is None:
         return []
-    parts = [words(f"{found.title}; {found.provenance.settings}.", is_soft=True)]
+    parts = [words(f"{found.title}; {found.provenance.describe()}.", is_soft=True)]
     for side, listed in found.sides(EXAMPLES).items():
         parts += [html.H3(side), html.Ul([_example(e, listed) for e in listed], className="quotes")]
     return [section("Examples", *parts)]

@@ -4,7 +4,8 @@ import pandas as pd
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.tracing.lens import name_stages
+from ffnprobe.results import TableSet
+from ffnprobe.tracing.streams import name_streams
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer import evidence, forms
 from ffnprobe.views.explorer.blocks import (
@@ -25,8 +26,7 @@ from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.places import Place, name_token, read_place
 from ffnprobe.views.explorer.sheets import Live, Sheet, bar, provenance_of
 from ffnprobe.views.plots import plot
-from ffnprobe.views.recipes import recipe_story, recipe_trace, spell_token
-from ffnprobe.views.results import Listing
+from ffnprobe.views.recipes import recipe_explanation, recipe_trace, spell_token
 
 TOKENS = 10
 WARMEST = 3.0
@@ -138,7 +138,7 @@ def _lens(desk: Desk, place: Place, trace: Trace, look: Look) -> Component:
     stages = [
         link(stage, place.here(after=stage, position=position), is_near=True, className="chip",
              **({"aria-current": "true"} if stage == after else {}))
-        for stage in name_stages(desk.model)
+        for stage in name_streams(desk.model)
     ]  # fmt: skip
     parts = [
         words(said),
@@ -168,16 +168,18 @@ def gather(desk: Desk, place: Place, live: Live) -> Sheet:
     if place.text("after"):
         tables["lens"] = trace.predictions(k, position=position, after=place.text("after"))
     question = desk.question(place)
-    story = None if question[2] is None else desk.story(question)
+    explanation = None if question[2] is None else desk.explanation(question)
     running = (
         desk.jobs.find(live.job.get("name")) if live.job.get("question") == list(question) else None
     )
-    if story is None and running is not None:
-        story = running.found
-    if story is None:
-        result = Listing(tables, provenance_of(predictions))
+    if explanation is None and running is not None:
+        explanation = running.found
+    if explanation is None:
+        result = TableSet("predictions", tables, provenance_of(predictions))
         return Sheet("prompt", result, tables, recipe_trace(trace, temperature=warmth))
-    return Sheet("story", story, story.tables() | tables, recipe_story(story))
+    return Sheet(
+        "explanation", explanation, explanation.tables() | tables, recipe_explanation(explanation)
+    )
 
 
 def register(app: Dash, desk: Desk) -> None:

@@ -7,10 +7,10 @@ import pandas as pd
 from dash import dcc, html
 
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.explorer.blocks import Component
+from ffnprobe.views.files.saving import encode_result
 from ffnprobe.views.recipes import Recipe
-from ffnprobe.views.results import Listing, Result, as_result
-from ffnprobe.views.saving import encode_result
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ def write(sheet: Sheet, suffix: str, chosen: str | None) -> bytes:
     """Write a sheet as a file: of a table's format the table chosen, of a page everything."""
     if suffix == ".html":
         # An explanation and a survey have pages of their own; of others the page holds every table.
-        own = sheet.stem in ("story", "survey")
+        own = sheet.stem in ("explanation", "survey")
         tables = sheet.result.tables() if own else sheet.tables
         return encode_result(sheet.result, suffix, tables=tables)
     name = chosen if chosen in sheet.tables else next(iter(sheet.tables))
     table = sheet.tables[name]
-    return encode_result(Listing({name: table}, provenance_of(table)), suffix)
+    return encode_result(TableSet(name, {name: table}, provenance_of(table)), suffix)

@@ -11,7 +11,7 @@ from ffnprobe.views.figures.bars import height_of, neuron_hovers, neuron_labels
 from ffnprobe.views.figures.grids import label
 from ffnprobe.views.figures.labels import keep_apart
 from ffnprobe.views.figures.words import join_tokens, say
-from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, dress, plain
+from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, apply_theme, plain
 
 DESCRIBED = 40
 # More points than this are drawn on a canvas, not as vectors.
@@ -45,7 +45,7 @@ def plot_pushes(comparison: Comparison, *, k: int = 12) -> go.Figure:
     title = f"{first['name']} differs most: it pushes {known.answer} by {first.push_first:+.3f} logits on the one prompt, {first.push_second:+.3f} on the other"
     figure.update_layout(legend=_LEGEND | {"y": -70 / height_of(len(table))})
     height = 60 + height_of(len(table))
-    return dress(figure, title, note=say(known), x="push in logits", height=height)
+    return apply_theme(figure, title, note=say(known), x="push in logits", height=height)
 
 
 def plot_activations(comparison: Comparison) -> go.Figure:
@@ -83,7 +83,7 @@ def plot_activations(comparison: Comparison) -> go.Figure:
     title = f"{table['name'].iloc[0]} acts most differently: {xs[0]:.2f} on the one prompt, {ys[0]:.2f} on the other"
     figure.update_layout(legend=_LEGEND)
     x, y = (f"activation on {_name(pushes)}" for pushes in (comparison.first, comparison.second))
-    return dress(figure, title, note=say(comparison.provenance), x=x, y=y, height=560)
+    return apply_theme(figure, title, note=say(comparison.provenance), x=x, y=y, height=560)
 
 
 def plot_layers(comparison: Comparison) -> go.Figure:
@@ -100,7 +100,7 @@ def plot_layers(comparison: Comparison) -> go.Figure:
     most = int(table.neurons.abs().argmax())
     title = f"Of the difference of {comparison.difference:+.2f} logits the neurons of L{most} make the most, {table.neurons[most]:+.2f}"
     note = say(comparison.provenance)
-    return dress(figure, title, note=note, y="difference of pushes in logits", height=420)
+    return apply_theme(figure, title, note=note, y="difference of pushes in logits", height=420)
 
 
 def _name(pushes: Pushes) -> str:

@@ -3,12 +3,12 @@
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ffnprobe.tracing.drivers import Drivers
-from ffnprobe.tracing.similarity import Similarity
+from ffnprobe.tracing.score_drivers import Drivers
+from ffnprobe.tracing.token_similarity import Similarity
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
 from ffnprobe.views.figures.words import say
-from ffnprobe.views.theme import dress
+from ffnprobe.views.theme import apply_theme
 
 
 def plot_drivers(drivers: Drivers, *, k: int = 15) -> go.Figure:
@@ -34,7 +34,7 @@ def plot_drivers(drivers: Drivers, *, k: int = 15) -> go.Figure:
     token = drivers.trace.tokens[drivers.position]
     title = f"{names[0]} drives {drivers.neuron} most at {token}: {values[0]:+.3f} of a score of {drivers.score:+.3f}"
     width, height = 320 + 480 * len(sides), 30 + height_of(longest)
-    return dress(figure, title, note=say(drivers.provenance), width=width, height=height)
+    return apply_theme(figure, title, note=say(drivers.provenance), width=width, height=height)
 
 
 def _strongest(drivers: Drivers, k: int) -> tuple[list[str], list[float]]:
@@ -72,4 +72,4 @@ def plot_similarity(similarity: Similarity) -> go.Figure:
         else f"The mean cosine of two tokens goes from {means[0]:.2f} to {means[-1]:.2f}"
     )
     note = say(similarity.provenance)
-    return dress(figure, title, note=note, height=150 + 36 * len(tokens), width=1280)
+    return apply_theme(figure, title, note=note, height=150 + 36 * len(tokens), width=1280)

@@ -16,14 +16,15 @@ from ffnprobe.interventions.patching import LayerPatches, Patches
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import sort_neurons
-from ffnprobe.tracing.listing import list_neurons
+from ffnprobe.results import check_alike
+from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.pushes import Pushes
 from ffnprobe.views.figures.bars import bars, height_of, neuron_hovers, room
 from ffnprobe.views.figures.grids import Values, add_grid, label, new_grids
 from ffnprobe.views.figures.labels import keep_apart
 from ffnprobe.views.figures.pushes import draw_neurons
 from ffnprobe.views.figures.words import say
-from ffnprobe.views.theme import BLUE, GREY, dress, plain
+from ffnprobe.views.theme import BLUE, GREY, apply_theme, plain
 
 DESCRIBED = 40
 # More cells than this leave no room for numbers in them.
@@ -58,12 +59,12 @@ def plot_patches(patches: Patches, *, k: int = 10) -> go.Figure:
 
 def plot_groups(effects: GroupEffects) -> go.Figure:
     """Draw what the answer loses without each group."""
-    values = effects.table().effect.tolist()
+    values = effects.table.effect.tolist()
     figure = go.Figure(bars(values, hover=[f"group {n}:" for n in range(len(values))]))
     label(figure.update_yaxes, [f"group {n}" for n in range(len(values))], autorange="reversed")
     most = max(range(len(values)), key=values.__getitem__)
     title = f"Without group {most} {effects.provenance.answer} loses {values[most]:.3f} logits"
-    dress(figure, title, note=say(effects.provenance), x="effect in logits", height=height_of(len(values)))  # fmt: skip
+    apply_theme(figure, title, note=say(effects.provenance), x="effect in logits", height=height_of(len(values)))  # fmt: skip
     return figure.update_xaxes(range=room(values))
 
 
@@ -71,12 +72,11 @@ def plot_against_pushes(effects: Effects, *, pushes: Pushes | None = None) -> go
     """Draw every neuron's direct push against its total effect; the strongest say their tokens."""
     if pushes is None:
         raise OptionRefused(
-            'the figure "pushes" needs the pushes beside the effects.',
+            'the figure "pushes" needs the pushes as well.',
             remedy='fp.plot(effects, "pushes", pushes=fp.attribute(trace, answer))',
         )
     ours, theirs = effects.provenance, pushes.provenance
-    if (ours.prompt, ours.answer, ours.versus) != (theirs.prompt, theirs.answer, theirs.versus):
-        raise OptionRefused("the pushes and the effects are of different questions.")
+    check_alike(ours, theirs, naming="the effects and the pushes")
     asked = [NeuronId(*pair) for pair in (~effects.values.isnan()).nonzero().tolist()]
     strength = effects.values.nan_to_num(0.0).abs() + pushes.values.abs() * ~effects.values.isnan()
     strong = set(sort_neurons(strength, min(DESCRIBED, len(asked))))
@@ -96,15 +96,17 @@ def plot_against_pushes(effects: Effects, *, pushes: Pushes | None = None) -> go
     return _scatter(table, rest, say(ours), str(ours.answer))
 
 
-def plot_evidence(story: Explanation) -> go.Figure:
+def plot_evidence(explanation: Explanation) -> go.Figure:
     """Draw the listed neurons' direct push against their total effect."""
-    if "effect" not in story.neurons:
+    if "effect" not in explanation.neurons:
         raise OptionRefused(
             "this explanation was asked for without effects.", remedy="explain(…, effects=True)"
         )
-    here = story.neurons[story.neurons.position == len(story.trace) - 1].reset_index(drop=True)
-    note = f"the neurons listed at the last position; {say(story.provenance)}"
-    return _scatter(here, here[:0], note, str(story.provenance.answer))
+    here = explanation.neurons[
+        explanation.neurons.position == len(explanation.trace) - 1
+    ].reset_index(drop=True)
+    note = f"the neurons listed at the last position; {say(explanation.provenance)}"
+    return _scatter(here, here[:0], note, str(explanation.provenance.answer))
 
 
 def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) -> go.Figure:
@@ -136,7 +138,9 @@ def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) ->
     if not less + more:
         many, than = len(table), "as large as"
     title = f"For {many} of {len(table)} neurons the effect on {answer} is {than} the push"
-    return dress(figure, title, note=note, x="direct push in logits", y="total effect in logits")
+    return apply_theme(
+        figure, title, note=note, x="direct push in logits", y="total effect in logits"
+    )
 
 
 def _ahead(values: Tensor) -> str:
@@ -150,14 +154,18 @@ def plot_map(effects: LayerEffects) -> go.Figure:
     return _map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", _lose)  # fmt: skip
 
 
-def plot_story_map(story: Explanation) -> go.Figure:
+def plot_explanation_map(explanation: Explanation) -> go.Figure:
     """Draw an explanation's map."""
-    if story.map is None:
+    if explanation.map is None:
         raise OptionRefused(
             "this explanation was asked for without effects.", remedy="explain(…, effects=True)"
         )
-    grid = story.map.pivot(index="layer", columns="position", values="effect").to_numpy().tolist()
-    return _map(grid, story.trace.tokens, story.provenance, "effect", _lose)
+    grid = (
+        explanation.map.pivot(index="layer", columns="position", values="effect")
+        .to_numpy()
+        .tolist()
+    )
+    return _map(grid, explanation.trace.tokens, explanation.provenance, "effect", _lose)
 
 
 def plot_patch_map(patches: LayerPatches) -> go.Figure:
@@ -194,4 +202,4 @@ def _map(
     ]
     _, layer, place = max(cells, key=lambda cell: (cell[0], -cell[1], -cell[2]))
     title = f"{provenance.answer} {words(grid[layer][place])} the MLP of L{layer} at {tokens[place]}{_ahead(torch.tensor(grid).abs())}"
-    return dress(figure, title, note=say(provenance), height=140 + 34 * len(grid))
+    return apply_theme(figure, title, note=say(provenance), height=140 + 34 * len(grid))

@@ -10,7 +10,7 @@ from ffnprobe.facts.specificity import Specificity
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
-from ffnprobe.views.theme import COLOURS, dress, heat, plain
+from ffnprobe.views.theme import COLOURS, apply_theme, heat, plain
 
 
 def plot_known(scores: Scores) -> go.Figure:
@@ -23,7 +23,7 @@ def plot_known(scores: Scores) -> go.Figure:
     label(figure.update_yaxes, rows, autorange="reversed")
     title = f"{scores.title}: {scores.share_known:.1%}"
     note = _note(scores.provenance)
-    dress(figure, title, note=note, x="share known (rank 1)", height=height_of(len(values)))
+    apply_theme(figure, title, note=note, x="share known (rank 1)", height=height_of(len(values)))
     return figure.update_xaxes(range=room(values))
 
 
@@ -41,7 +41,7 @@ def plot_carriers(relations: Relations) -> go.Figure:
     beyond = int((first.p <= 0.05).sum())
     title = f"{beyond} of {len(first)} relations have a neuron of their own, beyond chance"
     note = _note(relations.provenance)
-    dress(figure, title, note=note, x="z of the count", height=height_of(len(values)))
+    apply_theme(figure, title, note=note, x="z of the count", height=height_of(len(values)))
     return figure.update_xaxes(range=room(values))
 
 
@@ -64,7 +64,7 @@ def plot_overlap(overlap: Overlap) -> go.Figure:
         f"Facts of one relation share {within:.1%} of their neurons, of two relations {between:.1%}; "
         f"random neurons {random:.2%}"
     )
-    dress(figure, title, note=_note(overlap.provenance), height=820)
+    apply_theme(figure, title, note=_note(overlap.provenance), height=820)
     figure.update_xaxes(**ticks, tickangle=-60, showgrid=False)
     return figure.update_yaxes(**ticks, autorange="reversed", showgrid=False)
 
@@ -87,7 +87,7 @@ def plot_relation_overlap(overlap: Overlap) -> go.Figure:
         title += (
             f"; of two relations, {most.relation} and {most.other} the most: {most.overlap:.1%}"
         )
-    dress(figure, title, note=_note(overlap.provenance), height=120 + 26 * len(names))
+    apply_theme(figure, title, note=_note(overlap.provenance), height=120 + 26 * len(names))
     return figure.update_xaxes(tickangle=-60)
 
 
@@ -111,8 +111,8 @@ def plot_specificity(specificity: Specificity) -> go.Figure:
     )
     figure.update_layout(barmode="group", legend={"orientation": "h", "y": -0.16})
     note = _note(specificity.provenance)
-    return dress(figure, title, note=note, x="facts of", y="effect (logits above the mean)")
+    return apply_theme(figure, title, note=note, x="facts of", y="effect (logits above the mean)")
 
 
 def _note(provenance: Provenance) -> str:
-    return f"{provenance.model}; {provenance.settings}"
+    return f"{provenance.model}; {provenance.describe()}"

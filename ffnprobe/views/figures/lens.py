@@ -3,11 +3,13 @@
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ffnprobe.tracing.lens import Lens, name_stages
+from ffnprobe.tracing.logit_lens import Lens
+from ffnprobe.tracing.logit_lens import lens as read_lens
+from ffnprobe.tracing.streams import name_streams
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
 from ffnprobe.views.figures.words import say
-from ffnprobe.views.theme import BLUE, VERMILLION, dress, plain
+from ffnprobe.views.theme import BLUE, VERMILLION, apply_theme, plain
 
 # More columns than this leave no room for a token in a cell.
 POSITIONS = 12
@@ -45,7 +47,7 @@ def plot_lens(lens: Lens) -> go.Figure:
         if first < len(ranks)
         else f"{answer} is never first: at the end it has rank {ranks[-1]}, logit {table.logit.iloc[-1]:.2f}"
     )
-    dress(figure, title, note=say(lens.provenance), height=480)
+    apply_theme(figure, title, note=say(lens.provenance), height=480)
     figure.update_yaxes(title_text="logit", row=1, col=1)
     worst = max(ranks)
     ends = {"autorange": "reversed"} if worst == 1 else {"range": [len(str(worst)) - 0.2, -0.15]}
@@ -55,7 +57,7 @@ def plot_lens(lens: Lens) -> go.Figure:
 def plot_lens_tokens(trace: Trace) -> go.Figure:
     """Draw the token each position would say after each layer, coloured by its probability."""
     first = max(0, len(trace) - POSITIONS)
-    tables = [trace.lens(position=place).table for place in range(first, len(trace))]
+    tables = [read_lens(trace, position=position).table for position in range(first, len(trace))]
     kept = [table[table.part != "attention"] for table in tables]
     rows = ["embedding", *(f"after L{layer}" for layer in range(trace.model.config.layers))]
     grid = [[float(t.token_probability.iloc[row]) for t in kept] for row in range(len(rows))]
@@ -65,7 +67,7 @@ def plot_lens_tokens(trace: Trace) -> go.Figure:
     add_grid(figure, grid, rows=rows, columns=columns, signed=False, bar="probability")
     # What a click on a cell chose: after which stage the stream is read, and where; a text, since
     # Dash hands on nothing else of a heatmap.
-    stages = name_stages(trace.model)
+    stages = name_streams(trace.model)
     cells = [[f"{stage} {place}" for place in range(first, len(trace))] for stage in stages]
     figure.update_traces(text=texts, texttemplate="%{text}", zmin=0.0, zmax=1.0, customdata=cells,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
@@ -77,4 +79,4 @@ def plot_lens_tokens(trace: Trace) -> go.Figure:
     if first:
         note += f"; the last {POSITIONS} of {len(trace)} positions"
     width = max(960, 150 + 90 * len(columns))
-    return dress(figure, title, note=note, height=120 + 36 * len(rows), width=width)
+    return apply_theme(figure, title, note=note, height=120 + 36 * len(rows), width=width)

@@ -7,12 +7,12 @@ import plotly.graph_objects as go
 
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.names import NeuronId
-from ffnprobe.tracing.listing import find_neuron
+from ffnprobe.tracing.neuron_tables import find_neuron
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
 from ffnprobe.views.figures.words import join_tokens
-from ffnprobe.views.theme import BLUE, ORANGE, dress, plain
+from ffnprobe.views.theme import BLUE, ORANGE, apply_theme, plain
 
 TOKENS_A_LINE = 8
 
@@ -30,7 +30,7 @@ def plot_predictions(
     title = f"{table.token[0]} comes next with probability {probabilities[0]:.3f}"
     note = f"{trace.model.name} after {join_tokens(trace.tokens[: place + 1])}"
     note += "" if temperature == 1.0 else f"; temperature {temperature:g}"
-    dress(figure, title, note=note, x="probability", height=height_of(len(table)))
+    apply_theme(figure, title, note=note, x="probability", height=height_of(len(table)))
     return figure.update_xaxes(range=room(probabilities))
 
 
@@ -61,8 +61,8 @@ def plot_steering(steering: Steering, *, k: int = 10) -> go.Figure:
         if first == then
         else f"{table.token[first]} was first, now {table.token[then]} is ({after})"
     )
-    note = f"{steering.provenance.settings}; after {join_tokens(steering.trace.tokens)}"
-    dress(figure, title, note=note, x="probability", height=height_of(len(table)))
+    note = f"{steering.provenance.describe()}; after {join_tokens(steering.trace.tokens)}"
+    apply_theme(figure, title, note=note, x="probability", height=height_of(len(table)))
     return figure.update_xaxes(range=[-0.03, 1.03])
 
 
@@ -85,7 +85,7 @@ def plot_text(trace: Trace, neuron: str | NeuronId) -> go.Figure:
     place = max(range(len(values)), key=values.__getitem__)
     title = f"{name} is most active at {trace.tokens[place]} ({values[place]:.3f})"
     note = f"{trace.model.name}; a cell is a token, its colour the activation there, from {-most:.3g} to {most:.3g}"
-    return dress(figure, title, note=note, y="position", height=110 + 46 * lines)
+    return apply_theme(figure, title, note=note, y="position", height=110 + 46 * lines)
 
 
 def _fold(cells: list[Any], width: int) -> list[list[Any]]:

@@ -6,12 +6,12 @@ from plotly.subplots import make_subplots
 
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.tracing.pieces import PushesByPiece
 from ffnprobe.tracing.pushes import Pushes
+from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.views.figures.bars import bars, height_of, neuron_hovers, neuron_labels, room
 from ffnprobe.views.figures.grids import label
 from ffnprobe.views.figures.words import say
-from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, VERMILLION, dress, plain
+from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, VERMILLION, apply_theme, plain
 
 
 def plot_layers(pushes: Pushes | PushesByPiece) -> go.Figure:
@@ -49,7 +49,7 @@ def plot_layers(pushes: Pushes | PushesByPiece) -> go.Figure:
     figure.update_xaxes(type="category")
     title = "; ".join(map(_strongest_layer, pieces))
     note = say(pushes.provenance)
-    return dress(
+    return apply_theme(
         figure,
         title[0].upper() + title[1:],
         note=note,
@@ -83,11 +83,11 @@ def plot_account(pushes: Pushes) -> go.Figure:
     return _waterfall(steps, pushes.logit, pushes.provenance)
 
 
-def plot_parts(story: Explanation) -> go.Figure:
+def plot_parts(explanation: Explanation) -> go.Figure:
     """Draw who carries the answer's logit, the neurons listed first, as a waterfall that ends there."""
-    table: pd.DataFrame = story.parts
+    table: pd.DataFrame = explanation.parts
     steps = dict(zip(table.part[:-1], table.push[:-1].tolist(), strict=True))
-    return _waterfall(steps, story.pushes.logit, story.provenance)
+    return _waterfall(steps, explanation.pushes.logit, explanation.provenance)
 
 
 def _waterfall(steps: dict[str, float], logit: float, provenance: Provenance) -> go.Figure:
@@ -112,7 +112,7 @@ def _waterfall(steps: dict[str, float], logit: float, provenance: Provenance) ->
         f"The parts add up to {provenance.answer}'s logit, {logit:.2f}{than}; "
         f"the largest part: {most} ({steps[most]:+.2f})"
     )
-    dress(figure, title, note=say(provenance), y="logits", height=460)
+    apply_theme(figure, title, note=say(provenance), y="logits", height=460)
     # Room for the first slanted name: plotly leaves out one that would stick out.
     return figure.update_layout(margin_l=120)
 
@@ -132,5 +132,5 @@ def draw_neurons(table: pd.DataFrame, column: str, title: str, *, note: str, x: 
     values = table[column].tolist()
     figure = go.Figure(bars(values, hover=neuron_hovers(table)))
     label(figure.update_yaxes, neuron_labels(table), autorange="reversed")
-    dress(figure, title, note=note, x=x, height=height_of(len(table)))
+    apply_theme(figure, title, note=note, x=x, height=height_of(len(table)))
     return figure.update_xaxes(range=room(values))

@@ -7,7 +7,7 @@ from ffnprobe.reading.cards import TITLES
 from ffnprobe.reading.readings import Reading
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import label
-from ffnprobe.views.theme import dress
+from ffnprobe.views.theme import apply_theme
 
 
 def plot_reading(reading: Reading, *, k: int = 10) -> go.Figure:
@@ -40,4 +40,4 @@ def plot_reading(reading: Reading, *, k: int = 10) -> go.Figure:
         f"{reading.provenance.model}; answers {reading.provenance.convention}, in logits per unit of "
         "activation and of the final scale; above layer 0 question tokens are a hint only"
     )
-    return dress(figure, title, note=note, width=100 + 360 * len(tables), height=height_of(k))
+    return apply_theme(figure, title, note=note, width=100 + 360 * len(tables), height=height_of(k))

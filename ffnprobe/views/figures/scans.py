@@ -8,7 +8,7 @@ from ffnprobe.corpora.scans import Scan
 from ffnprobe.names import NeuronId
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import label
-from ffnprobe.views.theme import BLUE, GREY, VERMILLION, dress
+from ffnprobe.views.theme import BLUE, GREY, VERMILLION, apply_theme
 
 
 def plot_firing(scan: Scan) -> go.Figure:
@@ -23,7 +23,7 @@ def plot_firing(scan: Scan) -> go.Figure:
     dead = int(table.is_dead.sum())
     title = f"{dead:,} of {len(table):,} neurons were never above zero"
     note = f"{scan.provenance.model}; {scan.provenance.describe()}; boxes are quartiles"
-    return dress(figure, title, note=note, x="layer", y="share of tokens above zero")
+    return apply_theme(figure, title, note=note, x="layer", y="share of tokens above zero")
 
 
 def plot_histogram(scan: Scan, neuron: str | NeuronId) -> go.Figure:
@@ -43,7 +43,7 @@ def plot_histogram(scan: Scan, neuron: str | NeuronId) -> go.Figure:
     mean, rate = float(scan.statistics.moments.mean[at]), float(scan.statistics.firing_rate[at])
     title = f"{place} is above zero on {rate:.2%} of tokens; its mean is {mean:.3f}"
     note = f"{scan.provenance.model}; {scan.provenance.describe()}; two bins an octave"
-    return dress(figure, title, note=note, x="activation", y="tokens")
+    return apply_theme(figure, title, note=note, x="activation", y="tokens")
 
 
 def plot_examples(examples: Examples) -> go.Figure:
@@ -54,7 +54,7 @@ def plot_examples(examples: Examples) -> go.Figure:
     label(figure.update_yaxes, [quote(example) for example in listed], autorange="reversed")
     figure.add_vline(x=examples.mean, line={"color": GREY, "dash": "dash"})
     note = f"{examples.provenance.model}; {examples.provenance.describe()}; dashed: the mean"
-    dress(
+    apply_theme(
         figure, examples.title, note=note, x="activation", height=height_of(len(listed)), width=1180
     )
     return figure.update_xaxes(range=room(values))

@@ -4,9 +4,9 @@ import plotly.graph_objects as go
 from einops import reduce
 from torch import Tensor
 
-from ffnprobe.tracing.stages import Stages
+from ffnprobe.tracing.ffn_stages import Stages
 from ffnprobe.views.figures.grids import add_grid, new_grids
-from ffnprobe.views.theme import dress
+from ffnprobe.views.theme import apply_theme
 
 # A few numbers of the stream are far larger than the rest; colours end where so many lie within.
 WITHIN = 0.99
@@ -50,7 +50,7 @@ def plot_stages(stages: Stages) -> go.Figure:
         f"{stages.model.name}; a row is a token, alone on its way; colours end where {WITHIN:.0%} of a "
         "stage's numbers lie within, blue above zero, vermillion below; attention is the heads' mean"
     )
-    return dress(figure, title, note=note, width=1280, height=150 + 30 * len(tokens))
+    return apply_theme(figure, title, note=note, width=1280, height=150 + 30 * len(tokens))
 
 
 def _limit(values: Tensor) -> float:

@@ -4,9 +4,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ffnprobe.reading.kinds import KINDS
+from ffnprobe.results import as_result
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import label
-from ffnprobe.views.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, dress, plain
+from ffnprobe.views.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, apply_theme, plain
 
 _KIND_COLOURS = {
     "entropy": PURPLE,
@@ -51,7 +52,7 @@ def plot_kinds(neurons: pd.DataFrame) -> go.Figure:
     most = f", most of them {common.index[0]}" if labelled else ""
     title = f"{labelled:,} of {len(neurons):,} neurons have a kind by their weights{most}"
     note = f"{_model(neurons)}; moments over the vocabulary of cos(answer, token); a normal spread has kurtosis 3"
-    dress(figure, title, note=note, x="skew", y="kurtosis (log)", height=480)
+    apply_theme(figure, title, note=note, x="skew", y="kurtosis (log)", height=480)
     return figure.update_yaxes(type="log", tickvals=_TICKS)
 
 
@@ -63,7 +64,9 @@ def plot_norms(neurons: pd.DataFrame) -> go.Figure:
     medians = neurons.groupby("layer").answer_norm.median()
     title = f"The median answer is longest in L{medians.idxmax()} ({medians.max():.2f}) and shortest in L{medians.idxmin()} ({medians.min():.2f})"
     figure.update_layout(boxmode="group", legend={"orientation": "h", "y": -0.16})
-    return dress(figure, title, note=f"{_model(neurons)}; boxes are quartiles", x="layer", y="norm")
+    return apply_theme(
+        figure, title, note=f"{_model(neurons)}; boxes are quartiles", x="layer", y="norm"
+    )
 
 
 def plot_cosines(neurons: pd.DataFrame) -> go.Figure:
@@ -75,7 +78,7 @@ def plot_cosines(neurons: pd.DataFrame) -> go.Figure:
     title = f"{below:.0%} of the neurons answer against what they ask for (cosine below zero)"
     figure.update_layout(showlegend=False)
     note = f"{_model(neurons)}; boxes are quartiles"
-    return dress(figure, title, note=note, x="layer", y="cos(question, answer)")
+    return apply_theme(figure, title, note=note, x="layer", y="cos(question, answer)")
 
 
 def plot_search(found: pd.DataFrame) -> go.Figure:
@@ -88,11 +91,11 @@ def plot_search(found: pd.DataFrame) -> go.Figure:
     names = [f"{name}  {text}" for name, text in zip(found.name, tokens, strict=True)]
     figure = go.Figure(bars(values, hover=[f"{name}: z" for name in names]))
     label(figure.update_yaxes, names, autorange="reversed")
-    known = found.attrs.get("provenance", {})
-    toward = " ".join(known.get("tokens", ()))
+    known = as_result(found).provenance
+    toward = " ".join(known.tokens or ())
     title = f"{found.name.iloc[0]} stands out most for {toward}: z = {values[0]:.1f}"
-    note = f"{_model(found)}; {known.get('settings', '')}"
-    dress(figure, title, note=note, x="z over the vocabulary", height=height_of(len(found)))
+    note = f"{_model(found)}; {known.describe()}"
+    apply_theme(figure, title, note=note, x="z over the vocabulary", height=height_of(len(found)))
     return figure.update_xaxes(range=room(values))
 
 

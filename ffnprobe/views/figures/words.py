@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import name_settings
 
 TOKENS = 16
 
@@ -15,7 +16,7 @@ def say(provenance: Provenance) -> str:
         tokens = tokens[: provenance.position + 1]
     answer = f" {provenance.answer}{than}" if provenance.answer else ""
     after = f" after {join_tokens(tokens)}" if tokens else ""
-    settings = f"; {provenance.settings}" if provenance.settings else ""
+    settings = f"; {known}" if (known := name_settings(provenance)) else ""
     return f"{provenance.model}:{answer}{after}{settings}"
 
 

@@ -14,6 +14,8 @@ from plotly.offline import get_plotlyjs
 
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
+from ffnprobe.views.files.formats import Tables
 from ffnprobe.views.plots import plot_all
 from ffnprobe.views.report.blocks import (
     definitions,
@@ -22,18 +24,16 @@ from ffnprobe.views.report.blocks import (
     section,
     table_block,
 )
-from ffnprobe.views.report.stories import story_sections
+from ffnprobe.views.report.explanations import explanation_sections
 from ffnprobe.views.report.surveys import is_survey, survey_sections
 from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
-from ffnprobe.views.results import Result
-from ffnprobe.views.tables import Tables
 
 
 def write_page(result: Result, tables: Tables, known: Provenance) -> str:
     """Write a result as a page: an explanation and a survey have pages of their own."""
     first = next(iter(tables.values()))
     if isinstance(result, Explanation):
-        title, parts = f"Why {result.title}?", story_sections(result)
+        title, parts = f"Why {result.title}?", explanation_sections(result)
     elif is_survey(first) and len(tables) == 1:
         title, parts = f"The neurons of {known.model}", survey_sections(first, known)
     else:
@@ -56,7 +56,7 @@ def _name(result: Any) -> str:
     about = f": {known.answer}{than}" if known.answer else ""
     after = f" after {' '.join(known.tokens)}" if known.prompt is not None and known.tokens else ""
     kind = type(result).__name__
-    return f"{'Results' if kind == 'Listing' else kind}{about}{after} ({known.model})"
+    return f"{'Results' if kind == 'TableSet' else kind}{about}{after} ({known.model})"
 
 
 def _page(title: str, body: str) -> str:

@@ -2,13 +2,13 @@
 
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.views.recipes import Recipe, recipe_story, recipe_survey
+from ffnprobe.views.recipes import Recipe, recipe_explanation, recipe_survey
 from ffnprobe.views.report.blocks import code, section, words
 
 
-def reproduce_story(story: Explanation) -> str:
+def reproduce_explanation(explanation: Explanation) -> str:
     """Write the command and the Python that give an explanation again."""
-    return _section(recipe_story(story))
+    return _section(recipe_explanation(explanation))
 
 
 def reproduce_survey(provenance: Provenance, layers: list[int]) -> str:

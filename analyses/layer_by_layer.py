@@ -1,0 +1,52 @@
+"""What does each layer make of a prompt?
+
+Method: read the stream after every attention and MLP as if it were the last (the lens), and follow
+the token at a position through every FFN: how many neurons answer, which most, how much the layer
+adds. Beside both, what each layer pushed the answer directly.
+
+Found on pocket, for Michael Jordan: the MLP of layer 0 takes ␣basketball from rank 11 to 1 (logit 5.7
+to 16.9), with 343 of its 768 neurons above zero and an output 27 times as long as what it was given.
+After it 24 to 58 neurons a layer are above zero, and attention adds more than they do.
+
+    python analyses/layer_by_layer.py "Michael Jordan plays the sport of" --html layers.html
+"""
+
+import pandas as pd
+
+import ffnprobe as fp
+from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.terminal.printing import print_tables
+from script import new_parser, run_script
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = new_parser(__doc__, model=True)
+    parser.add_argument("prompt", help="the text to go on from")
+    parser.add_argument("answer", nargs="?", help="one token (default: what the model says)")
+    parser.add_argument(
+        "--position", type=int, default=-1, help="which token is followed (-1: last)"
+    )
+    options = parser.parse_args(argv)
+    model = fp.load(options.model)
+    trace = fp.run(model, options.prompt)
+    place = trace.at(options.position)
+    said = trace.predictions(1, position=place).id.item()
+    answer = said if options.answer is None else options.answer
+    lens = fp.lens(trace, answer, position=place)
+    (pushes,) = fp.attribute(trace, answer, position=place).pieces
+    stages = [fp.stages(trace, layer) for layer in range(model.config.layers)]
+    passed = pd.concat([stage.table.iloc[[place]] for stage in stages], ignore_index=True)
+    passed.insert(0, "layer", [f"L{stage.layer}" for stage in stages])
+    busiest = int(passed.output.argmax())
+    print_tables({
+        f"what the stream says at {trace.tokens[place]}, on {lens.provenance.answer}": lens.table,
+        "through each FFN": passed.drop(columns=["position", "token"]),
+        "what each layer pushed, in logits": pushes.by_layer(),
+    })  # fmt: skip
+    if options.html:
+        figures = [fp.plot(lens), fp.plot(trace, "lens"), fp.plot(pushes), fp.plot(stages[busiest])]
+        save_figures(figures, options.html, title=f"Layer by layer: {options.prompt}")
+
+
+if __name__ == "__main__":
+    run_script(main)

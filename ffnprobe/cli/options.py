@@ -1,0 +1,132 @@
+"""What several commands share: their options, and how typed values are read."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ffnprobe.cli.command import Common
+from ffnprobe.errors import OptionRefused, PromptRefused
+
+if TYPE_CHECKING:
+    from ffnprobe.corpora.scans import Scan
+    from ffnprobe.models.model import Model
+    from ffnprobe.models.vocab import Vocab
+
+
+class Engine(StrEnum):
+    local = "local"
+    ray = "ray"
+
+
+PromptArgument = Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")]
+NeuronsOption = Annotated[int, typer.Option("--top", "-k", help="How many neurons to show.")]
+TokensOption = Annotated[int, typer.Option("--top", "-k", help="How many tokens to show.")]
+LayersOption = Annotated[
+    str | None, typer.Option(metavar="LAYERS", help="Only these layers: 3, 3-5 or 0,3-5.")
+]
+
+
+class Convention(StrEnum):
+    centred = "centred"
+    folded = "folded"
+
+
+class Replace(StrEnum):
+    zero = "zero"
+    mean = "mean"
+
+
+ConventionOption = Annotated[
+    Convention,
+    typer.Option(help="Logits above the vocabulary's mean (centred), or the model's own (folded)."),
+]
+ReplaceOption = Annotated[
+    Replace | None,
+    typer.Option(
+        help="What an ablated activation is replaced by.",
+        show_default="mean where it is known, else zero",
+    ),
+]
+BosOption = Annotated[
+    bool | None,
+    typer.Option(help="Prepend the BOS token.", show_default="if the model has one"),
+]
+EngineOption = Annotated[Engine, typer.Option(help="Compute in this process or on a Ray cluster.")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="How many workers.", show_default="one for each core"),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address of a Ray cluster.",
+        show_default="a new one on this machine",
+    ),
+]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", metavar="DIR", help="Use the scan kept in this folder.")
+]
+
+
+def open_store(model: "Model", store: Path | None) -> "Scan | None":
+    """Open a scan of this model, if one is named."""
+    if store is None:
+        return None
+    from ffnprobe.corpora.scans import Scan
+
+    return Scan.open(store).check(model)
+
+
+def read_prompt(text: str) -> str:
+    """Return a prompt given on the command line, or read it from standard input for `-`."""
+    if text != "-":
+        return text
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise PromptRefused(
+            f"standard input is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02X}.",
+            remedy="iconv -t utf-8",
+        ) from None
+
+
+def read_positions(text: str) -> list[int] | str:
+    """Read `-1`, `3,5` or `all`."""
+    if text == "all":
+        return text
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise OptionRefused(
+            f'"{text}" is not a position.', remedy="-1 (the last), 3, 3,5 or all"
+        ) from None
+
+
+def note_spelling(common: Common, vocab: "Vocab", answer: str) -> None:
+    """Note how an answer was split into tokens, and that the leading space may be missing."""
+    pieces = vocab.pieces(answer)
+    if len(pieces) > 1:
+        shown = " ".join(f'"{piece}"' for piece in vocab.show_all(pieces))
+        common.note(f'"{answer}" is {len(pieces)} tokens: {shown}; each is predicted in turn')
+    if not answer.startswith(" ") and len(vocab.pieces(" " + answer)) == 1:
+        common.note(f'with a leading space, " {answer}" is one token, a different one')
+
+
+@contextmanager
+def show_progress(common: Common, text: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Give a callback (done, total) that draws a progress bar, or None without a terminal."""
+    if common.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

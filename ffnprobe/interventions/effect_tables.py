@@ -1,0 +1,60 @@
+"""Lay results out: chosen neurons back in their cells, tables of neurons, layer × position maps."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ffnprobe.models.model import Model
+from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.tracing.neuron_tables import list_neurons
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def spread(
+    chosen: Bool[Tensor, "layer neuron"], values: Float[Tensor, " row"]
+) -> Float[Tensor, "layer neuron"]:
+    """Put the chosen neurons' values in their cells, NaN elsewhere."""
+    everywhere = torch.full(chosen.shape, float("nan"), dtype=values.dtype)
+    everywhere[chosen] = values
+    return everywhere
+
+
+def table_neurons(
+    model: Model,
+    k: int,
+    *,
+    by: Float[Tensor, "layer neuron"],
+    columns: Mapping[str, Float[Tensor, "layer neuron"]],
+    signs: Float[Tensor, "layer neuron"],
+    smallest: bool = False,
+) -> "pd.DataFrame":
+    """Table the k neurons of largest (or smallest) value, leaving out those without one."""
+    missing = by.isnan()
+    check_k(k, int((~missing).sum()), of="neurons")
+    last = float("inf") if smallest else float("-inf")
+    neurons = sort_neurons(by.masked_fill(missing, last), k, smallest=smallest)
+    return list_neurons(model, neurons, columns, signs=signs)
+
+
+def table_map(
+    columns: Mapping[str, Float[Tensor, "layer pos"]], tokens: Mapping[str, tuple[str, ...]]
+) -> "pd.DataFrame":
+    """Table every layer and position in order, with the tokens that stand there."""
+    import pandas as pd
+
+    layers, length = next(iter(columns.values())).shape
+    frame = pd.DataFrame(
+        [(layer, position) for layer in range(layers) for position in range(length)],
+        columns=["layer", "position"],
+    )
+    for name, shown in tokens.items():
+        frame[name] = [shown[position] for position in frame.position]
+    for name, values in columns.items():
+        frame[name] = rearrange(values, "layer pos -> (layer pos)").double().numpy()
+    return frame

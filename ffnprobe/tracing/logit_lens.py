@@ -1,0 +1,95 @@
+"""The lens: what the stream would say after each attention and MLP, were it read there.
+
+    logit_t after a stage = x̂ · u_t + d_t, x̂ the final LayerNorm recomputed on the stream there
+
+How far a stage moved the stream toward the answer: its change along the answer's direction,
+Δx · u / |u|, with u the answer's unembedding centred over the vocabulary, so that what raises every
+token alike is no move. `cosine` is between the stream (less its mean) and u.
+
+Limits: only the last row is the model's own reading; earlier layers do not write for the last one's
+eyes, and a token that ranks low there may be held in another form.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> fp.lens(trace, " basketball").table.part.tolist()[:4]
+['embedding', 'attention', 'MLP', 'attention']
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum
+
+from ffnprobe.models.arithmetic import normalise
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
+from ffnprobe.tracing.answers import one_token, predicted
+from ffnprobe.tracing.predictions import rank_of
+from ffnprobe.tracing.streams import line_up, read_streams
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lens(Result):
+    """The answer's logit, probability and rank, and the likeliest token, stage by stage."""
+
+    table: "pd.DataFrame"
+    provenance: Provenance
+
+    @property
+    def title(self) -> str:
+        """Say which answer is looked for, and where."""
+        return f"lens on {self.provenance.answer} at position {self.provenance.position}"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return "only the last row is the model's own reading"
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the table a file of this lens holds."""
+        return {"lens": self.table}
+
+
+@torch.no_grad()
+def lens(trace: Trace, answer: str | int | None = None, *, position: int = -1) -> Lens:
+    """Logit lens: read the stream at a position after each stage as if it were the last.
+
+    Without an answer, the model's own prediction is looked for.
+    """
+    import pandas as pd
+
+    model, index = trace.model, trace.at(position)
+    chosen = predicted(trace, index) if answer is None else answer
+    token = one_token(model, chosen, use="the lens")
+    stream = line_up(trace, index).to(model.device)
+    seen = normalise(model, stream)
+    logits = read_streams(trace, seen)
+    probabilities = torch.softmax(logits.double(), dim=-1)
+    likeliest = logits.argmax(-1).tolist()
+    toward = model.unembedding[token] - model.mean_unembedding
+    toward = toward / toward.norm()
+    along = einsum(stream, toward, "stage d_model, d_model -> stage")
+    cosine = einsum(seen, toward, "stage d_model, d_model -> stage") / seen.norm(dim=-1)
+    layers = range(model.config.layers)
+    # Before the first stage there is nothing to have moved from.
+    moved = [float("nan"), *along.diff().tolist()]
+    table = pd.DataFrame(
+        {
+            "layer": pd.array([None, *(n for n in layers for _ in range(2))], dtype="Int64"),
+            "part": ["embedding", *["attention", "MLP"] * len(layers)],
+            "token": model.vocab.show_all(likeliest),
+            "token_probability": probabilities.amax(-1).tolist(),
+            "logit": logits[:, token].tolist(),
+            "probability": probabilities[:, token].tolist(),
+            "rank": rank_of(logits, token).tolist(),
+            "moved": moved,
+            "cosine": cosine.tolist(),
+        }
+    )
+    provenance = trace.provenance_at(index, answer=model.vocab.show(token))
+    return Lens(provenance.note(table), provenance)

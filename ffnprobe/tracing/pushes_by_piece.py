@@ -1,0 +1,109 @@
+"""Pushes toward an answer of several tokens: one block per piece, none dropped.
+
+Teacher-forced: a piece is predicted after the pieces before it, and log-probabilities add.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> pushes = fp.attribute(trace, " basketball and football")
+>>> [piece.position - pushes.pieces[0].position for piece in pushes.pieces]
+[0, 1, 2]
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ffnprobe.tracing.pushes import Pushes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PushesByPiece(Result):
+    """An answer of several tokens: the pushes toward each piece, at its own position.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.attribute(trace, " basketball and football")
+    PushesByPiece(␣basketball ␣and ␣football: log-probability -31.7...)
+    """
+
+    trace: Trace
+    answer: str
+    pieces: "tuple[Pushes, ...]"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return "pushes in logits, piece by piece"
+
+    @property
+    def title(self) -> str:
+        """Name the pieces and the log-probability of all of them."""
+        shown = " ".join(piece.provenance.answer or "" for piece in self.pieces)
+        return f"{shown}: log-probability {self.log_probability:.3f}"
+
+    @property
+    def values(self) -> Float[Tensor, "piece layer neuron"]:
+        """Every neuron's push toward each piece, in logits."""
+        return torch.stack([piece.values for piece in self.pieces])
+
+    @property
+    def log_probability(self) -> float:
+        """The natural logarithm of the probability of all pieces, one after the other."""
+        return sum(piece.log_probability for piece in self.pieces)
+
+    @property
+    def remainder(self) -> float:
+        """The largest of the pieces' remainders."""
+        return max((piece.remainder for piece in self.pieces), key=abs)
+
+    @property
+    def provenance(self) -> Provenance:
+        """The model, prompt, tokens and conventions behind these numbers."""
+        first = self.pieces[0]
+        return self.trace.provenance_at(
+            first.position, convention=first.convention, answer=self.answer
+        )
+
+    def top(self, k: int = 10) -> "pd.DataFrame":
+        """Table, for each piece, the k neurons that pushed hardest toward it."""
+        return self._join([piece.top(k) for piece in self.pieces], at=3)
+
+    def against(self, k: int = 10) -> "pd.DataFrame":
+        """Table, for each piece, the k neurons that pushed hardest away from it."""
+        return self._join([piece.against(k) for piece in self.pieces], at=3)
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons that pushed each piece hardest."""
+        return self.top(min(10, self.pieces[0].values.numel()))
+
+    def by_layer(self) -> "pd.DataFrame":
+        """Table each layer's pushes, piece by piece."""
+        return self._join([piece.by_layer() for piece in self.pieces], at=0)
+
+    def by_part(self) -> "pd.DataFrame":
+        """Table every part once for each piece: each piece's pushes add up to its logit."""
+        return self._join([piece.by_part() for piece in self.pieces], at=0)
+
+    def _join(self, frames: Sequence["pd.DataFrame"], *, at: int) -> "pd.DataFrame":
+        import pandas as pd
+
+        for frame, piece in zip(frames, self.pieces, strict=True):
+            frame.insert(at, "piece", self.trace.model.vocab.show(piece.answer))
+            frame.insert(at + 1, "position", piece.position)
+        return self.provenance.note(pd.concat(frames, ignore_index=True))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of these pushes holds, each with a block per piece."""
+        return {"rows": self.table, "layers": self.by_layer(), "parts": self.by_part()}

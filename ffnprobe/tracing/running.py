@@ -1,0 +1,119 @@
+"""Run prompts through the model and keep what happened as traces.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> trace.predictions(1).token.item()
+'␣basketball'
+"""
+
+from collections.abc import Sequence
+from typing import overload
+
+import torch
+
+from ffnprobe.errors import PromptRefused
+from ffnprobe.models.arithmetic import measure_scale
+from ffnprobe.models.bridge import capture, places_of
+from ffnprobe.models.model import Model
+from ffnprobe.tracing.prompts import prompt_ids
+from ffnprobe.tracing.trace import Trace
+
+HOOKS = ("before_attention", "before_mlp", "scores", "activations", "mixes", "final")
+EXTRA_HOOKS = ("gate_scores", "attention_totals", "mlp_totals")
+# Prompts of one length run together up to this many tokens at a time.
+TOKENS_AT_ONCE = 1024
+
+
+@overload
+def run(model: Model, prompt: str, *, bos: bool | None = None, patterns: bool = True) -> Trace: ...
+@overload
+def run(
+    model: Model, prompt: Sequence[int], *, bos: bool | None = None, patterns: bool = True
+) -> Trace: ...
+@overload
+def run(
+    model: Model, prompt: list[str], *, bos: bool | None = None, patterns: bool = True
+) -> list[Trace]: ...
+def run(
+    model: Model,
+    prompt: str | Sequence[int] | Sequence[str],
+    *,
+    bos: bool | None = None,
+    patterns: bool = True,
+) -> Trace | list[Trace]:
+    """Run a prompt (a text, or token ids) and keep what happened; several texts give several traces.
+
+    BOS is put in front unless `bos=False`, or the model has none or says it is not put. Prompts of
+    one length run as one batch, without padding, so that no number depends on its neighbours.
+
+    >>> import ffnprobe as fp
+    >>> prompts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
+    >>> [trace.predictions(1).token.item() for trace in fp.run(fp.load("pocket"), prompts)]
+    ['␣basketball', '␣golf']
+    """
+    bos = model.vocab.puts_bos(bos)
+    if not isinstance(prompt, str) and prompt and all(isinstance(p, str) for p in prompt):
+        return _run_all(model, [str(text) for text in prompt], bos=bos, patterns=patterns)
+    ids = prompt_ids(model, prompt, bos=bos)  # type: ignore[arg-type]
+    text = prompt if isinstance(prompt, str) else model.vocab.text(prompt)  # type: ignore[arg-type]
+    return _run_batch(model, [text], [ids], bos=bos, patterns=patterns)[0]
+
+
+def _run_all(model: Model, texts: list[str], *, bos: bool, patterns: bool) -> list[Trace]:
+    all_ids = [prompt_ids(model, text, bos=bos) for text in texts]
+    by_length: dict[int, list[int]] = {}
+    for number, ids in enumerate(all_ids):
+        by_length.setdefault(len(ids), []).append(number)
+    traces: dict[int, Trace] = {}
+    for length, numbers in by_length.items():
+        size = max(1, TOKENS_AT_ONCE // length)
+        for start in range(0, len(numbers), size):
+            chosen = numbers[start : start + size]
+            batch = _run_batch(
+                model, [texts[n] for n in chosen], [all_ids[n] for n in chosen],
+                bos=bos, patterns=patterns,
+            )  # fmt: skip
+            traces |= dict(zip(chosen, batch, strict=True))
+    return [traces[number] for number in range(len(texts))]
+
+
+def _run_batch(
+    model: Model, texts: list[str], ids: list[tuple[int, ...]], *, bos: bool, patterns: bool
+) -> list[Trace]:
+    """Run prompts of one length together and cut the batch into traces."""
+    hooks = [name for name in (*HOOKS, *EXTRA_HOOKS) if name in places_of(model)]
+    found = capture(model, torch.tensor(ids), [*hooks, "patterns"] if patterns else hooks)
+    scales = {
+        "scales": measure_scale(model, found["before_mlp"]),
+        "final_scale": measure_scale(model, found["final"]),
+    }
+    if model.config.has_post_norms:
+        scales["attention_post_scales"] = measure_scale(model, found.pop("attention_totals"))
+        scales["mlp_post_scales"] = measure_scale(model, found.pop("mlp_totals"))
+    return [
+        Trace(
+            model=model, prompt=text, ids=ids[row], has_bos=bos, logits=found["logits"][row],
+            final=found["final"][row], final_scale=scales["final_scale"][row],
+            before_attention=found["before_attention"][:, row],
+            before_mlp=found["before_mlp"][:, row],
+            scores=found["scores"][:, row],
+            activations=found["activations"][:, row],
+            mixes=found["mixes"][:, row],
+            patterns=found["patterns"][:, row] if patterns else None,
+            gate_scores=found["gate_scores"][:, row] if model.config.is_gated else None,
+            **{name: scale[:, row] for name, scale in scales.items() if name != "final_scale"},
+        )
+        for row, text in enumerate(texts)
+    ]  # fmt: skip
+
+
+def extend(trace: Trace, position: int, tokens: Sequence[int]) -> Trace:
+    """Run the prompt up to a position again, with tokens behind it."""
+    model, ids = trace.model, [*trace.ids[: position + 1], *tokens]
+    if len(ids) > model.config.positions:
+        raise PromptRefused(
+            f"the prompt is {position + 1} tokens and the answer {len(tokens) + 1}; {model.name} "
+            f"has {model.config.positions} positions.",
+            remedy="a shorter prompt, or an answer of one token",
+        )
+    return run(model, ids[1:] if trace.has_bos else ids, bos=trace.has_bos, patterns=False)

@@ -1,0 +1,219 @@
+"""Who asked the question: what in the stream gave a neuron its score, in units of score.
+
+    score h_n = Σ over parts p of the stream before the MLP:  q_n · p / s  + c_n
+
+The parts are the token and position embedding, every head up to the neuron's own layer, every
+neuron and bias of the layers before it, and the question bias c_n. s is the scale of the LayerNorm
+before the MLP, as it was. The account is closed against the score captured, or raises.
+
+A head's drive is shared among the positions it read from: pattern × the value found there.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> found = fp.drivers(trace, "L3N12")
+>>> float(abs(found.by_part().drive.sum() - found.score)) < 1e-3
+True
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.arithmetic import normalise
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import NeuronId
+from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.results import Result
+from ffnprobe.tracing.account import Account, close_account, write_along
+from ffnprobe.tracing.neuron_tables import find_neuron, list_neurons
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Drivers(Result):
+    """Every part's share in one neuron's score at one position.
+
+    `gate` holds the same for the gate's score, where neurons have gates.
+    """
+
+    trace: Trace
+    neuron: NeuronId
+    position: int
+    direction: Float[Tensor, " d_model"]
+    account: Account
+    asks: str = "question"
+    gate: "Drivers | None" = None
+
+    @property
+    def title(self) -> str:
+        """Name the neuron, the token and the score."""
+        gate = "" if self.gate is None else f", its gate's {self.gate.score:+.3f}"
+        token = self.trace.tokens[self.position]
+        return f"{self.neuron} at {token}: score {self.score:+.3f}{gate}"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return "all parts add up to the score"
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """Every part of the score, the strongest first."""
+        parts = self.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
+        return self.provenance.note(parts.reset_index(drop=True))
+
+    @property
+    def score(self) -> float:
+        """The neuron's score in the model."""
+        return self.account.measured
+
+    @property
+    def remainder(self) -> float:
+        """What the parts leave unexplained of the score: zero within tolerance."""
+        return self.account.remainder
+
+    @property
+    def provenance(self) -> Provenance:
+        """The model, prompt, position and neuron behind these numbers."""
+        of = str(self.neuron) if self.asks == "question" else f"the {self.asks} of {self.neuron}"
+        return self.trace.provenance_at(self.position, settings={"drivers_of": of})
+
+    @property
+    def _activations(self) -> Float[Tensor, "layer neuron"]:
+        return self.trace.activations[: self.neuron.layer, self.position]
+
+    def by_part(self) -> "pd.DataFrame":
+        """Table every part once: the column `drive` adds up to the score.
+
+        Where neurons have gates, `gate_drive` adds up to the gate's score.
+        """
+        table = self.account.table("drive", self._activations)
+        if self.gate is not None:
+            gate = self.gate.account.table("gate_drive", self._activations)
+            table = table.merge(gate, how="outer", on=["part", "kind", "layer", "head"], sort=False)
+            table = table.fillna({"drive": 0.0, "gate_drive": 0.0})
+        return self.provenance.note(table)
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of these drivers holds; what there is none of is left out."""
+        tables = {"parts": self.by_part()}
+        if earlier := self.account.neurons.numel():
+            tables["neurons"] = self.top(min(10, earlier))
+        if self.trace.patterns is not None and (readings := self.account.heads.numel()):
+            tables["heads"] = self.heads(min(10, readings * (self.position + 1)))
+        if self.gate is not None:
+            own = self.gate.tables()
+            tables |= {f"gate_{name}": own[name] for name in ("neurons", "heads") if name in own}
+        return tables
+
+    def top(self, k: int = 10) -> "pd.DataFrame":
+        """Table the k earlier neurons that drove the score most, up or down."""
+        drives = self.account.neurons
+        if not drives.numel():
+            raise OptionRefused(
+                f"{self.neuron} is in the first layer: no neuron comes before it.",
+                remedy="by_part() or heads()",
+            )
+        check_k(k, drives.numel(), of="earlier neurons")
+        listed = list_neurons(
+            self.trace.model, sort_neurons(drives.abs(), k),
+            {"activation": self._activations, "drive": drives}, signs=self._activations,
+        )  # fmt: skip
+        return self.provenance.note(listed)
+
+    @torch.no_grad()
+    def heads(self, k: int = 10) -> "pd.DataFrame":
+        """Table the k strongest readings of a head from a position, up or down.
+
+        Over all positions a head's drives add up to its row in `by_part()`.
+        """
+        import pandas as pd
+
+        drives, patterns = self._read_from()
+        check_k(k, drives.numel(), of="readings")
+        frame = pd.DataFrame(
+            [
+                (f"L{layer}H{head}", layer, head, source, self.trace.tokens[source])
+                for layer, head, source in torch.cartesian_prod(
+                    *(torch.arange(length) for length in drives.shape)
+                ).tolist()
+            ],
+            columns=["part", "layer", "head", "position", "token"],
+        )
+        frame["pattern"] = patterns.double().ravel().numpy()
+        frame["drive"] = drives.double().ravel().numpy()
+        strongest = frame.sort_values("drive", key=abs, ascending=False, kind="stable")
+        return self.provenance.note(strongest.head(k).reset_index(drop=True))
+
+    def _read_from(self) -> tuple[Tensor, Tensor]:
+        """Return each head's drive by source position, and its pattern, `[layer head key]`."""
+        trace, model = self.trace, self.trace.model
+        if trace.patterns is None:
+            raise OptionRefused(
+                "this trace was run without attention patterns.", remedy="run(…, patterns=True)"
+            )
+        layer, end = self.neuron.layer, self.position + 1
+        scale = float(trace.scales[layer, self.position])
+        along = self.direction / scale
+        attentions = read_attentions(model, layer)
+        patterns = trace.patterns[:attentions, :, self.position, :end]
+        found = torch.zeros(patterns.shape)
+        for number, attention in enumerate(model.attention[:attentions]):
+            out = write_along(trace, number, self.position, along)
+            reader = einsum(attention.out, out, "head d_head d_model, d_model -> head d_head")
+            values = attention.for_heads(attention.value)
+            sought = einsum(reader, values, "head d_head, head d_head d_model -> head d_model")
+            seen = normalise(model, trace.before_attention[number, :end].to(model.device))
+            found[number] = einsum(sought, seen, "head d_model, key d_model -> head key")
+        return patterns * found, patterns
+
+
+def read_attentions(model: Model, layer: int) -> int:
+    """Say how many attentions have written before a layer's MLP reads."""
+    return layer if model.config.is_parallel else layer + 1
+
+
+@torch.no_grad()
+def drivers(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Drivers:
+    """Account for a neuron's score at a position (and its gate's): what in the stream asked its question."""
+    model, index = trace.model, trace.at(position)
+    name = find_neuron(model, neuron)
+    gate = None
+    if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
+        gate = _drive(
+            trace, name, index, "gate", model.gates, model.gate_biases, trace.gate_scores, None
+        )
+    return _drive(
+        trace, name, index, "question", model.questions, model.question_biases, trace.scores, gate
+    )
+
+
+def _drive(
+    trace: Trace,
+    name: NeuronId,
+    position: int,
+    asks: str,
+    rows: Float[Tensor, "layer neuron d_model"],
+    biases: Float[Tensor, "layer neuron"],
+    scores: Float[Tensor, "layer pos neuron"],
+    gate: Drivers | None,
+) -> Drivers:
+    """Account for one score."""
+    direction = rows[name.layer, name.neuron]
+    account = close_account(
+        trace, direction, position=position, scale=float(trace.scales[name.layer, position]),
+        mlps=name.layer, attentions=read_attentions(trace.model, name.layer),
+        constants={f"{asks} bias": float(biases[name.layer, name.neuron])},
+        measured=float(scores[name.layer, position, name.neuron]),
+        named=f"the score of {name}" if asks == "question" else f"the score of the gate of {name}",
+    )  # fmt: skip
+    return Drivers(trace, name, position, direction, account, asks, gate)

@@ -1,0 +1,92 @@
+"""How alike the prompt's tokens are: dot products and cosines of their vectors, layer by layer.
+
+The first stage is the bare token embedding; "before L0" has the position embedding added, and
+"after L3" is the stream that leaves layer 3. Vectors are the stream as it is, not normalised.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> fp.similarity(trace).stages[:3]
+('token embedding', 'before L0', 'after L0')
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.cards import card, grid_html
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Similarity(Result):
+    """Each pair of positions compared at each stage, on the diagonal each with itself."""
+
+    stages: tuple[str, ...]
+    tokens: tuple[str, ...]
+    dots: Float[Tensor, "stage pos other"]
+    cosines: Float[Tensor, "stage pos other"]
+    provenance: Provenance
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [token, *row] for token, row in zip(self.tokens, self.cosines[-1].tolist(), strict=True)
+        ]
+        return card(f"cosines {self.stages[-1]}", grid_html(["", *self.tokens], rows))
+
+    @property
+    def title(self) -> str:
+        """Say what is compared."""
+        return f"similarity of {' '.join(self.tokens)}"
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """Every pair of positions at every stage, each pair once."""
+        import pandas as pd
+
+        length = len(self.tokens)
+        rows = [
+            (stage, first, second, self.tokens[first], self.tokens[second])
+            for stage in self.stages
+            for first in range(length)
+            for second in range(first + 1, length)
+        ]
+        frame = pd.DataFrame(
+            rows, columns=["stage", "position", "other_position", "token", "other_token"]
+        )
+        first, second = torch.triu_indices(length, length, offset=1)
+        frame["dot"] = self.dots[:, first, second].double().ravel().numpy()
+        frame["cosine"] = self.cosines[:, first, second].double().ravel().numpy()
+        return self.provenance.note(frame)
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the table a file of these similarities holds."""
+        return {"similarity": self.table}
+
+
+@torch.no_grad()
+def similarity(trace: Trace) -> Similarity:
+    """Compare the vectors of a trace's positions at every stage."""
+    embedded = trace.model.embedding[list(trace.ids)].cpu()
+    vectors = torch.cat([embedded[None], trace.before_attention, trace.final[None]])
+    dots = einsum(vectors, vectors, "stage pos d_model, stage other d_model -> stage pos other")
+    norms = vectors.norm(dim=-1)
+    return Similarity(
+        stages=(
+            "token embedding",
+            "before L0",
+            *(f"after L{layer}" for layer in range(trace.model.config.layers)),
+        ),
+        tokens=trace.tokens,
+        dots=dots,
+        cosines=dots / einsum(norms, norms, "stage pos, stage other -> stage pos other"),
+        provenance=trace.provenance,
+    )

@@ -1,0 +1,171 @@
+"""An explanation as a page: what was said, who carried it, the evidence, neuron by neuron."""
+
+import math
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from ffnprobe.cards import tokens_html
+from ffnprobe.cells import format_value
+from ffnprobe.evidence.explanation import Explanation
+from ffnprobe.reading.cards import TITLES
+from ffnprobe.reading.readings import Readings, read
+from ffnprobe.tracing.trace import Trace
+from ffnprobe.views.plots import plot
+from ffnprobe.views.report.blocks import (
+    definitions,
+    figure_html,
+    section,
+    table_block,
+    words,
+)
+from ffnprobe.views.report.reproduce import reproduce_explanation
+from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
+
+TOKENS = 8
+
+
+def explanation_sections(explanation: Explanation) -> list[str]:
+    """Write an explanation's sections, in the order they are read."""
+    return [
+        _opening(explanation),
+        section("What the model says next", figure_html(plot(explanation, "predictions"))),
+        _account(explanation),
+        _map(explanation),
+        _evidence(explanation),
+        _neurons(explanation),
+        _together(explanation),
+        section("What the words mean", definitions(MARKS | NEURONS | PROMPTS)),
+        reproduce_explanation(explanation),
+    ]
+
+
+def _opening(explanation: Explanation) -> str:
+    known, pushes = explanation.provenance, explanation.pushes
+    chance = math.exp(pushes.log_probability)
+    size = len(explanation.trace.model.vocab)
+    said = (
+        f"{known.model} has read the text below. For what comes next it ranks {known.answer} "
+        f"{pushes.rank:,} of {size:,} tokens, with probability {format_value(chance)}."
+    )
+    if known.versus:
+        said += f" This page is about why {known.answer} rather than {known.versus}: its logit is {pushes.logit:.3f} higher."
+    about = (
+        "The feed-forward layers of the model consist of neurons. Each asks a question of what the model "
+        "has made of the text so far, and the more it finds what it looks for, the more it adds of its "
+        "answer, a direction that makes some next tokens likelier and others less likely. This page "
+        "shows which of them pushed this token, and what happens without them."
+    )
+    return f"{words(said)}{_prompt(explanation)}{words(about)}"
+
+
+def _prompt(explanation: Explanation) -> str:
+    """Colour the prompt's tokens by what the answer loses without the MLPs there."""
+    if explanation.map is None:
+        return f"<p class=prompt>{tokens_html(explanation.trace.tokens)}</p>"
+    by_position = explanation.map.groupby("position").effect.sum().tolist()
+    note = (
+        "Colour: what the answer loses without the feed-forward layers at a token, added up over "
+        "layers (blue: they help, orange: they hinder)."
+    )
+    tokens = tokens_html(explanation.trace.tokens, by_position)
+    return f"<p class=prompt>{tokens}</p>{words(note, soft=True)}"
+
+
+def _account(explanation: Explanation) -> str:
+    said = words(
+        "The answer's logit is a sum: every neuron, every attention head, the embedding and the biases "
+        "each add a number, and nothing is left out. The neurons listed further down come first."
+    )
+    return section("Who carries the answer", said, figure_html(plot(explanation, "account")),
+                   figure_html(plot(explanation, "layers")))  # fmt: skip
+
+
+def _map(explanation: Explanation) -> str:
+    if explanation.map is None:
+        return ""
+    said = words(
+        "All neurons of one layer are removed at one token, and the model runs on. At the last token the "
+        "answer is put together; large numbers at earlier tokens are where the model looks up what it "
+        "knows about them."
+    )
+    return section(
+        "Where the feed-forward layers matter", said, figure_html(plot(explanation, "map"))
+    )
+
+
+def _evidence(explanation: Explanation) -> str:
+    said = words(
+        "Three kinds of evidence stand side by side, since each misleads alone: what the weights promote "
+        "(z), what the neuron pushed here, and what its removal costs. A click on a head sorts; names "
+        "lead to the cards below."
+    )
+    shown = explanation.neurons.drop(columns=["layer", "neuron", "position"])
+    links = [f"neuron-{row}" for row in range(len(shown))]
+    parts = [said, table_block(shown, name="evidence", links=links)]
+    if "effect" in explanation.neurons:
+        parts.append(figure_html(plot(explanation, "evidence")))
+    return section("The evidence", *parts)
+
+
+def _neurons(explanation: Explanation) -> str:
+    readings = read(explanation.trace.model, list(explanation.neurons.name))
+    assert isinstance(readings, Readings)
+    lists = readings.tokens(min(TOKENS, explanation.trace.model.config.vocab))
+    cards = [
+        _card(
+            explanation.trace,
+            row,
+            number,
+            lists[lists.name == row["name"]],
+            str(explanation.provenance.answer),
+        )
+        for number, row in enumerate(explanation.neurons.to_dict("records"))
+    ]
+    said = words("One card a neuron: a click unfolds it.", soft=True)
+    return section("The neurons, one by one", said, *cards)
+
+
+def _card(trace: Trace, row: dict[Any, Any], number: int, lists: pd.DataFrame, answer: str) -> str:
+    name, grade = row["name"], row["grade"]
+    badge = f'<span class="grade grade-{grade}">{grade or "–"}</span>'
+    tokens = escape(" ".join(row["answer_tokens"].split(" ")[:3]))
+    head = f"<summary>{badge} <b>{name}</b> at {escape(row['token'])}: {tokens}</summary>"
+    said = (
+        f"At {row['token']} (position {row['position']}) its activation is {row['activation']:.3f}"
+    )
+    if "mean_activation" in row:
+        said += f"; on average it is {row['mean_activation']:.3f}"
+    said += f". It pushed {answer} by {row['push']:+.3f} logits directly"
+    if "effect" in row:
+        said += f"; without it {answer} loses {row['effect']:.3f}"
+    said += f". By its weights the token stands out by z = {row['z']:.2f}."
+    if row["activation"] < 0:
+        said += " The activation is negative: here the neuron does the reverse of what its answer promotes."
+    over = trace.activations[row["layer"], :, row["neuron"]].tolist()
+    text = f"<p class=prompt>{tokens_html(trace.tokens, over)}</p>"
+    tables = "".join(
+        f"<div><b>{escape(TITLES[str(side)])}</b><table>{_rows(part)}</table></div>"
+        for side, part in lists.groupby("list", sort=False)
+    )
+    note = words("The text is coloured by the neuron's activation at each token.", soft=True)
+    return f'<details id="neuron-{number}">{head}{words(said)}{text}{note}<div class="lists">{tables}</div></details>'
+
+
+def _rows(part: pd.DataFrame) -> str:
+    return "".join(
+        f"<tr><td class=token>{escape(token)}</td><td>{value:.3f}</td></tr>"
+        for token, value in zip(part.token, part.value, strict=True)
+    )
+
+
+def _together(explanation: Explanation) -> str:
+    if explanation.together is None:
+        return ""
+    said = words(
+        "Removed at once, beside as many neurons drawn at random: if the listed ones carry the answer, it "
+        "loses more without them than without the random ones."
+    )
+    table = table_block(explanation.together, name="together", searchable=False)
+    return section("Without all of them at once", said, table)

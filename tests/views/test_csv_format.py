@@ -1,0 +1,94 @@
+"""csv: nothing is executed, everything comes back, with our reader and with pandas alone."""
+
+import csv
+import io
+
+import pandas as pd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.spelling import show_bytes
+from ffnprobe.views.files.csv_format import guard, read_csv, unguard, write_csv
+
+STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+NASTY = [
+    "=1+1", "+1", "-1", "@x", "'", "''", "null", "NA", "nan", "NaN", "None", "n/a", "", "true", "1e5", "007",
+    ".5", "a,b", 'a"b', "a\nb", "a\tb", " a", "a ", "#", "# x", "x;=1", "\u2028", "⟨E2⟩", "␣=", " =1", "\n=1",
+]  # fmt: skip
+texts = st.lists(
+    st.one_of(
+        st.sampled_from(NASTY),
+        st.binary(min_size=1, max_size=6).map(show_bytes),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def known(prompt: str = "x", tokens: tuple[str, ...] = ("x",)) -> Provenance:
+    return Provenance(
+        "m", "folder /a b", "f" * 32, bos=True, prompt=prompt, tokens=tokens, position=3
+    )
+
+
+def table_of(cells: list[str]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "token": pd.Series(cells, dtype="str"),
+            "=z of +": [n / 3 for n in range(len(cells))],
+            "layer": pd.array([None if n % 2 else n for n in range(len(cells))], dtype="Int64"),
+        }
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(texts)
+def test_a_text_that_is_guarded_is_given_back(cells):
+    assert [unguard(guard(cell)) for cell in cells] == cells
+
+
+@settings(deadline=None, max_examples=60)
+@given(texts, st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
+def test_our_reader_gives_the_table_back(cells, prompt):
+    table, provenance = table_of(cells), known(prompt, ("a b", "=", "\\u0020", prompt or "x"))
+    found = read_csv(write_csv(table, provenance))
+    pd.testing.assert_frame_equal(found, table, check_exact=True)
+    assert found.attrs["provenance"] == provenance.as_dict()
+
+
+@settings(deadline=None, max_examples=60)
+@given(texts)
+def test_pandas_alone_gives_the_table_back(cells):
+    table = table_of([cell or "x" for cell in cells])
+    written = io.StringIO(write_csv(table, known()), newline="")
+    found = pd.read_csv(written, comment="#").replace("^'", "", regex=True)
+    found.columns = found.columns.str.removeprefix("'")
+    pd.testing.assert_frame_equal(found, table, check_dtype=False)
+    assert found["token"].tolist() == table["token"].tolist()
+
+
+@settings(deadline=None, max_examples=60)
+@given(texts, st.sampled_from(NASTY), st.sampled_from(",;\t|"))
+def test_no_cell_begins_a_formula_however_the_file_is_cut(cells, prompt, comma):
+    written = write_csv(
+        table_of(cells), known(f"a,{prompt};{prompt}|{prompt} {prompt}", tuple(NASTY))
+    )
+    head = sum(line.startswith("# ") for line in written.split("\n"))
+    for number, row in enumerate(csv.reader(io.StringIO(written, newline=""), delimiter=comma)):
+        if comma != "," and number >= head:
+            break  # a table cut at the wrong sign is one long cell that begins with its first
+        for cell in row:
+            if not _is_number(cell):
+                assert not cell.strip().strip("\"'").lstrip().startswith(STARTS) or cell.startswith(
+                    "'"
+                )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
