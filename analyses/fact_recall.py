@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> None:
     print_tables({
         scores.title: relations.table.drop(columns="neurons"),
         f"neurons of {options.relation}": promotes.drop(columns=["relation", "layer", "neuron"]),
-        "neurons that facts share": overlap.summary,
+        "neurons that facts share": overlap.table,
         "removed together": specificity.table,
         f"facts of {options.relation}": scores.table.loc[is_own, SHOWN].head(12),
     })  # fmt: skip

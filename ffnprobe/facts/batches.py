@@ -1,6 +1,6 @@
-"""Facts as token ids, put together in batches of one length: nothing is padded.
+"""Facts as token ids, in batches of one length: nothing is padded.
 
-An answer of several tokens is teacher-forced: its pieces but the last go on after the prompt, and
+An answer of several tokens is teacher-forced: all its pieces but the last follow the prompt, and
 each is read at the position before it.
 """
 
@@ -59,7 +59,7 @@ def prepare(
 
 
 def plan(facts: Sequence[FactIds], *, most: int) -> list[list[int]]:
-    """Part facts, by number, into batches of one length, at most so many in each."""
+    """Split facts, by number, into batches of one length, with at most so many in each."""
     by_length: dict[int, list[int]] = {}
     for number, fact in enumerate(facts):
         by_length.setdefault(len(fact.ids), []).append(number)

@@ -1,10 +1,10 @@
 """How often each neuron is among those that push a fact most, relation by relation.
 
-A **hub** of attribution is there whatever the fact is about: among the top k of at least half the
-facts of more than half of the relations (with one relation alone, hubs and carriers cannot be told
-apart, and none is named).
+A **hub** of attribution pushes facts whatever they are about: it is among the top k of at least half
+the facts of more than half of the relations. (With only one relation, hubs cannot be told from its
+own neurons, and none is named.)
 
-Chance is what shuffled relations give. Facts are shuffled, not rows: a fact put in several
+Chance is what shuffled relations give. Facts are shuffled, not rows: a fact in several
 templates keeps its rows together.
 """
 
@@ -49,10 +49,10 @@ class Counting:
         return flat.reshape(groups, width)
 
     def shuffle(self, generator: np.random.Generator) -> Labels:
-        """Deal the relations out anew, fact by fact."""
+        """Shuffle the relations over the facts."""
         _, first = np.unique(self.facts, return_index=True)
-        dealt: Labels = generator.permutation(self.labels[first])[self.facts]
-        return dealt
+        shuffled: Labels = generator.permutation(self.labels[first])[self.facts]
+        return shuffled
 
     def hubs(self) -> list[int]:
         """Return the flat numbers of the hubs, the most frequent first."""
@@ -71,9 +71,9 @@ class Counting:
 
 
 def count_neurons(scores: "Scores") -> Counting:
-    """Lay out which neurons are listed for which facts."""
+    """Count which neurons are listed for which facts."""
     if not len(scores):
-        raise DataRefused("no fact could be asked.", remedy="scores.problems says why")
+        raise DataRefused("no fact could be scored.", remedy="scores.problems says why")
     names = [row.relation for row in scores.rows]
     relations = tuple(dict.fromkeys(names))
     order = {relation: number for number, relation in enumerate(relations)}
@@ -95,7 +95,7 @@ def count_neurons(scores: "Scores") -> Counting:
 def standardise(
     counts: Int[np.ndarray, "group neuron"], sizes: Int[np.ndarray, " group"]
 ) -> Float[np.ndarray, "group neuron"]:
-    """Return how many standard deviations each count is above chance; 0 where chance leaves no choice.
+    """Return how many standard deviations each count is above chance; 0 where chance has no spread.
 
     Chance: as many rows as the group has, drawn from all without looking (hypergeometric).
     """

@@ -6,7 +6,7 @@
     .jsonl                  LAMA · ParaRel
     a folder                every LRE relation in it, or every file of LAMA or ParaRel
 
-Where a relation has several templates, `templates="first"` asks each fact once and "all" in each.
+Where a relation has several templates, `templates="first"` uses the first and "all" every one.
 
 >>> table = read_facts("pocket")
 >>> table.rows[0].prompt, table.rows[0].answer
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from ffnprobe.errors import DataRefused
-from ffnprobe.facts.documents import read_document
-from ffnprobe.facts.patterns import has_facts, read_lines
+from ffnprobe.facts.csv_facts import read_csv, read_frame
+from ffnprobe.facts.json_facts import read_json
+from ffnprobe.facts.jsonl_facts import has_facts, read_jsonl
 from ffnprobe.facts.rows import FactRow, FactTable, Found, gather
-from ffnprobe.facts.spreadsheets import read_frame, read_spreadsheet
 from ffnprobe.facts.templates import check_templates
 from ffnprobe.models import pocket
 
@@ -62,17 +62,17 @@ def read_facts(facts: Facts, *, templates: str = "first") -> FactTable:
 def _read(path: Path, templates: str) -> tuple[str, list[Found]]:
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
-        return read_spreadsheet(path, templates=templates)
+        return read_csv(path, templates=templates)
     if suffix == ".jsonl":
-        return "LAMA or ParaRel", read_lines(path, templates=templates)
+        return "LAMA or ParaRel", read_jsonl(path, templates=templates)
     if suffix == ".json":
         try:
             content = json.loads(path.read_text(encoding="utf-8-sig"))
         except json.JSONDecodeError as error:
-            raise DataRefused(f"{path.name} is no JSON: {error}.") from None
-        return read_document(content, path.name, templates=templates)
+            raise DataRefused(f"{path.name} is not JSON: {error}.") from None
+        return read_json(content, path.name, templates=templates)
     raise DataRefused(
-        f'"{path.suffix}" is no format of facts ({path.name}).',
+        f'"{path.suffix}" is not a format of facts ({path.name}).',
         remedy=f"pocket, a folder, or {', '.join(SUFFIXES)}",
     )
 
@@ -91,13 +91,13 @@ def _read_folder(path: Path, templates: str) -> tuple[str, list[Found]]:
 
 def _read_pocket(templates: str) -> Iterator[FactRow]:
     lines = {fact: number + 2 for number, fact in enumerate(pocket.facts())}  # line 1: the header
-    asked: set[pocket.Fact] = set()
+    seen: set[pocket.Fact] = set()
     for prompt in pocket.prompts():
         fact = prompt.fact
-        if templates == "all" or fact not in asked:
+        if templates == "all" or fact not in seen:
             where = f"facts.csv line {lines[fact]}"
             yield FactRow(prompt.text, fact.answer, fact.relation, fact.subject, where)
-        asked.add(fact)
+        seen.add(fact)
 
 
 def _numbered(row: FactRow, order: int) -> FactRow:

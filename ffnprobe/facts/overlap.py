@@ -4,7 +4,8 @@
 
 Means are over all pairs of different facts, counted and not sampled: Σ_n C(c_n, 2) is what the
 facts of a group share in all, c_n being how many of them list neuron n. A fact in several templates
-is not compared with itself. Two facts with random neurons would share k / (all neurons).
+is not compared with itself. Two facts with random neurons would share k / (all neurons). Hubs, which
+every fact lists, are set aside unless `hubs` is true.
 
 `p` is how often shuffled relations give at least as large a difference between the overlap within
 relations and between them.
@@ -17,39 +18,57 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import Counting, Labels, count_neurons
-from ffnprobe.facts.relations import ROUNDING, check_permutations
+from ffnprobe.facts.relations import ROUNDING, check_permutations, name_treatment
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     from ffnprobe.facts.scores import Scores
 
 
-@dataclass(frozen=True, eq=False)
-class Overlap:
-    """Facts compared: means and the test in `summary`, relation by relation in `table`.
+@dataclass(frozen=True, eq=False, repr=False)
+class Overlap(Result):
+    """Facts compared: means and the test in `table`, pairs of relations in `relations`.
 
     `values` compares the facts named in `facts` one by one, ordered by relation: all of them, or as
     many of each relation as the limit allows.
+
+    >>> import ffnprobe as fp
+    >>> rows = [
+    ...     fp.FactRow(f"{athlete} plays the sport of", f" {sport}", relation="sport")
+    ...     for athlete, sport in (("Michael Jordan", "basketball"), ("Babe Ruth", "baseball"))
+    ... ]
+    >>> found = fp.score(fp.load("pocket"), rows).overlap()
+    >>> found.table.pairs.tolist()
+    ['within relations', 'between relations', 'random neurons']
     """
 
-    summary: pd.DataFrame
     table: pd.DataFrame
+    relations: pd.DataFrame
     facts: pd.DataFrame
     values: Float[np.ndarray, "fact fact"]
     provenance: Provenance
 
-    def _repr_html_(self) -> str:
-        return card("neurons that facts share", table_html(self.summary))
+    @property
+    def title(self) -> str:
+        """Say what is compared."""
+        return f"neurons that {len(self.facts):,} facts share"
+
+    @property
+    def caption(self) -> str:
+        """How the facts were compared."""
+        return self.provenance.describe()
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Name the tables, in the order they are read."""
-        return {"overlap": self.summary, "relations": self.table}
+        return {"overlap": self.table, "relations": self.relations}
 
 
-def compare(scores: "Scores", *, hubs: bool, most: int, permutations: int, seed: int) -> Overlap:
+def compare_facts(
+    scores: "Scores", *, hubs: bool, most: int, permutations: int, seed: int
+) -> Overlap:
     """Compare all facts within their relations and between them."""
     check_permutations(permutations)
     if most < 1:
@@ -60,8 +79,8 @@ def compare(scores: "Scores", *, hubs: bool, most: int, permutations: int, seed:
     itself = _share_with_itself(counting)
     within, between = _means(counting, counting.labels, itself)
     generator = np.random.default_rng(seed)
-    dealt = [_means(counting, counting.shuffle(generator), itself) for _ in range(permutations)]
-    reached = sum(one - other >= within - between - ROUNDING for one, other in dealt)
+    shuffled = [_means(counting, counting.shuffle(generator), itself) for _ in range(permutations)]
+    reached = sum(one - other >= within - between - ROUNDING for one, other in shuffled)
     summary = pd.DataFrame(
         {
             "pairs": ["within relations", "between relations", "random neurons"],
@@ -70,16 +89,15 @@ def compare(scores: "Scores", *, hubs: bool, most: int, permutations: int, seed:
         }
     )
     chosen = _choose(counting, most)
-    counted_as = "counted" if hubs else "set aside"
+    provenance = scores.provenance.including(
+        k=counting.k, hubs=name_treatment(hubs), permutations=permutations, seed=seed
+    )
     return Overlap(
-        summary=summary,
-        table=_table(counting, itself),
+        table=provenance.note(summary),
+        relations=provenance.note(_table(counting, itself)),
         facts=scores.table.loc[chosen, ["relation", "subject", "prompt", "answer"]],
         values=_compare_each(counting, chosen),
-        provenance=scores.provenance_with(
-            f"overlap of the top {counting.k}, hubs {counted_as}, {permutations} permutations, "
-            f"seed {seed}"
-        ),
+        provenance=provenance,
     )
 
 

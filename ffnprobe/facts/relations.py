@@ -1,19 +1,19 @@
-"""Each relation by itself: how much is known, and the neurons its facts share beyond chance.
+"""Relation by relation: how much is known, and which neurons its facts share beyond chance.
 
 For relation r (n facts of N) and a neuron listed for m facts in all, `facts` of them in r:
 
     share, elsewhere   facts / n, and the same share over all other relations
     odds               odds of being listed in r over the odds elsewhere, one half added to each count
-    z                  (facts − m n / N) / its standard deviation were relations dealt at random
+    z                  (facts − m n / N) / its standard deviation if relations were assigned at random
     p                  how often, over shuffled relations, the best z of *any* neuron for r is at
-                       least this one: the search over all neurons is paid for
+                       least this one, which corrects for the search over all neurons
 
-Neurons are in the order of z, then of facts (a table of one relation has nothing to compare with:
-every z is 0). Hubs (see `counting`) top every relation's list and say nothing of
-one; they are named, and set aside unless asked for.
+Neurons are in the order of z, then of facts. (A table of one relation has nothing to compare with:
+every z is 0.) Hubs (see `counting`) would top every relation's list and say nothing about any. They
+are named, and set aside unless `hubs` is true.
 
-Limits: pushes are direct, and a neuron among the top k of a fact need not be what carries it; see
-`specificity` for what removing them does.
+Limits: pushes are direct, and a neuron among the top k of a fact need not be what carries it;
+`specificity` measures what removing them does.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import Counting, count_neurons, name_all, standardise
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.ordering import check_k
+from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     from ffnprobe.facts.scores import Scores
@@ -35,26 +35,43 @@ if TYPE_CHECKING:
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class Relations:
-    """One row a relation in `table`; its most particular neurons in `neurons`; the hubs by name."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Relations(Result):
+    """One row per relation in `table`; its most specific neurons in `neurons`; the hubs by name.
+
+    >>> import ffnprobe as fp
+    >>> rows = [fp.FactRow("Michael Jordan plays the sport of", " basketball", relation="sport")]
+    >>> fp.score(fp.load("pocket"), rows).by_relation()
+    Relations(1 fact of 1 relation)
+    """
 
     table: pd.DataFrame
     neurons: pd.DataFrame
     hubs: tuple[str, ...]
     provenance: Provenance
 
-    def _repr_html_(self) -> str:
-        hubs = f"hubs: {' '.join(self.hubs)}" if self.hubs else ""
-        return card("facts by relation", table_html(self.table), note=hubs)
+    @property
+    def title(self) -> str:
+        """Say how many facts of how many relations."""
+        facts, relations = int(self.table.facts.sum()), len(self.table)
+        return (
+            f"{facts:,} fact{'s' * (facts != 1)} of {relations:,} relation{'s' * (relations != 1)}"
+        )
+
+    @property
+    def caption(self) -> str:
+        """The hubs, if there are any."""
+        return f"hubs: {' '.join(self.hubs)}" if self.hubs else ""
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Name the tables, in the order they are read."""
         return {"relations": self.table, "neurons": self.neurons}
 
 
-def sum_up(scores: "Scores", k: int, *, hubs: bool, permutations: int, seed: int) -> Relations:
-    """Sum up every relation and find its k most particular neurons."""
+def summarise_relations(
+    scores: "Scores", k: int, *, hubs: bool, permutations: int, seed: int
+) -> Relations:
+    """Summarise every relation and find its k most specific neurons."""
     check_k(k, scores.model.config.neurons, of="neurons")
     check_permutations(permutations)
     counted = count_neurons(scores)
@@ -75,16 +92,24 @@ def sum_up(scores: "Scores", k: int, *, hubs: bool, permutations: int, seed: int
     table["neurons"] = [
         " ".join(neurons.name[neurons.relation == relation]) for relation in table.relation
     ]
-    counted_as = "counted" if hubs else "set aside"
-    settings = f"hubs {counted_as}, {permutations} permutations, seed {seed}"
+    provenance = scores.provenance.including(
+        k=k, hubs=name_treatment(hubs), permutations=permutations, seed=seed
+    )
     names = tuple(name_all(scores.model, named))
-    return Relations(table, neurons, names, scores.provenance_with(settings))
+    return Relations(provenance.note(table), provenance.note(neurons), names, provenance)
+
+
+def name_treatment(hubs: bool) -> str:
+    """Say what was done with hubs, as a provenance says it."""
+    return "counted" if hubs else "set aside"
 
 
 def check_permutations(permutations: int) -> None:
     """Refuse a number of permutations that no test can have."""
     if permutations < 1:
-        raise OptionRefused(f"{permutations} permutations: a test needs some.", remedy="1000")
+        raise OptionRefused(
+            f"{permutations} permutations: a test needs at least one.", remedy="1000"
+        )
 
 
 def _table_neurons(
@@ -126,13 +151,13 @@ def _table_neurons(
 def _best_by_chance(
     counting: Counting, permutations: int, seed: int
 ) -> Float[np.ndarray, "permutation relation"]:
-    """Return each relation's largest z of any neuron, for so many deals of the relations."""
+    """Return each relation's largest z of any neuron, for each shuffle of the relations."""
     generator, count = np.random.default_rng(seed), len(counting.relations)
     best = np.zeros((permutations, count))
-    for deal in range(permutations):
+    for number in range(permutations):
         labels = counting.shuffle(generator)
         z = standardise(counting.tally(labels, count), counting.sizes(labels, count))
-        best[deal] = z.max(axis=1, initial=0.0)
+        best[number] = z.max(axis=1, initial=0.0)
     return best
 
 

@@ -1,8 +1,8 @@
 """The relation's other answers: what an answer has to beat.
 
 Answers are compared where they begin, by the logit of their first token: answers that begin alike
-are not told apart there. Of a prompt with several true answers, none is another's rival. Facts that
-name no relation are of one relation.
+are not told apart there. The true answers of one prompt are not each other's rivals. Facts without a
+relation form one relation.
 """
 
 from collections.abc import Sequence

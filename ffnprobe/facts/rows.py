@@ -1,9 +1,9 @@
-"""One fact a row: the prompt, the answer that goes on after it, and where both were written.
+"""One fact per row: the prompt, the answer that follows it, and where both were written.
 
-A row that cannot be read is a `Problem` with its place, and the rows around it are read on. The
-answer is exactly what is predicted after the prompt, with its leading space. Tables of words
-(subject, answer) are written without it: there, as between any two words, one space stands between
-prompt and answer, and a word that brings its own space keeps it. Nothing else is ever changed.
+A row that cannot be read is a `Problem` with its file and line, and the other rows are still read.
+The answer is exactly what is predicted after the prompt: include the leading space. Tables of words
+(subject, answer) are written without it: there one space is added between prompt and answer, unless
+the word has its own. Nothing else is ever changed.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class FactRow:
 
     @property
     def fact(self) -> tuple[str, str, str]:
-        """What is stated, however it is put: a fact in several templates is several rows."""
+        """What is stated, in whatever words: a fact in several templates is several rows."""
         return (self.relation, self.subject or self.prompt, self.answer)
 
 
@@ -53,12 +53,12 @@ class FactTable:
 
 
 def space(word: str) -> str:
-    """Put the one space that stands between two words in front, unless the word brings it."""
+    """Add one leading space, unless the word has its own."""
     return word if word.startswith(" ") else f" {word}"
 
 
 def gather(found: Iterable[Found], *, source: str, format: str) -> FactTable:
-    """Part rows from problems; a row that was there before is a problem."""
+    """Separate rows from problems; a repeated row is a problem."""
     rows: dict[tuple[str, str, str], FactRow] = {}
     problems: list[Problem] = []
     for one in found:

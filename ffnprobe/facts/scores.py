@@ -1,4 +1,4 @@
-"""The scores of a table of facts: one row a fact, and the questions it can be asked.
+"""The scores of a table of facts: one row per fact, and what can be asked of them.
 
 >>> import ffnprobe as fp
 >>> rows = [
@@ -12,7 +12,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +24,7 @@ from ffnprobe.facts.counting import count_neurons, name_all
 from ffnprobe.facts.rows import FactRow, Problem
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 SHOWN = 8
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Every fact that was asked: `table` has its figures, `neurons` who pushed it, flat, the hardest first.
+@dataclass(frozen=True, eq=False, repr=False)
+class Scores(Result):
+    """Every fact scored: `table` has its figures, `neurons` what pushed it (flat numbers, hardest first).
 
     >>> import ffnprobe as fp
     >>> scores = fp.score(fp.load("pocket"), [fp.FactRow("Michael Jordan plays the sport of", " basketball")])
@@ -56,9 +57,6 @@ class Scores:
     problems: "pd.DataFrame"
     bos: bool
     provenance: Provenance
-
-    def __repr__(self) -> str:
-        return f"Scores({self.title})"
 
     def _repr_html_(self) -> str:
         shown = self.table.drop(columns=["subject", "pieces", "mlp", "attention", "where"])
@@ -78,16 +76,12 @@ class Scores:
         """The share of the facts whose answer is the model's first choice."""
         return float(self.table.known.mean()) if len(self) else math.nan
 
-    def provenance_with(self, settings: str) -> Provenance:
-        """Say where a number drawn from these scores comes from."""
-        return replace(self.provenance, settings=f"{self.provenance.settings}; {settings}")
-
     def top(self) -> "pd.DataFrame":
-        """Table who pushed each fact, one neuron a row: fact, name, layer, neuron, push."""
+        """Table the neurons that pushed each fact, one per row: fact, name, layer, neuron, push."""
         return self._list(self.neurons, self.pushes, "push")
 
     def top_effects(self) -> "pd.DataFrame | None":
-        """Table the neurons whose removal costs each fact most; None if effects were not asked for."""
+        """Table the neurons whose removal costs each fact most; None without `effects`."""
         if self.effect_neurons is None or self.effects is None:
             return None
         return self._list(self.effect_neurons, self.effects, "effect")
@@ -115,18 +109,21 @@ class Scores:
     def by_relation(
         self, k: int = 5, *, hubs: bool = False, permutations: int = 1000, seed: int = 0
     ) -> "Relations":
-        """Sum up each relation and find its k most particular neurons; hubs only if asked for."""
-        from ffnprobe.facts.relations import sum_up
+        """Summarise each relation and find its k most specific neurons, hubs set aside by default."""
+        from ffnprobe.facts.relations import summarise_relations
 
-        return sum_up(self, k, hubs=hubs, permutations=permutations, seed=seed)
+        return summarise_relations(self, k, hubs=hubs, permutations=permutations, seed=seed)
 
     def overlap(
-        self, *, hubs: bool = True, most: int = 300, permutations: int = 1000, seed: int = 0
+        self, *, hubs: bool = False, most: int = 300, permutations: int = 1000, seed: int = 0
     ) -> "Overlap":
-        """Compare facts by the neurons that push them, within relations and between them."""
-        from ffnprobe.facts.overlap import compare
+        """Compare facts by the neurons that push them, within relations and between them.
 
-        return compare(self, hubs=hubs, most=most, permutations=permutations, seed=seed)
+        Hubs are set aside by default, as in `by_relation`.
+        """
+        from ffnprobe.facts.overlap import compare_facts
+
+        return compare_facts(self, hubs=hubs, most=most, permutations=permutations, seed=seed)
 
     def specificity(
         self,
@@ -138,10 +135,10 @@ class Scores:
         replace: "Replace | None" = None,
         seed: int = 0,
     ) -> "Specificity":
-        """Remove a relation's k neurons together: what its facts and others lose, beside random ones."""
-        from ffnprobe.facts.specificity import remove
+        """Ablate a relation's k neurons together: what its facts and others lose, against random ones."""
+        from ffnprobe.facts.specificity import remove_neurons
 
-        return remove(self, relation, k, most=most, draws=draws, replace=replace, seed=seed)
+        return remove_neurons(self, relation, k, most=most, draws=draws, replace=replace, seed=seed)
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables, in the order they are read."""
@@ -159,7 +156,7 @@ def assemble(
     provenance: Provenance,
     bos: bool,
 ) -> Scores:
-    """Lay the figures of all facts out."""
+    """Make one table of the figures of all facts."""
     import pandas as pd
 
     frame = pd.DataFrame(
@@ -188,7 +185,7 @@ def assemble(
             frame[name] = [" ".join(name_all(model, row)) for row in numbers.tolist()]
     frame["where"] = [row.where for row in rows]
     return Scores(
-        model=model, rows=tuple(rows), table=frame,
+        model=model, rows=tuple(rows), table=provenance.note(frame),
         neurons=_or_none(lists["neurons"]), pushes=_or_none(_stack(figures, "pushes")),
         effect_neurons=lists["effect_neurons"], effects=_stack(figures, "effects"),
         problems=pd.DataFrame(
@@ -209,5 +206,5 @@ def _stack(figures: Sequence[Mapping[str, Any]], name: str) -> Tensor | None:
 
 
 def _or_none(found: Tensor | None) -> Tensor:
-    """Stand in for the lists of a table without a fact that could be asked."""
+    """Replace the lists of a table without any fact that could be scored."""
     return torch.zeros(0, 0, dtype=torch.long) if found is None else found

@@ -1,7 +1,7 @@
 """Score a table of facts: is each one known, and which neurons push its answer?
 
     known            the answer is the likeliest next token, piece by piece
-    rank             the answer's place among all tokens; of several pieces, the worst
+    rank             the answer's rank among all tokens; of several pieces, the worst
     log_probability  summed over the pieces, each predicted after the pieces before it
     logit, mlp, attention   the answer's logit, and what MLPs and attention (their biases included)
                      pushed of it, in logits; over several pieces, summed
@@ -26,10 +26,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ffnprobe.facts.asking import recall
 from ffnprobe.facts.batches import FactIds, plan, prepare
 from ffnprobe.facts.formats import Facts, read_facts
 from ffnprobe.facts.partials import Partials
+from ffnprobe.facts.recall import recall
 from ffnprobe.facts.rivals import Rivals
 from ffnprobe.facts.scores import Scores, assemble
 from ffnprobe.interventions.ablation import ablate
@@ -41,6 +41,7 @@ from ffnprobe.interventions.choices import (
 )
 from ffnprobe.interventions.sweeps import Progress
 from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Setting
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.tracing.running import run
 
@@ -66,7 +67,7 @@ def score(
 
     With `effects`, each neuron is removed in turn at the prompt's last position (set to its mean
     where that is known, else to zero, unless `replace` says otherwise). `partial` names a folder
-    where batches are kept, so that an interrupted run goes on. Rows that cannot be read or run are
+    where batches are kept, so that an interrupted run resumes. Rows that cannot be read or run are
     in `problems`, with their line.
 
     >>> import ffnprobe as fp
@@ -76,37 +77,39 @@ def score(
     check_k(top, model.config.neurons, of="neurons")
     table = read_facts(facts, templates=templates)
     bos = model.vocab.puts_bos(bos)
-    asked, problems = prepare(model, table.rows, bos=bos)
+    prepared, problems = prepare(model, table.rows, bos=bos)
     chosen = usual_replacement(model, replace)
-    settings = f"{len(asked)} rows of {table.source} ({table.format}), templates {templates}"
+    settings: dict[str, Setting] = {
+        "facts": table.source, "format": table.format, "rows": len(prepared), "templates": templates,
+    }  # fmt: skip
     if effects:
-        settings += f", effects with {name_replacement(chosen)}"
-    batches = plan(asked, most=FACTS_AT_ONCE_WITH_EFFECTS if effects else FACTS_AT_ONCE)
+        settings["effects"] = name_replacement(chosen)
+    batches = plan(prepared, most=FACTS_AT_ONCE_WITH_EFFECTS if effects else FACTS_AT_ONCE)
     kept = None
     if partial is not None:
         described = {"settings": settings, "top": top, "bos": bos, "weights": model.fingerprint}
-        described["facts"] = _digest((q.row.relation, q.ids, q.pieces) for q in asked)
+        described["facts"] = _digest((q.row.relation, q.ids, q.pieces) for q in prepared)
         if effects:
             described["replacement"] = _digest(choose_replacement(model, chosen).tolist())
         kept = Partials.open(Path(partial), described)
-    rivals = Rivals(asked)
-    figures: list[Figures | None] = [None] * len(asked)
+    rivals = Rivals(prepared)
+    figures: list[Figures | None] = [None] * len(prepared)
     done = 0
     for order, numbers in enumerate(batches):
         found = kept.read(order) if kept else None
         if found is None:
-            batch = [asked[number] for number in numbers]
-            found = list(_ask(model, batch, rivals, top, chosen if effects else None, bos))
+            batch = [prepared[number] for number in numbers]
+            found = list(_score_batch(model, batch, rivals, top, chosen if effects else None, bos))
             if kept:
                 kept.write(order, found)
         for number, one in zip(numbers, found, strict=True):
             figures[number] = one
         done += len(numbers)
         if progress is not None:
-            progress(done, len(asked))
+            progress(done, len(prepared))
     return assemble(
         model,
-        [fact.row for fact in asked],
+        [fact.row for fact in prepared],
         [one for one in figures if one is not None],
         [*table.problems, *problems],
         provenance=model.provenance(convention="centred", bos=bos, settings=settings),
@@ -114,7 +117,7 @@ def score(
     )
 
 
-def _ask(
+def _score_batch(
     model: Model,
     batch: Sequence[FactIds],
     rivals: Rivals,
@@ -122,16 +125,16 @@ def _ask(
     replace: Replace | None,
     bos: bool,
 ) -> Iterator[Figures]:
-    """Ask facts of one length together; yield each one's figures as plain data."""
+    """Score facts of one length together; yield each one's figures as plain data."""
     found = recall(model, batch, k=top)
     for row, fact in enumerate(batch):
         rival, margin = rivals.best(fact, found.openings[row])
         figures = {
             "pieces": len(fact.pieces),
-            "rank": int(found.standing.ranks[row]),
-            "log_probability": float(found.standing.log_probabilities[row]),
-            "logit": float(found.standing.logits[row]),
-            "above_mean": float(found.standing.above_mean[row]),
+            "rank": int(found.outcomes.ranks[row]),
+            "log_probability": float(found.outcomes.log_probabilities[row]),
+            "logit": float(found.outcomes.logits[row]),
+            "above_mean": float(found.outcomes.above_mean[row]),
             "mlp": float(found.mlp[row]),
             "attention": float(found.attention[row]),
             "rival": rival,

@@ -1,6 +1,6 @@
 """Are they the relation's own? Its neurons removed together: what its facts lose, and what others do.
 
-The k most particular neurons of a relation (`by_relation`) are set, at every position that predicts
+The k most specific neurons of a relation (`by_relation`) are set, at every position that predicts
 a piece of an answer, to their mean (or zero), in one hooked run of the model. The same is done with
 as many random neurons, several times. Neurons specific to a relation hurt its facts and spare the
 others; random ones show what removing any neurons does.
@@ -16,10 +16,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.errors import OptionRefused
-from ffnprobe.facts.asking import Reads, Standing, ask
 from ffnprobe.facts.batches import FactIds, plan, prepare
+from ffnprobe.facts.recall import Outcomes, Reads, run_batch
 from ffnprobe.interventions.choices import (
     Replace,
     choose_replacement,
@@ -30,6 +29,7 @@ from ffnprobe.models.bridge import Tap
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.ordering import check_k
+from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     from ffnprobe.facts.scores import Scores
@@ -37,12 +37,21 @@ if TYPE_CHECKING:
 Group = Int[np.ndarray, " neuron"]
 
 
-@dataclass(frozen=True, eq=False)
-class Specificity:
+@dataclass(frozen=True, eq=False, repr=False)
+class Specificity(Result):
     """The relation's facts and others, with nothing, the relation's neurons or random ones removed.
 
     `effect` is the mean fall of the answer's logit above the vocabulary's mean, and `lost` that of
     its log-probability, in nats; for random neurons over all draws.
+
+    >>> import ffnprobe as fp
+    >>> rows = [
+    ...     fp.FactRow(f"{athlete} plays the sport of", f" {sport}", relation="sport")
+    ...     for athlete, sport in (("Michael Jordan", "basketball"), ("Babe Ruth", "baseball"))
+    ... ]
+    >>> found = fp.score(fp.load("pocket"), rows).specificity("sport", 2, draws=1)
+    >>> found.table.removed.tolist()
+    ['nothing', '2 neurons of sport', '2 random neurons, 1 draws']
     """
 
     relation: str
@@ -50,16 +59,17 @@ class Specificity:
     table: pd.DataFrame
     provenance: Provenance
 
-    def _repr_html_(self) -> str:
-        title = f"removed together: {' '.join(self.neurons)}"
-        return card(title, table_html(self.table))
+    @property
+    def title(self) -> str:
+        """Name the neurons removed."""
+        return f"removed together: {' '.join(self.neurons)}"
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Name the tables."""
         return {"specificity": self.table}
 
 
-def remove(
+def remove_neurons(
     scores: "Scores",
     relation: str,
     k: int,
@@ -69,11 +79,13 @@ def remove(
     replace: Replace | None,
     seed: int,
 ) -> Specificity:
-    """Remove a relation's k neurons together, beside as many random ones in each of the draws."""
+    """Remove a relation's k neurons together, and as many random ones in each of the draws."""
     check_k(k, scores.model.config.neurons, of="neurons")
     for name, number in (("draws", draws), ("facts", most)):
         if number < 1:
-            raise OptionRefused(f"{number} {name} are none to compare with.", remedy="10")
+            raise OptionRefused(
+                f"{number} {name}: there must be at least one to compare with.", remedy="10"
+            )
     found = scores.by_relation(k, permutations=1)
     known = list(found.table.relation)
     if relation not in known:
@@ -84,35 +96,35 @@ def remove(
     model, generator = scores.model, np.random.default_rng(seed)
     own = (listed.layer * model.config.d_mlp + listed.neuron).to_numpy()
     if not len(own):
-        raise OptionRefused(f'"{relation}" has no neurons but hubs.', remedy="a larger top")
+        raise OptionRefused(f'"{relation}" has no neurons apart from hubs.', remedy="a larger top")
     random = [generator.choice(model.config.neurons, len(own), replace=False) for _ in range(draws)]
     chosen = usual_replacement(model, replace)
-    standing_in = choose_replacement(model, chosen)[:, 0]
+    replacement = choose_replacement(model, chosen)[:, 0]
     rows = []
     for side, is_mine in ((relation, True), ("the others", False)):
         facts = [row for row in scores.rows if (row.relation == relation) is is_mine]
         if not facts:
             continue
         picked = generator.choice(len(facts), min(most, len(facts)), replace=False)
-        asked, _ = prepare(model, [facts[n] for n in sorted(picked)], bos=scores.bos)
-        before = _ask_without(model, asked, np.array([], dtype=np.int64), standing_in)
-        after = _ask_without(model, asked, own, standing_in)
-        others = [_ask_without(model, asked, group, standing_in) for group in random]
+        prepared, _ = prepare(model, [facts[n] for n in sorted(picked)], bos=scores.bos)
+        before = _run_without(model, prepared, np.array([], dtype=np.int64), replacement)
+        after = _run_without(model, prepared, own, replacement)
+        others = [_run_without(model, prepared, group, replacement) for group in random]
         for removed, results in (
             ("nothing", [before]),
             (f"{len(own)} neurons of {relation}", [after]),
             (f"{len(own)} random neurons, {draws} draws", others),
         ):
-            rows.append({"facts_of": side, "facts": len(asked), "removed": removed})
+            rows.append({"facts_of": side, "facts": len(prepared), "removed": removed})
             rows[-1] |= _figures(before, results)
-    settings = f"{len(own)} neurons removed together, {name_replacement(chosen)}, {draws} draws, seed {seed}"
-    return Specificity(
-        relation, tuple(listed["name"]), pd.DataFrame(rows),
-        scores.provenance_with(settings),
-    )  # fmt: skip
+    provenance = scores.provenance.including(
+        relation=relation, removed=len(own), **name_replacement(chosen), draws=draws, seed=seed
+    )
+    table = provenance.note(pd.DataFrame(rows))
+    return Specificity(relation, tuple(listed["name"]), table, provenance)
 
 
-def _figures(before: Standing, results: Sequence[Standing]) -> dict[str, float]:
+def _figures(before: Outcomes, results: Sequence[Outcomes]) -> dict[str, float]:
     """Sum up one or several runs of the same facts."""
     ranks = torch.stack([result.ranks for result in results])
     logs = torch.stack([result.log_probabilities for result in results])
@@ -126,32 +138,32 @@ def _figures(before: Standing, results: Sequence[Standing]) -> dict[str, float]:
 
 
 @torch.no_grad()
-def _ask_without(
-    model: Model, asked: Sequence[FactIds], numbers: Group, standing_in: Tensor
-) -> Standing:
-    """Ask facts with neurons replaced wherever a piece is predicted."""
+def _run_without(
+    model: Model, facts: Sequence[FactIds], numbers: Group, replacement: Tensor
+) -> Outcomes:
+    """Run facts with neurons replaced wherever a piece is predicted."""
     found = []
-    for batch in plan(asked, most=len(asked)):
-        reads = Reads.of([asked[number] for number in batch])
-        logits = ask(model, reads, dict(_replace(model, reads, numbers, standing_in)))
-        found.append(Standing.read(logits, reads))
+    for batch in plan(facts, most=len(facts)):
+        reads = Reads.of([facts[number] for number in batch])
+        logits = run_batch(model, reads, dict(_replace(model, reads, numbers, replacement)))
+        found.append(Outcomes.read(logits, reads))
     # In the order of the plan, which is the same for every group: facts are compared with themselves.
-    return Standing.join(found)
+    return Outcomes.join(found)
 
 
 def _replace(
-    model: Model, reads: Reads, numbers: Group, standing_in: Tensor
+    model: Model, reads: Reads, numbers: Group, replacement: Tensor
 ) -> Iterator[tuple[tuple[str, int], Tap]]:
     """Yield the tap of every layer that has neurons to replace."""
     layers, neurons = np.divmod(numbers, model.config.d_mlp)
-    owners, places = torch.tensor(reads.owners)[:, None], torch.tensor(reads.places)[:, None]
+    owners, positions = torch.tensor(reads.owners)[:, None], torch.tensor(reads.positions)[:, None]
 
     def tap_at(layer: int) -> Tap:
         columns = torch.from_numpy(neurons[layers == layer])
 
         def tap(activations: Tensor) -> Tensor:
             changed = activations.clone()
-            changed[owners, places, columns] = standing_in[layer, columns].to(changed)
+            changed[owners, positions, columns] = replacement[layer, columns].to(changed)
             return changed
 
         return tap

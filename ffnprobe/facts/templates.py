@@ -1,9 +1,9 @@
 """Sentences with a slot for the subject: `{}`, `{subject}` or `[X]`; `[Y]` marks the answer.
 
-A left-to-right model is asked by what comes before the answer, so `[Y]` must be last: only spaces
-and punctuation may follow it.
+A left-to-right model sees only what comes before the answer, so `[Y]` must be last: only spaces and
+punctuation may follow it.
 
->>> ask("[X] was born in [Y] .", "Mozart", "Salzburg")
+>>> fill("[X] was born in [Y] .", "Mozart", "Salzburg")
 ('Mozart was born in', ' Salzburg')
 """
 
@@ -18,26 +18,28 @@ CHOICES = ("first", "all")
 
 
 def has_slot(text: str) -> bool:
-    """Say whether a text has a place for the subject."""
+    """Say whether a text has a slot for the subject."""
     return any(slot in text for slot in SLOTS)
 
 
-def ask(template: str, subject: str, answer: str) -> tuple[str, str]:
-    """Put a fact as a prompt and its answer, or say why the template cannot."""
+def fill(template: str, subject: str, answer: str) -> tuple[str, str]:
+    """Write a fact as a prompt and its answer, or say why the template cannot."""
     if not has_slot(template):
         raise DataRefused(f'the template "{template}" has no slot for the subject: {{}} or [X]')
     if not is_answer_last(template):
-        raise DataRefused(f'"{template}" goes on after its answer [Y]: it cannot be asked')
-    asked, marker, _ = template.partition(ANSWER)
-    # A pattern says itself whether a space stands before its answer: "([Y])" has none.
-    follows = answer if marker and not asked.endswith(" ") else space(answer)
+        raise DataRefused(
+            f'"{template}" has text after its answer [Y]: it cannot be used with a left-to-right model'
+        )
+    prompt, marker, _ = template.partition(ANSWER)
+    # A pattern says itself whether a space comes before its answer: "([Y])" has none.
+    follows = answer if marker and not prompt.endswith(" ") else space(answer)
     for slot in SLOTS:
-        asked = asked.replace(slot, subject)
-    return (asked.removesuffix(" ") if marker else asked), follows
+        prompt = prompt.replace(slot, subject)
+    return (prompt.removesuffix(" ") if marker else prompt), follows
 
 
 def is_answer_last(template: str) -> bool:
-    """Say whether nothing but spaces and punctuation follows the answer (if it has a place)."""
+    """Say whether nothing but spaces and punctuation follows the answer (if it is marked)."""
     _, _, after = template.partition(ANSWER)
     return not any(letter.isalnum() or letter in "[{" for letter in after)
 
@@ -45,22 +47,24 @@ def is_answer_last(template: str) -> bool:
 def check_templates(templates: str) -> None:
     """Refuse anything but `first` or `all`."""
     if templates not in CHOICES:
-        raise OptionRefused(f'"{templates}" is no choice of templates.', remedy=", ".join(CHOICES))
+        raise OptionRefused(
+            f'"{templates}" is not a choice of templates.', remedy=", ".join(CHOICES)
+        )
 
 
-def put(
+def fill_templates(
     subject: str, answer: str, relation: str, asked_by: Sequence[str], where: str
 ) -> list[Found]:
-    """Put one fact in each of the templates, or say what it lacks."""
+    """Write one fact in each of the templates, or say what is missing."""
     for name, text in (("subject", subject), ("answer", answer)):
         if not text.strip():
             return [Problem(where, f"no {name}")]
     if not asked_by:
-        return [Problem(where, f'no template says how "{relation}" is asked')]
+        return [Problem(where, f'the relation "{relation}" has no template')]
     found: list[Found] = []
     for template in asked_by:
         try:
-            prompt, follows = ask(template, subject, answer)
+            prompt, follows = fill(template, subject, answer)
         except DataRefused as error:
             found.append(Problem(where, error.what))
         else:

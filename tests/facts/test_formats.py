@@ -147,7 +147,7 @@ def test_lama_finds_its_patterns_above_the_facts(tmp_path):
     assert stated(path) == [("The capital of France is", " Paris")]
     assert problems(path) == [
         ("P36.jsonl line 2", "the same fact as P36.jsonl line 1"),
-        ("P36.jsonl line 3", "no JSON object"),
+        ("P36.jsonl line 3", "not a JSON object"),
         ("P36.jsonl line 4", "no answer"),
     ]
     born = {"pred": "/people/person/place_of_birth", "sub_label": "Mozart", "obj_label": "Salzburg"}
@@ -180,11 +180,11 @@ def test_pararel_passes_over_patterns_that_cannot_be_asked(tmp_path):
     assert problems(only) == [
         (
             "P1.jsonl line 2",
-            '"[Y] is the capital of [X]." goes on after its answer [Y]: it cannot be asked',
+            '"[Y] is the capital of [X]." has text after its answer [Y]: it cannot be used with a left-to-right model',
         )
     ]
     alone = write(tmp_path / "alone" / "deep" / "P2.jsonl", lines(fact))
-    assert problems(alone) == [("P2.jsonl line 1", 'no template says how "P2" is asked')]
+    assert problems(alone) == [("P2.jsonl line 1", 'the relation "P2" has no template')]
 
 
 def test_every_bad_row_is_named_and_the_rest_is_read(tmp_path):
@@ -198,7 +198,7 @@ def test_every_bad_row_is_named_and_the_rest_is_read(tmp_path):
         ("facts.csv line 3", "no answer"),
         ("facts.csv line 4", "not the 3 cells of the header"),
         ("facts.csv line 5", "no subject"),
-        ("facts.csv line 7", 'no template says how "boxer" is asked'),
+        ("facts.csv line 7", 'the relation "boxer" has no template'),
         ("facts.csv line 8", "the same fact as facts.csv line 2"),
     ]
 
@@ -210,10 +210,10 @@ def test_every_bad_row_is_named_and_the_rest_is_read(tmp_path):
         ("a.csv", "city,prompt\nx,y\n", "missing: answer.\n  try: prompt,answer or subject,relation,answer"),
         ("a.csv", "", r"columns \(none\); missing: prompt, answer"),
         ("a.csv", "prompt,answer\n", "has no rows"),
-        ("a.txt", "x", '".txt" is no format of facts'),
-        ("a.json", "[1, 2]", r"fields \(none\): of no format of facts.\n  try: LRE"),
+        ("a.txt", "x", '".txt" is not a format of facts'),
+        ("a.json", "[1, 2]", r"fields \(none\), which is not a known format of facts.\n  try: LRE"),
         ("a.json", '[{"question": 1}]', "has the fields question"),
-        ("a.json", "{", "is no JSON"),
+        ("a.json", "{", "is not JSON"),
         ("a.jsonl", '{"pattern": "[X] [Y]"}\n', "no line has sub_label and obj_label"),
     ],
 )  # fmt: skip
@@ -232,7 +232,7 @@ def test_what_is_not_there_or_not_text_is_refused(tmp_path):
     ]:
         with pytest.raises(DataRefused, match=words):
             read_facts(given)
-    with pytest.raises(OptionRefused, match='"some" is no choice of templates'):
+    with pytest.raises(OptionRefused, match='"some" is not a choice of templates'):
         read_facts("pocket", templates="some")
 
 

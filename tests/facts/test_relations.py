@@ -1,4 +1,4 @@
-"""Who carries a relation: counts against oracles, chance against shuffles, removal against replays."""
+"""Which neurons carry a relation: counts against oracles, chance against shuffles, removal against replays."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -85,7 +85,7 @@ def test_p_values_are_uniform_on_shuffled_relations(base):
         scores = listing(base, draw(generator), relations)
         found = scores.by_relation(k=1, hubs=True, permutations=99, seed=trial)
         best.append(found.neurons.p[0])
-        shared.append(scores.overlap(permutations=99, seed=trial).summary.p[0])
+        shared.append(scores.overlap(hubs=True, permutations=99, seed=trial).table.p[0])
     for p_values in (best, shared):
         assert stats.kstest(p_values, "uniform").pvalue > 0.01, np.sort(p_values)[::15]
         assert min(p_values) >= 0.01
@@ -113,7 +113,7 @@ def test_one_relation_alone_lists_its_most_common_neurons(base):
 
 
 def test_facts_in_several_templates_are_shuffled_whole(base):
-    """A fact's own neurons, repeated over its templates, are no evidence for its relation."""
+    """A fact's own neurons, repeated over its templates, are not evidence for its relation."""
     generator = np.random.default_rng(3)
     facts = np.repeat(np.arange(12), 5)
     rows = tuple(
@@ -125,12 +125,12 @@ def test_facts_in_several_templates_are_shuffled_whole(base):
     scores = replace(base, rows=rows, neurons=own, table=table)
     counting = count_neurons(scores)
     for _ in range(20):
-        dealt = counting.shuffle(generator)
-        assert all(len(set(dealt[facts == fact])) == 1 for fact in range(12))
+        shuffled = counting.shuffle(generator)
+        assert all(len(set(shuffled[facts == fact])) == 1 for fact in range(12))
     assert scores.by_relation(permutations=99).neurons.p.min() > 0.2
     overlap = scores.overlap(permutations=99)
-    assert list(overlap.summary.overlap[:2]) == [0.0, 0.0]
-    assert overlap.summary.p[0] == 1.0
+    assert list(overlap.table.overlap[:2]) == [0.0, 0.0]
+    assert overlap.table.p[0] == 1.0
 
 
 def test_hubs_are_named_and_set_aside(base):
@@ -148,6 +148,22 @@ def test_hubs_are_named_and_set_aside(base):
     assert "L0N3" not in set(aside.neurons.name)
     assert "L0N3" in set(counted.neurons.name)
     assert listing(base, neurons, ["one"] * 60).hubs() == []
+    assert aside.caption == f"hubs: {' '.join(scores.hubs())}"
+    assert aside.provenance.settings["hubs"] == "set aside"
+    assert counted.provenance.settings["hubs"] == "counted"
+    assert aside.title == "60 facts of 3 relations"
+
+
+def test_overlap_sets_hubs_aside_unless_they_are_asked_for(base):
+    neurons = torch.arange(300).reshape(60, 5) % 150
+    neurons[:, 0] = 155  # in every fact, and nothing else is shared but what the numbers repeat
+    scores = listing(base, neurons, list(base.table.relation))
+    assert scores.hubs() == ["L2N51"]
+    aside, counted = scores.overlap(permutations=9), scores.overlap(hubs=True, permutations=9)
+    assert counted.table.overlap[1] == pytest.approx(aside.table.overlap[1] + 1 / 5)
+    assert aside.provenance.settings["hubs"] == "set aside"
+    assert counted.provenance.settings["hubs"] == "counted"
+    assert aside.table.attrs["provenance"] == aside.provenance.as_dict()
 
 
 def test_overlap_is_counted_over_every_pair(base):
@@ -160,7 +176,7 @@ def test_overlap_is_counted_over_every_pair(base):
         base, rows=tuple(rows), neurons=neurons,
         table=base.table.assign(relation=[row.relation for row in rows]),
     )  # fmt: skip
-    found = scores.overlap(permutations=1)
+    found = scores.overlap(hubs=True, permutations=1)
     lists = [set(one) for one in neurons.tolist()]
     pairs = pd.DataFrame(
         [
@@ -171,12 +187,12 @@ def test_overlap_is_counted_over_every_pair(base):
         columns=["relation", "other", "overlap"],
     )
     is_within = pairs.relation == pairs.other
-    within, between, random = found.summary.overlap
+    within, between, random = found.table.overlap
     assert within == pytest.approx(pairs.overlap[is_within].mean())
     assert between == pytest.approx(pairs.overlap[~is_within].mean())
     assert random == 5 / (3 * 52)
     wanted = pairs.groupby(["relation", "other"]).overlap.agg(["size", "mean"])
-    for row in found.table.itertuples():
+    for row in found.relations.itertuples():
         assert (row.pairs, row.overlap) == pytest.approx(
             tuple(wanted.loc[(row.relation, row.other)])
         )
@@ -189,7 +205,7 @@ def test_overlap_is_counted_over_every_pair(base):
 def test_random_neurons_overlap_as_said(tiny, base):
     generator = np.random.default_rng(6)
     lists = torch.tensor(np.array([generator.choice(156, 5, replace=False) for _ in range(60)]))
-    found = listing(base, lists, list(base.table.relation)).overlap(permutations=1).summary
+    found = listing(base, lists, list(base.table.relation)).overlap(permutations=1).table
     assert found.overlap[1] == pytest.approx(found.overlap[2], rel=0.15)
 
 
@@ -209,7 +225,7 @@ def sports(pocket) -> fp.Scores:
 
 
 def test_facts_of_a_relation_share_neurons_in_pocket(sports):
-    within, between, random = sports.overlap(permutations=99).summary.overlap
+    within, between, random = sports.overlap(permutations=99).table.overlap
     assert within > 3 * between > 3 * random
     own = sports.by_relation(permutations=99).neurons
     assert own[own.relation == "sport"].p.iloc[0] == 0.01
@@ -222,7 +238,10 @@ def test_removing_a_relations_neurons_hurts_its_facts_most(sports):
     assert effect["sport", mine] > 3 * abs(effect["the others", mine])
     assert effect["sport", mine] > 5 * abs(effect["sport", random])
     assert effect["sport", "nothing"] == 0
-    assert "replace=mean" in found.provenance.settings
+    settings = found.provenance.settings
+    assert (settings["replace"], settings["removed"], settings["draws"]) == ("mean", 10, 5)
+    assert settings["facts"] == "rows"
+    assert found.title == f"removed together: {' '.join(found.neurons)}"
     assert len(found.neurons) == 10
 
 
@@ -255,11 +274,11 @@ def test_the_same_seed_gives_the_same_numbers(sports):
     ("verb", "words", "options"),
     [
         ("by_relation", "k = 0", {"k": 0}),
-        ("by_relation", "0 permutations: a test needs some", {"permutations": 0}),
+        ("by_relation", "0 permutations: a test needs at least one", {"permutations": 0}),
         ("overlap", "0 permutations", {"permutations": 0}),
         ("overlap", "0 facts cannot be compared", {"most": 0}),
         ("specificity", 'no fact is of the relation "chess"', {"relation": "chess"}),
-        ("specificity", "0 draws are none", {"relation": "r0", "draws": 0}),
+        ("specificity", "0 draws: there must be at least one", {"relation": "r0", "draws": 0}),
     ],
 )
 def test_bad_options_are_refused(base, verb, words, options):

@@ -7,7 +7,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import AccountNotClosed, DataRefused, OptionRefused
-from ffnprobe.facts import asking, scoring
+from ffnprobe.facts import recall, scoring
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.models import pocket as own
 from tests.builders import TINY, random_weights, write_model
@@ -161,11 +161,11 @@ def test_effects_are_ablates(tiny):
             found, exact.sort(descending=True).values[:5], atol=1e-5, rtol=1e-4
         )
     assert fp.score(tiny, ROWS[:3]).top_effects() is None
-    assert "effects with replace=zero" in scores.provenance.settings
+    assert scores.provenance.settings["effects"] == {"replace": "zero"}
 
 
 def test_an_account_that_does_not_close_gives_no_number(tiny, monkeypatch):
-    monkeypatch.setattr(asking, "_read", lambda stream, along: torch.zeros(len(along)))
+    monkeypatch.setattr(recall, "_read", lambda stream, along: torch.zeros(len(along)))
     with pytest.raises(AccountNotClosed, match="the logit of ␣the"):
         fp.score(tiny, ROWS[:1])
 
@@ -222,7 +222,10 @@ def test_bos_is_put_in_front_unless_told_not_to(tiny):
 
 def test_scores_say_where_they_come_from(scores):
     assert scores.provenance.convention == "centred"
-    assert scores.provenance.settings == "7 rows of rows (FactRow), templates first"
+    assert scores.provenance.settings == {
+        "facts": "rows", "format": "FactRow", "rows": 7, "templates": "first",
+    }  # fmt: skip
+    assert scores.table.attrs["provenance"] == scores.provenance.as_dict()
     assert list(scores.tables()) == ["facts", "neurons"]
     assert "knows" in repr(scores)
     assert "L1N" in scores._repr_html_()
@@ -235,5 +238,5 @@ def test_bad_options_are_refused_and_no_fact_is_no_statistic(tiny):
         fp.score(tiny, ROWS, effects=True, replace="nothing")
     empty = fp.score(tiny, [FactRow("the " * 40, " cat")])
     assert (len(empty), len(empty.problems)) == (0, 1)
-    with pytest.raises(DataRefused, match="no fact could be asked"):
+    with pytest.raises(DataRefused, match="no fact could be scored"):
         empty.by_relation()

@@ -59,7 +59,7 @@ def plot_overlap(overlap: Overlap) -> go.Figure:
     starts = [n for n, name in enumerate(relations) if n == 0 or name != relations[n - 1]]
     middles = [(a + b) // 2 for a, b in zip(starts, [*starts[1:], len(names)], strict=True)]
     ticks = {"tickvals": middles, "ticktext": [plain(relations[n]) for n in starts]}
-    within, between, random = overlap.summary.overlap
+    within, between, random = overlap.table.overlap
     title = (
         f"Facts of one relation share {within:.1%} of their neurons, of two relations {between:.1%}; "
         f"random neurons {random:.2%}"
@@ -71,7 +71,7 @@ def plot_overlap(overlap: Overlap) -> go.Figure:
 
 def plot_relation_overlap(overlap: Overlap) -> go.Figure:
     """Draw relations against relations: the mean share of neurons that a fact of each has in common."""
-    table = overlap.table
+    table = overlap.relations
     names = list(dict.fromkeys([*table.relation, *table.other]))
     order = {name: number for number, name in enumerate(names)}
     values = np.full((len(names), len(names)), np.nan)
@@ -81,7 +81,7 @@ def plot_relation_overlap(overlap: Overlap) -> go.Figure:
     figure = new_grids()
     add_grid(figure, values.tolist(), rows=names, columns=names, signed=False, bar="shared")
     apart = table[table.relation != table.other].sort_values("overlap", kind="stable")
-    title = f"Facts of one relation share {overlap.summary.overlap[0]:.1%} of their neurons"
+    title = f"Facts of one relation share {overlap.table.overlap[0]:.1%} of their neurons"
     if len(apart):
         most = apart.iloc[-1]
         title += (

@@ -2,15 +2,15 @@
 
 A line with `sub_label` and `obj_label` is a fact; its relation is `predicate_id`, the end of `pred`
 (Google-RE), or the file's name. A line with `template` or `pattern` and no subject is a pattern. A
-fact is asked by its own `template`, else by patterns found, in this order, in
+fact uses its own `template`, or else the patterns found, in this order, in
 
     the same file                                 patterns above or below the facts
     relations.jsonl                               LAMA: in the folder, or the one above
     [pattern_data/]graphs_json/<the file's name>  ParaRel: in the folder, or the one above
 
-Patterns that go on after their answer ("[Y] is the capital of [X]") cannot be asked of a
-left-to-right model and are passed over where another one can. Labels are words: the pattern says
-whether a space stands before the answer.
+Patterns in which text follows the answer ("[Y] is the capital of [X]") cannot be used with a
+left-to-right model; they are skipped where there is another. Labels are words: the pattern says
+whether a space comes before the answer.
 """
 
 import json
@@ -20,14 +20,14 @@ from typing import Any
 
 from ffnprobe.errors import DataRefused
 from ffnprobe.facts.rows import Found, Problem
-from ffnprobe.facts.templates import is_answer_last, put
+from ffnprobe.facts.templates import fill_templates, is_answer_last
 
 LAMA_PATTERNS = "relations.jsonl"
 PARAREL_FOLDERS = ("graphs_json", "pattern_data/graphs_json")
 Patterns = dict[str, list[str]]
 
 
-def read_lines(path: Path, *, templates: str) -> list[Found]:
+def read_jsonl(path: Path, *, templates: str) -> list[Found]:
     """Read the facts of one JSON-lines file."""
     lines = list(_parse(path))
     facts = [(line, entry) for line, entry in lines if entry is None or "sub_label" in entry]
@@ -41,7 +41,7 @@ def read_lines(path: Path, *, templates: str) -> list[Found]:
     for line, entry in facts:
         where = f"{path.name} line {line}"
         if entry is None:
-            found.append(Problem(where, "no JSON object"))
+            found.append(Problem(where, "not a JSON object"))
             continue
         relation = _relation(entry, path)
         own = [entry["template"]] if isinstance(entry.get("template"), str) else []
@@ -49,7 +49,7 @@ def read_lines(path: Path, *, templates: str) -> list[Found]:
         asked_by = [pattern for pattern in patterns if is_answer_last(pattern)] or patterns[:1]
         asked_by = asked_by[:1] if templates == "first" else asked_by
         subject, answer = str(entry["sub_label"]), str(entry.get("obj_label", ""))
-        found += put(subject, answer, relation, asked_by, where)
+        found += fill_templates(subject, answer, relation, asked_by, where)
     return found
 
 
@@ -59,7 +59,7 @@ def has_facts(path: Path) -> bool:
 
 
 def _parse(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Yield each line's number and object; None where it is none."""
+    """Yield each line's number and object; None where the line is not an object."""
     for number, text in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
         if text.strip():
             try:
@@ -75,16 +75,16 @@ def _relation(entry: Mapping[str, Any], path: Path) -> str:
 
 
 def _find_patterns(path: Path, lines: list[tuple[int, dict[str, Any] | None]]) -> Patterns:
-    """Collect the patterns of each relation, from the first place that has any."""
+    """Collect the patterns of each relation, from the first file that has any."""
     found = _collect((entry for _, entry in lines), path)
     folders = (path.parent, path.parent.parent)
-    places = [folder / LAMA_PATTERNS for folder in folders]
-    places += [folder / inner / path.name for folder in folders for inner in PARAREL_FOLDERS]
-    for place in places:
+    files = [folder / LAMA_PATTERNS for folder in folders]
+    files += [folder / inner / path.name for folder in folders for inner in PARAREL_FOLDERS]
+    for file in files:
         if found:
             break
-        if place.is_file() and place != path:
-            found = _collect((entry for _, entry in _parse(place)), place)
+        if file.is_file() and file != path:
+            found = _collect((entry for _, entry in _parse(file)), file)
     return found
 
 

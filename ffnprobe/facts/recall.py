@@ -1,11 +1,11 @@
-"""Ask a batch of facts at once: how the model ranks each answer, and who pushed it.
+"""Run a batch of facts at once: how the model ranks each answer, and which neurons pushed it.
 
     push of neuron n toward the answer = Σ over its pieces t:  a_n (w_n · (u_t − mean u)) / s
 
-as `attribute` has it (convention `centred`), each piece read at its own position. All parts are
-added up for every piece and must give the model's own logit; if not, no number is given.
+as in `attribute` (convention `centred`), each piece read at its own position. For every piece all
+parts are added up and must give the model's own logit; if they do not, it is an error.
 
-Only what is read is kept of a batch: the neurons and heads at the positions that predict a piece.
+Of a batch only the neurons and heads at the positions that predict a piece are kept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,11 +27,11 @@ from ffnprobe.tracing.predictions import rank_of
 
 @dataclass(frozen=True)
 class Reads:
-    """Where each piece of each answer of a batch is read: one entry a piece."""
+    """Where each piece of each answer of a batch is read: one entry per piece."""
 
     ids: Int[Tensor, "batch pos"]
     owners: list[int]
-    places: list[int]
+    positions: list[int]
     tokens: list[int]
 
     @classmethod
@@ -42,8 +42,8 @@ class Reads:
             for owner, fact in enumerate(facts)
             for order, token in enumerate(fact.pieces)
         ]
-        owners, places, tokens = (list(column) for column in zip(*listed, strict=True))
-        return cls(torch.tensor([q.ids for q in facts]), owners, places, tokens)
+        owners, positions, tokens = (list(column) for column in zip(*listed, strict=True))
+        return cls(torch.tensor([q.ids for q in facts]), owners, positions, tokens)
 
     def add_up(self, values: Float[Tensor, "piece ..."]) -> Float[Tensor, "batch ..."]:
         """Sum over the pieces of each answer."""
@@ -52,8 +52,8 @@ class Reads:
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
-    """How the model takes each answer: its worst piece's rank; logs and logits summed over pieces.
+class Outcomes:
+    """How likely each answer is: its worst piece's rank; logs and logits summed over pieces.
 
     `above_mean` is the logit above the vocabulary's mean, as pushes count it.
     """
@@ -64,7 +64,7 @@ class Standing:
     above_mean: Float[Tensor, " batch"]
 
     @classmethod
-    def read(cls, logits: Float[Tensor, "piece vocab"], reads: Reads) -> "Standing":
+    def read(cls, logits: Float[Tensor, "piece vocab"], reads: Reads) -> "Outcomes":
         """Read the figures off the logits of every piece."""
         pieces = range(len(logits))
         logs = torch.log_softmax(logits.double(), dim=-1)[pieces, reads.tokens]
@@ -82,16 +82,16 @@ class Standing:
         )
 
     @classmethod
-    def join(cls, parts: Sequence["Standing"]) -> "Standing":
+    def join(cls, parts: Sequence["Outcomes"]) -> "Outcomes":
         """Put batches one after the other."""
         return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
 
 
 @dataclass(frozen=True, eq=False)
 class Recall:
-    """A batch of facts asked: figures of each, and the k neurons (by flat number) that pushed it most."""
+    """A batch of facts: the figures of each, and the k neurons (by flat number) that pushed it most."""
 
-    standing: Standing
+    outcomes: Outcomes
     mlp: Float[Tensor, " batch"]
     attention: Float[Tensor, " batch"]
     openings: Float[Tensor, "batch vocab"]
@@ -101,7 +101,7 @@ class Recall:
 
 @torch.no_grad()
 def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
-    """Ask facts of one length together; `openings` are the logits where each answer begins."""
+    """Run facts of one length together; `openings` are the logits where each answer begins."""
     reads = Reads.of(facts)
     activations: list[Tensor] = []
     mixes: list[Tensor] = []
@@ -112,7 +112,7 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
     taps |= {("mixes", layer): _keep(reads, mixes) for layer in layers}
     if model.config.has_post_norms:
         taps |= {("mlp_totals", layer): _keep(reads, totals) for layer in layers}
-    logits = ask(model, reads, taps | {("final", 0): _keep(reads, finals)})
+    logits = run_batch(model, reads, taps | {("final", 0): _keep(reads, finals)})
     own = logits[range(len(logits)), reads.tokens]
     scales = measure_scale(model, finals[0])[:, None]
     along = (model.unembedding[reads.tokens] - model.mean_unembedding) / scales
@@ -123,14 +123,14 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
     if totals:
         post = measure_scale(model, torch.stack(totals))
         pushes /= rearrange(post, "layer piece -> piece layer 1")
-    last = reads.ids[reads.owners, reads.places].to(model.device)
+    last = reads.ids[reads.owners, reads.positions].to(model.device)
     written = [write_heads(model, layer, mix) for layer, mix in enumerate(mixes)]
     biases = reduce(model.answer_biases, "layer d_model -> d_model", "sum")
     mlp = reduce(pushes.double(), "piece layer neuron -> piece", "sum") + (along @ biases)
     attention = _read(torch.stack(written).sum(0), along)
     embedded = model.embedding[last]
     if model.position_embedding is not None:
-        embedded = embedded + model.position_embedding[reads.places]
+        embedded = embedded + model.position_embedding[reads.positions]
     means = _mean_logits(model, logits, finals[0])
     constant = model.unembedding_bias[reads.tokens] - model.unembedding_bias.mean()
     sums = cap(model, mlp + attention + _read(embedded, along) + constant + means)
@@ -140,7 +140,7 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
     strongest, numbers = top_tokens(summed, k)
     begins = [reads.owners.index(owner) for owner in range(len(facts))]
     return Recall(
-        standing=Standing.read(logits, reads),
+        outcomes=Outcomes.read(logits, reads),
         mlp=reads.add_up(mlp),
         attention=reads.add_up(attention.double()),
         openings=logits[begins].cpu(),
@@ -149,11 +149,11 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
     )  # fmt: skip
 
 
-def ask(
+def run_batch(
     model: Model, reads: Reads, taps: Mapping[tuple[str, int], Tap]
 ) -> Float[Tensor, "piece vocab"]:
     """Run a batch once and return the logits where each piece is predicted."""
-    return forward(model, reads.ids, taps)[reads.owners, reads.places]
+    return forward(model, reads.ids, taps)[reads.owners, reads.positions]
 
 
 def _mean_logits(
@@ -167,10 +167,10 @@ def _mean_logits(
 
 
 def _keep(reads: Reads, kept: list[Tensor]) -> Tap:
-    """Keep what a place holds where pieces are read, and nothing else of it."""
+    """Keep what a hook sees where pieces are read, and nothing else of it."""
 
     def tap(tensor: Tensor) -> None:
-        kept.append(tensor[reads.owners, reads.places])
+        kept.append(tensor[reads.owners, reads.positions])
 
     return tap
 

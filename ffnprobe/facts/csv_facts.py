@@ -1,15 +1,15 @@
 """Facts in rows and columns: csv, tsv, or a pandas DataFrame.
 
-    prompt,answer             the answer goes on after the prompt exactly as written, with or
-                              without a space in front; `relation` and `subject` may stand beside
+    prompt,answer             the answer follows the prompt exactly as written, with or without a
+                              leading space; `relation` and `subject` are optional columns
     subject,relation,answer   the relation is a template ("{} plays the sport of"), or a name whose
                               template is in a column `template` or in a file `templates.csv`
-                              (relation,template) beside the table; one space before the answer
-    athlete,sport             the athletes of "Fact Finding": asked by the file's own one-shot
-                              `prompt`; its other columns belong to another model's tokenizer
+                              (relation,template) in the table's folder; one space before the answer
+    athlete,sport             the athletes of "Fact Finding", with the file's own one-shot `prompt`;
+                              its other columns belong to another model's tokenizer
 
-Columns may stand in any order, and others beside them are passed over. tsv files are read without
-quoting, as they are written.
+Columns may be in any order, and others are ignored. tsv files are read without quoting, as they are
+written.
 """
 
 import csv
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ffnprobe.errors import DataRefused
 from ffnprobe.facts.rows import FactRow, Found, Problem, space
-from ffnprobe.facts.templates import has_slot, put
+from ffnprobe.facts.templates import fill_templates, has_slot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,7 @@ TEMPLATES = "templates.csv"
 Row = tuple[str, Mapping[str, str] | None]
 
 
-def read_spreadsheet(path: Path, *, templates: str) -> tuple[str, list[Found]]:
+def read_csv(path: Path, *, templates: str) -> tuple[str, list[Found]]:
     """Read a csv or tsv file: the form of its columns, and its rows."""
     header, rows = _read_cells(path)
     return form_of(header, path.name), list(_read(rows, header, path, templates))
@@ -67,16 +67,16 @@ def _read(
     rows: Iterator[Row], header: Sequence[str], path: Path | None, templates: str
 ) -> Iterator[Found]:
     form = form_of(header, "the table")
-    beside = _read_templates(path) if form == "subject,relation,answer" else {}
+    named = _read_templates(path) if form == "subject,relation,answer" else {}
     for where, cells in rows:
         if cells is None:
             yield Problem(where, f"not the {len(header)} cells of the header")
         elif form == "subject,relation,answer":
             relation = cells["relation"]
             own = cells.get("template") or (relation if has_slot(relation) else "")
-            known = [own] if own else beside.get(relation, [])
+            known = [own] if own else named.get(relation, [])
             asked_by = known[:1] if templates == "first" else known
-            yield from put(cells["subject"], cells["answer"], relation, asked_by, where)
+            yield from fill_templates(cells["subject"], cells["answer"], relation, asked_by, where)
         elif form == "athlete,sport":
             answer = space(cells["sport"]) if cells["sport"].strip() else ""
             yield _state(cells["prompt"], answer, "sport", cells["athlete"], where)
@@ -93,7 +93,7 @@ def _state(prompt: str, answer: str, relation: str, subject: str, where: str) ->
 
 
 def _read_templates(path: Path | None) -> dict[str, list[str]]:
-    """Read the templates of named relations from the file beside a table, if it is there."""
+    """Read the templates of named relations from the file in the table's folder, if there is one."""
     found: dict[str, list[str]] = {}
     if path is not None and (path.parent / TEMPLATES).is_file():
         header, rows = _read_cells(path.parent / TEMPLATES)

@@ -1,4 +1,4 @@
-"""The whole story of one relation: figures of the results, and the script that tells it."""
+"""Figures of scored facts, and the script about one relation."""
 
 import json
 import runpy
@@ -38,7 +38,7 @@ def test_facts_are_drawn_against_facts_in_the_order_of_relations(scores):
     assert "&lt;b&gt;Spain" in grid.x[-1]
     between = fp.plot(overlap, "relations").data[0]
     assert float(between.z[0][1]) == pytest.approx(
-        overlap.table.query("relation == 'sport' and other == 'capital'").overlap.item()
+        overlap.relations.query("relation == 'sport' and other == 'capital'").overlap.item()
     )
 
 

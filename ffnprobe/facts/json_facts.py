@@ -2,14 +2,14 @@
 
     LRE          an object a relation: `name`, `prompt_templates`, `prompt_templates_zs` (zero-shot:
                  these come first), `samples` of `subject` and `object`. Some objects and subjects
-                 of the published files end in a space ("Bon Jovi "): they are asked as they are
-    ROME         a list: `prompt` (already filled in; it may go on past `template`), `attribute`,
+                 of the published files end in a space ("Bon Jovi "): they are used as they are
+    ROME         a list: `prompt` (already filled in; it may be longer than `template`), `attribute`,
                  `subject`, `relation_id`. `prediction` is GPT-2 XL's and is not read
     CounterFact  a list: in `requested_rewrite` the template `prompt`, `subject`, `relation_id`, and
                  `target_true`, which is the answer; `target_new` is not true and is not read
 
-Objects, attributes and targets are words: one space stands before the answer. JSON has no line
-numbers to give: rows are counted from 1 (`entry 12`).
+Objects, attributes and targets are words: one space comes before the answer. Parsed JSON has no
+line numbers: rows are counted from 1 (`entry 12`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,12 +17,12 @@ from typing import Any
 
 from ffnprobe.errors import DataRefused
 from ffnprobe.facts.rows import FactRow, Found, Problem, space
-from ffnprobe.facts.templates import put
+from ffnprobe.facts.templates import fill_templates
 
 KNOWN = "LRE (prompt_templates, samples), ROME (prompt, attribute), CounterFact (requested_rewrite)"
 
 
-def read_document(content: Any, name: str, *, templates: str) -> tuple[str, list[Found]]:
+def read_json(content: Any, name: str, *, templates: str) -> tuple[str, list[Found]]:
     """Tell which of the formats a parsed JSON file is, and read its facts."""
     if isinstance(content, Mapping) and {"samples", "prompt_templates"} <= set(content):
         return "LRE", list(_read_relation(content, name, templates))
@@ -34,7 +34,9 @@ def read_document(content: Any, name: str, *, templates: str) -> tuple[str, list
             return "ROME", list(_read_known(content, name))
     has = content if isinstance(content, Mapping) else first
     fields = ", ".join(map(str, has)) if isinstance(has, Mapping) else "(none)"
-    raise DataRefused(f"{name} has the fields {fields}: of no format of facts.", remedy=KNOWN)
+    raise DataRefused(
+        f"{name} has the fields {fields}, which is not a known format of facts.", remedy=KNOWN
+    )
 
 
 def _read_relation(content: Mapping[str, Any], name: str, templates: str) -> Iterator[Found]:
@@ -44,7 +46,7 @@ def _read_relation(content: Mapping[str, Any], name: str, templates: str) -> Ite
     relation = str(content.get("name", name))
     for number, sample in enumerate(content["samples"], start=1):
         subject, answer = _text(sample, "subject"), _text(sample, "object")
-        yield from put(subject, answer, relation, asked_by, f"{name} entry {number}")
+        yield from fill_templates(subject, answer, relation, asked_by, f"{name} entry {number}")
 
 
 def _read_known(content: list[Any], name: str) -> Iterator[Found]:
@@ -62,13 +64,13 @@ def _read_counterfact(content: list[Any], name: str) -> Iterator[Found]:
     for number, entry in enumerate(content, start=1):
         asked = entry.get("requested_rewrite") if isinstance(entry, Mapping) else None
         answer = _text(asked.get("target_true"), "str") if isinstance(asked, Mapping) else ""
-        yield from put(
+        yield from fill_templates(
             _text(asked, "subject"), answer, _text(asked, "relation_id"),
             [_text(asked, "prompt")], f"{name} entry {number}",
         )  # fmt: skip
 
 
 def _text(entry: Any, field: str) -> str:
-    """Return a field's text; a field that is not there, or is no text, is empty."""
+    """Return a field's text; a field that is missing or is not text is empty."""
     value = entry.get(field) if isinstance(entry, Mapping) else None
     return value if isinstance(value, str) else ""
