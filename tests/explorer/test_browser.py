@@ -10,7 +10,6 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.views.explorer import desk as desks
 from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.files.reader import read_table
 from tests.conftest import JORDAN
 from tests.explorer.conftest import running
 
@@ -130,7 +129,7 @@ def test_a_new_user_goes_from_a_prompt_to_an_export(tab, pocket, tmp_path):
         if suffix == ".html":
             assert "predictions" in file.read_text(encoding="utf-8")
             continue
-        table = read_table(file)
+        table = fp.open_result(file).table
         assert table.attrs["provenance"]["prompt"] == JORDAN
         assert table.probability_after[:8].tolist() == pytest.approx(steered.probability_after.tolist())  # fmt: skip
 

@@ -14,7 +14,6 @@ from ffnprobe.views.explorer.jobs import Jobs
 from ffnprobe.views.explorer.places import Place, name_token, read_place
 from ffnprobe.views.explorer.sheets import Live, write
 from ffnprobe.views.explorer.shelf import Shelf
-from ffnprobe.views.files.reader import read_table
 from tests.conftest import JORDAN
 from tests.explorer.client import Client
 from tests.explorer.conftest import running
@@ -163,7 +162,7 @@ def test_what_is_on_the_screen_can_be_taken_along(desk, tmp_path, path, search, 
     name = sorted(tables)[0]
     for suffix in (".csv", ".parquet"):
         (tmp_path / f"x{suffix}").write_bytes(write(sheet, suffix, name))
-        read = read_table(tmp_path / f"x{suffix}")
+        read = fp.open_result(tmp_path / f"x{suffix}").table
         assert list(read.columns) == list(sheet.tables[name].columns)
         assert read.attrs["provenance"]["model"] == "pocket"
     page = write(sheet, ".html", None).decode()
