@@ -1,9 +1,9 @@
-"""A crew of Ray actors, each with the model loaded once; the cluster is found or started.
+"""A pool of Ray actors, each with the model loaded once, on a running cluster or a new one.
 
-Scheduling, restarts and the transport of results are Ray's. A worker that dies is started again,
-loads the model again and takes up its task again; nothing it had done is missed or counted twice.
+Scheduling, restarts and the transport of results are Ray's. A worker that dies is restarted,
+loads the model and repeats its task; no result is lost or counted twice.
 
-Limits: every node must be able to load the model from the same place (the embedded model, the hub,
+Limits: every node must be able to load the model from the same source (the embedded model, the hub,
 or a folder they all see) and have ffnprobe installed.
 """
 
@@ -20,7 +20,7 @@ SECONDS = 5.0
 
 
 class Worker:
-    """What runs on a node: a model, and work to do with it."""
+    """An actor on a node: it holds a model and does tasks with it."""
 
     def __init__(self, where: str, device: str, fingerprint: str, threads: int) -> None:
         import torch
@@ -31,7 +31,7 @@ class Worker:
         self.model = load(where, device=device)
         if self.model.fingerprint != fingerprint:
             raise DataRefused(
-                f"{where} holds other weights on a node ({self.model.fingerprint[:8]}, "
+                f"{where} holds different weights on a node ({self.model.fingerprint[:8]}, "
                 f"not {fingerprint[:8]})."
             )
 
@@ -41,7 +41,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerPool:
     """Actors that take tasks in turn."""
 
     actors: tuple[Any, ...]
@@ -50,11 +50,11 @@ class Crew:
         return len(self.actors)
 
     def submit(self, number: int, task: Callable[..., Any], *things: Any) -> Any:
-        """Give the n-th task to its worker and return a handle of its result."""
+        """Submit the n-th task to its worker and return a handle to its result."""
         return self.actors[number % len(self)].work.remote(task, *things)
 
     def result(self, handle: Any) -> Any:
-        """Wait for a result; an error of ours comes back as it was raised."""
+        """Wait for a result; an ffnprobe error is raised as it was on the worker."""
         import ray
 
         try:
@@ -65,22 +65,22 @@ class Crew:
             reason = str(error).strip().splitlines()[-1]
             raise DataRefused(
                 f"a worker could not load the model: {reason}",
-                remedy="a model that every node can load, and ffnprobe installed there",
+                remedy="use a model that every node can load, and install ffnprobe there",
             ) from None
 
 
 @contextmanager
-def start_crew(
+def start_pool(
     model: Model, *, workers: int | None, address: str | None, threads: int
-) -> Iterator[Crew]:
-    """Join the cluster at an address, or start one here, and put workers on it."""
+) -> Iterator[WorkerPool]:
+    """Connect to the cluster at an address, or start one here, and start workers on it."""
     try:
         import ray
     except ImportError:
         raise OptionRefused("Ray is not installed.", remedy='pip install "ffnprobe[ray]"') from None
     was_running = ray.is_initialized()
     if not was_running:
-        _join(address, workers)
+        _connect(address, workers)
     try:
         here = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
         many = here if workers is None else workers
@@ -92,17 +92,17 @@ def start_crew(
             )
         where = model.name if model.source.is_known_by(model.name) else model.source.where
         device = model.device.type
-        hire = ray.remote(
+        actor = ray.remote(
             num_cpus=threads, num_gpus=int(device == "cuda"), max_restarts=-1, max_task_retries=-1
         )(Worker)
         known = (where, device, model.fingerprint, threads)
-        yield Crew(tuple(hire.remote(*known) for _ in range(many)))
+        yield WorkerPool(tuple(actor.remote(*known) for _ in range(many)))
     finally:
         if not was_running:
             ray.shutdown()
 
 
-def _join(address: str | None, workers: int | None) -> None:
+def _connect(address: str | None, workers: int | None) -> None:
     """Connect to a cluster that answers, or start one on this machine."""
     import ray
 
@@ -110,15 +110,15 @@ def _join(address: str | None, workers: int | None) -> None:
     if address is None:
         ray.init(num_cpus=workers, include_dashboard=False, **quiet)
         return
-    _knock(address)
+    _check_port(address)
     try:
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise _no_answer(address, str(error).strip().splitlines()[0]) from None
 
 
-def _knock(address: str) -> None:
-    """Find out in seconds, not minutes, whether anybody is there."""
+def _check_port(address: str) -> None:
+    """Find out in seconds, not minutes, whether a cluster listens there."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host:  # auto, local
         return
@@ -131,5 +131,5 @@ def _knock(address: str) -> None:
 def _no_answer(address: str, reason: str) -> OptionRefused:
     return OptionRefused(
         f"no Ray cluster answers at {address}: {reason}.",
-        remedy="the address `ray start --head` printed; without one, a cluster is started here",
+        remedy="the address that `ray start --head` printed, or none to start a cluster here",
     )

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ffnprobe.corpora.clusters import Crew, start_crew
+from ffnprobe.corpora.clusters import WorkerPool, start_pool
 from ffnprobe.corpora.meters import measure
 from ffnprobe.corpora.passages import Block, Settings
 from ffnprobe.corpora.statistics import Statistics
@@ -99,13 +99,13 @@ def _measure_on_ray(
     address: str | None,
 ) -> Measured:
     """Measure with Ray actors; one that dies is started again and its block measured again."""
-    with start_crew(model, workers=workers, address=address, threads=1) as crew:
-        yield from _in_order(blocks, _submit_to(crew, settings), crew.result, len(crew))
+    with start_pool(model, workers=workers, address=address, threads=1) as pool:
+        yield from _in_order(blocks, _submit_to(pool, settings), pool.result, len(pool))
 
 
-def _submit_to(crew: Crew, settings: Settings) -> Callable[[int, Block], Any]:
+def _submit_to(pool: WorkerPool, settings: Settings) -> Callable[[int, Block], Any]:
     def submit(number: int, block: Block) -> Any:
-        return crew.submit(number, measure, block, settings)
+        return pool.submit(number, measure, block, settings)
 
     return submit
 

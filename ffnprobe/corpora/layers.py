@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ffnprobe.corpora.clusters import start_crew
+from ffnprobe.corpora.clusters import start_pool
 from ffnprobe.models.model import Model
 from ffnprobe.reading.layers import choose_layers
 from ffnprobe.reading.surveys import Progress, survey
@@ -32,12 +32,12 @@ def survey_on_ray(
     chosen = choose_layers(model, layers)
     tables = []
     threads = torch.get_num_threads()
-    with start_crew(model, workers=workers, address=address, threads=threads) as crew:
+    with start_pool(model, workers=workers, address=address, threads=threads) as pool:
         under_way = deque(
-            crew.submit(order, survey_layer, layer, k) for order, layer in enumerate(chosen)
+            pool.submit(order, survey_layer, layer, k) for order, layer in enumerate(chosen)
         )
         while under_way:
-            tables.append(crew.result(under_way.popleft()))
+            tables.append(pool.result(under_way.popleft()))
             if progress is not None:
                 progress(len(tables) * model.config.d_mlp, len(chosen) * model.config.d_mlp)
     known: dict[str, Any] = tables[0].attrs["provenance"]

@@ -79,7 +79,10 @@ def test_survey_ablate_and_explain_take_the_store(model, store, tiny):
     words = (TEXT[:20], " the", "--store", store, "--format", "json", *model)
     ablated = json.loads(ffnprobe("ablate", *words, "--replace", "mean").stdout)
     assert ablated["provenance"]["settings"] == f"replace=mean over {scan.corpus}"
-    assert "--store gives means, which --replace zero does not use.\n  try: --replace mean" in refused("ablate", *words)
+    assert (
+        "--store gives means, which --replace zero does not use.\n  try: --replace mean"
+        in refused("ablate", *words)
+    )
     explanation = json.loads(ffnprobe("explain", *words, "--no-effects", "-k", 2).stdout)
     assert "[" in explanation["neurons"][0]["strongest_example"]
     assert explanation["neurons"][0]["mean_activation"] is not None

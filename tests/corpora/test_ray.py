@@ -39,18 +39,18 @@ def test_begun_here_and_ended_by_two_workers_one_of_them_killed_it_has_the_same_
 
     with pytest.raises(Killed):
         fp.scan(tiny, speeches, store=tmp_path / "scan", progress=stop, **OPTIONS)
-    crews, killed = [], []
-    submit = clusters.Crew.submit
+    pools, killed = [], []
+    submit = clusters.WorkerPool.submit
 
-    def remember(crew, *things):
-        crews.append(crew)
-        return submit(crew, *things)
+    def remember(pool, *things):
+        pools.append(pool)
+        return submit(pool, *things)
 
-    monkeypatch.setattr(clusters.Crew, "submit", remember)
+    monkeypatch.setattr(clusters.WorkerPool, "submit", remember)
 
     def kill_one(tokens, share):
-        if crews and not killed:
-            killed.append(cluster.get(submit(crews[0], 1, process_of)))
+        if pools and not killed:
+            killed.append(cluster.get(submit(pools[0], 1, process_of)))
             os.kill(killed[0], signal.SIGKILL)
 
     options = OPTIONS | {"engine": "ray", "workers": 2}
