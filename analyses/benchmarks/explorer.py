@@ -24,8 +24,8 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.models.bridge import bridge_of
-from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.server import bind, start
+from ffnprobe.views.explorer.session import Session
 
 PROMPT = "Michael Jordan plays the sport of"
 CLICKS, USERS, ALLOWED = 15, 20, 0.2
@@ -37,10 +37,10 @@ def measure(folder: Path) -> list[tuple[str, float, str]]:
     """Return each ratio with its name and its goal."""
     rows = []
     for model, is_pocket in ((fp.load("pocket", device="cpu"), True), (fp.load(folder), False)):
-        desk = Desk(model)
-        desk.warm()
+        session = Session(model)
+        session.warm()
         bare = _pass(model)
-        with _running(desk) as port:
+        with _running(session) as port:
             _open(port, "/")  # runs the prompt, which a user has done before the click
             clicks = [_click(port, f"/neuron/L{n % 3}N{n}") for n in range(CLICKS)]
         if is_pocket:
@@ -66,9 +66,9 @@ def _pass(model: fp.Model) -> float:
 
 def _crowd() -> list[tuple[str, float, str]]:
     """Let twenty users click for a minute."""
-    desk, lost, answered, sizes = Desk(fp.load("pocket", device="cpu")), [0], [0], []
-    desk.warm()
-    with _running(desk) as port:
+    session, lost, answered, sizes = Session(fp.load("pocket", device="cpu")), [0], [0], []
+    session.warm()
+    with _running(session) as port:
         end = time.monotonic() + SECONDS
 
         def use(user: int) -> None:
@@ -100,9 +100,9 @@ def _crowd() -> list[tuple[str, float, str]]:
 
 
 @contextmanager
-def _running(desk: Desk) -> Iterator[int]:
+def _running(session: Session) -> Iterator[int]:
     with bind("127.0.0.1", 0) as listening:
-        server, _ = start(desk, listening, "127.0.0.1")
+        server, _ = start(session, listening, "127.0.0.1")
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield int(listening.getsockname()[1])
@@ -119,7 +119,11 @@ def _click(port: int, path: str) -> float:
 
 def _open(port: int, path: str, *, prompt: str = PROMPT) -> bytes:
     """Ask for a page as the browser does; return what it is drawn from."""
-    given = {"place.pathname": path, "place.search": f"?prompt={quote(prompt)}", "screen.data": {}}
+    given = {
+        "location.pathname": path,
+        "location.search": f"?prompt={quote(prompt)}",
+        "screen.data": {},
+    }
     split = [name.split(".") for name in OUTPUTS]
     asked = {
         "output": f"..{'...'.join(OUTPUTS)}..",
