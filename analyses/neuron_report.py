@@ -35,8 +35,8 @@ def main(argv: list[str] | None = None) -> None:
         check_target(options.table)
     model = fp.load(options.model)
     neurons = fp.survey(model, layers=options.layers)
-    kinds = pd.crosstab(neurons.layer, neurons.kind).reset_index()
-    selective = neurons.nlargest(options.top, "vocab_kurtosis")
+    kinds = pd.crosstab(neurons.table.layer, neurons.table.kind).reset_index()
+    selective = neurons.top(options.top)
     tables = {
         f"kinds of neuron in {model.name}": kinds,
         "the most selective answers": selective[SHOWN],
@@ -44,7 +44,9 @@ def main(argv: list[str] | None = None) -> None:
     for token in options.tokens:
         for rank in ("z", "dot"):
             found = fp.search(model, token, rank=rank, layers=options.layers, k=options.top)
-            tables[f"who promotes {token!r}, by {rank}"] = found.drop(columns=["layer", "neuron"])
+            tables[f"who promotes {token!r}, by {rank}"] = found.table.drop(
+                columns=["layer", "neuron"]
+            )
     print_tables(tables)
     for path in (options.table, options.html):
         if path:
