@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ffnprobe.tracing.score_drivers import Drivers, drivers
     from ffnprobe.tracing.token_similarity import Similarity, similarity
     from ffnprobe.tracing.trace import Trace
+    from ffnprobe.views.files.reader import open_result
     from ffnprobe.views.files.saving import save
     from ffnprobe.views.plots import plot
 
@@ -107,6 +108,7 @@ _HOMES = {
     "explain_stepwise": "ffnprobe.evidence.explaining",
     "lens": "ffnprobe.tracing.logit_lens",
     "load": "ffnprobe.models.loading",
+    "open_result": "ffnprobe.views.files.reader",
     "patch": "ffnprobe.interventions.patching",
     "patch_layers": "ffnprobe.interventions.patching",
     "plot": "ffnprobe.views.plots",
@@ -171,6 +173,7 @@ __all__ = [
     "explain_stepwise",
     "lens",
     "load",
+    "open_result",
     "patch",
     "patch_layers",
     "plot",

@@ -58,11 +58,15 @@ class Result:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableSet(Result):
-    """Tables that are a result by themselves: taken from one, or read back from a file."""
+    """Tables that are a result by themselves: taken from one, or read back from a file.
+
+    `kind` is the type of the result they were taken from.
+    """
 
     title: str
     named: "Mapping[str, pd.DataFrame]"
     provenance: Provenance
+    kind: str = "TableSet"
 
     @property
     def table(self) -> "pd.DataFrame":

@@ -132,7 +132,7 @@ class Common:
         """
         from ffnprobe.results import TableSet
         from ffnprobe.views.files.formats import TEXTS, name_unwritten
-        from ffnprobe.views.files.saving import save_result
+        from ffnprobe.views.files.saving import gather_tables, save_result
 
         whole = TableSet(title, tables, provenance) if result is None else result
         self.write(whole, tables)
@@ -145,7 +145,8 @@ class Common:
             chosen = tables if shown is None else {name: tables[name] for name in shown}
             print_tables(chosen, title=title)
         else:
-            sys.stdout.write(TEXTS[self.format.value](tables, provenance))
+            written = gather_tables(whole, tables, provenance)
+            sys.stdout.write(TEXTS[self.format.value](written))
 
     def write(self, result: "Result", tables: "dict[str, pd.DataFrame] | None" = None) -> None:
         """Write the page of `--html` and the figure of `--plot`, if asked for."""

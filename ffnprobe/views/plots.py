@@ -12,7 +12,6 @@ Each result has a figure of its own, the first named below; further ones are ask
 from collections.abc import Callable
 from typing import Any
 
-import pandas as pd
 import plotly.graph_objects as go
 
 from ffnprobe.corpora.contexts import Examples
@@ -28,7 +27,8 @@ from ffnprobe.interventions.gradients import Estimates
 from ffnprobe.interventions.patching import LayerPatches, Patches
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.reading.readings import Reading, Readings
-from ffnprobe.results import TableSet
+from ffnprobe.reading.searches import Search
+from ffnprobe.reading.surveys import Survey
 from ffnprobe.tracing.comparison import Comparison
 from ffnprobe.tracing.ffn_stages import Stages
 from ffnprobe.tracing.logit_lens import Lens
@@ -53,6 +53,11 @@ from ffnprobe.views.figures import (
 
 Figures = dict[str, Callable[..., go.Figure]]
 
+SURVEY: Figures = {
+    "kinds": surveys.plot_kinds,
+    "norms": surveys.plot_norms,
+    "cosines": surveys.plot_cosines,
+}
 FIGURES: dict[type, Figures] = {
     Trace: {
         "predictions": predictions.plot_predictions,
@@ -82,6 +87,9 @@ FIGURES: dict[type, Figures] = {
     LayerPatches: {"map": effects.plot_patch_map},
     Steering: {"predictions": predictions.plot_steering},
     Reading: {"reading": readings.plot_reading},
+    Readings: SURVEY,
+    Survey: SURVEY,
+    Search: {"search": surveys.plot_search},
     Scores: {"known": facts.plot_known},
     Relations: {"neurons": facts.plot_carriers},
     Overlap: {"facts": facts.plot_overlap, "relations": facts.plot_relation_overlap},
@@ -96,12 +104,6 @@ FIGURES: dict[type, Figures] = {
         "layers": lambda explanation: pushes.plot_layers(explanation.pushes),
     },
 }
-SURVEY: Figures = {
-    "kinds": surveys.plot_kinds,
-    "norms": surveys.plot_norms,
-    "cosines": surveys.plot_cosines,
-}
-SEARCH: Figures = {"search": surveys.plot_search}
 # Figures that need more than the result, and so are not drawn unasked.
 ASKED = (predictions.plot_text, effects.plot_against_pushes, scans.plot_histogram)
 
@@ -114,49 +116,36 @@ def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
     >>> fp.plot(fp.attribute(trace, " basketball")).layout.title.text
     'The neurons of L0 push most, toward ␣basketball (+17.72)'
     """
-    drawn, known = _find(result)
-    if isinstance(drawn, pd.DataFrame) and drawn.empty:
+    known = _find(result)
+    if isinstance(result, Search | Survey) and not len(result):
         raise DataRefused("there is nothing to draw: the table is empty.")
     name = next(iter(known)) if figure is None else figure
     if name not in known:
         raise OptionRefused(
             f'{type(result).__name__} has no figure "{name}".', remedy=", ".join(known)
         )
-    return known[name](drawn, **options)
+    return known[name](result, **options)
 
 
 def plot_all(result: Any) -> list[go.Figure]:
     """Draw every figure that a result has and that needs nothing else; none if there is none."""
     try:
-        drawn, known = _find(result)
+        known = _find(result)
     except DataRefused:
         return []
     figures = []
     for make in known.values():
         if make not in ASKED:
             try:
-                figures.append(make(drawn))
+                figures.append(make(result))
             except OptionRefused:  # the result was asked for without what this figure shows
                 continue
     return figures
 
 
-def _find(result: Any) -> tuple[Any, Figures]:
-    """Find what there is to draw and the figures it has."""
-    if isinstance(result, TableSet):
-        result = next(iter(result.named.values()))
-    if isinstance(result, Readings):
-        result = result.table()
-    if isinstance(result, pd.DataFrame):
-        if {"vocab_kurtosis", "vocab_skew", "kind"} <= set(result.columns):
-            return result, SURVEY
-        if {"name", "z", "dot"} <= set(result.columns):
-            return result, SEARCH
-        raise DataRefused(
-            "no figure is drawn of such a table.",
-            remedy="a survey, a search, or the result the table was taken from",
-        )
+def _find(result: Any) -> Figures:
+    """Find the figures of a result, by its type."""
     if type(result) not in FIGURES:
         known = ", ".join(kind.__name__ for kind in FIGURES)
         raise DataRefused(f"no figure is drawn of {type(result).__name__}.", remedy=known)
-    return result, FIGURES[type(result)]
+    return FIGURES[type(result)]

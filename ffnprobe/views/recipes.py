@@ -23,6 +23,7 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.sources import PACKAGES
 from ffnprobe.reading.readings import Reading
+from ffnprobe.reading.surveys import Survey
 from ffnprobe.tracing.trace import Trace
 
 _DEFAULTS = {
@@ -129,9 +130,9 @@ def recipe_search(
     return Recipe(_command(known, "search", flags, tokens), _python(known, python))
 
 
-def recipe_survey(known: Provenance, layers: Sequence[int]) -> Recipe:
+def recipe_survey(survey: Survey) -> Recipe:
     """Tell how to get a survey again, as a page."""
-    chosen = ",".join(map(str, layers))
+    known, chosen = survey.provenance, ",".join(map(str, survey.layers))
     command = f"{_start(known, 'survey')} --layers {chosen} --html survey.html"
     python = (
         f"import ffnprobe as fp\n\nneurons = fp.survey(fp.load({name_model(known)!r}), layers={chosen!r})\n"

@@ -141,7 +141,7 @@ def gather(desk: Desk, place: Place, live: Live) -> Sheet:
     if not place.texts("token"):
         if neurons is None:
             raise FfnProbeError("the survey is not there yet.", remedy="in a moment again")
-        recipe = recipe_survey(neurons.provenance, neurons.layers)
+        recipe = recipe_survey(neurons)
         return Sheet("survey", neurons, tables, recipe)
     found = find(desk, place)
     options = given_options(desk, place)

@@ -4,7 +4,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ffnprobe.reading.kinds import KINDS
-from ffnprobe.results import as_result
+from ffnprobe.reading.readings import Readings
+from ffnprobe.reading.searches import Search
+from ffnprobe.reading.surveys import Survey
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import label
 from ffnprobe.views.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, apply_theme, plain
@@ -23,8 +25,9 @@ SHOWN_TOKENS = 3
 _TICKS = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000]
 
 
-def plot_kinds(neurons: pd.DataFrame) -> go.Figure:
+def plot_kinds(survey: Survey | Readings) -> go.Figure:
     """Draw every neuron's kurtosis against its skew over the vocabulary, coloured by kind."""
+    neurons = survey.table
     figure = go.Figure()
     scatter = go.Scattergl if len(neurons) > VECTORS else go.Scatter
     # The unlabelled are many: drawn first, they hide nobody.
@@ -51,13 +54,14 @@ def plot_kinds(neurons: pd.DataFrame) -> go.Figure:
     common = neurons.kind[neurons.kind != "unlabelled"].value_counts()
     most = f", most of them {common.index[0]}" if labelled else ""
     title = f"{labelled:,} of {len(neurons):,} neurons have a kind by their weights{most}"
-    note = f"{_model(neurons)}; moments over the vocabulary of cos(answer, token); a normal spread has kurtosis 3"
+    note = f"{survey.provenance.model}; moments over the vocabulary of cos(answer, token); a normal spread has kurtosis 3"
     apply_theme(figure, title, note=note, x="skew", y="kurtosis (log)", height=480)
     return figure.update_yaxes(type="log", tickvals=_TICKS)
 
 
-def plot_norms(neurons: pd.DataFrame) -> go.Figure:
+def plot_norms(survey: Survey | Readings) -> go.Figure:
     """Draw the norms of questions and answers, layer by layer."""
+    neurons = survey.table
     figure = go.Figure()
     for column, colour in (("question_norm", BLUE), ("answer_norm", ORANGE)):
         figure.add_trace(_boxes(neurons, column, colour, column.replace("_", " ")))
@@ -65,37 +69,36 @@ def plot_norms(neurons: pd.DataFrame) -> go.Figure:
     title = f"The median answer is longest in L{medians.idxmax()} ({medians.max():.2f}) and shortest in L{medians.idxmin()} ({medians.min():.2f})"
     figure.update_layout(boxmode="group", legend={"orientation": "h", "y": -0.16})
     return apply_theme(
-        figure, title, note=f"{_model(neurons)}; boxes are quartiles", x="layer", y="norm"
+        figure, title, note=f"{survey.provenance.model}; boxes are quartiles", x="layer", y="norm"
     )
 
 
-def plot_cosines(neurons: pd.DataFrame) -> go.Figure:
-    """Draw cos(question, answer), layer by layer: above zero a neuron says what it hears again."""
+def plot_cosines(survey: Survey | Readings) -> go.Figure:
+    """Draw cos(question, answer), layer by layer: above zero a neuron strengthens what it reads."""
+    neurons = survey.table
     figure = go.Figure(_boxes(neurons, "cosine", GREEN, "cosine"))
     figure.add_hline(y=0, line_color=GREY, line_width=1)
     mark_blank(figure, neurons.cosine)
     below = float((neurons.cosine < 0).mean())
     title = f"{below:.0%} of the neurons answer against what they ask for (cosine below zero)"
     figure.update_layout(showlegend=False)
-    note = f"{_model(neurons)}; boxes are quartiles"
+    note = f"{survey.provenance.model}; boxes are quartiles"
     return apply_theme(figure, title, note=note, x="layer", y="cos(question, answer)")
 
 
-def plot_search(found: pd.DataFrame) -> go.Figure:
+def plot_search(found: Search) -> go.Figure:
     """Draw the neurons found for tokens by z."""
-    values = found.z.tolist()
-    own = next(
-        c for c in ("promotes", "suppresses", "question_tokens", "gate_tokens") if c in found
-    )
-    tokens = found[own].str.split(" ").str[:SHOWN_TOKENS].str.join(" ")
-    names = [f"{name}  {text}" for name, text in zip(found.name, tokens, strict=True)]
+    table = found.table
+    values = table.z.tolist()
+    tokens = table[found.own_tokens].str.split(" ").str[:SHOWN_TOKENS].str.join(" ")
+    names = [f"{name}  {text}" for name, text in zip(table.name, tokens, strict=True)]
     figure = go.Figure(bars(values, hover=[f"{name}: z" for name in names]))
     label(figure.update_yaxes, names, autorange="reversed")
-    known = as_result(found).provenance
-    toward = " ".join(known.tokens or ())
-    title = f"{found.name.iloc[0]} stands out most for {toward}: z = {values[0]:.1f}"
-    note = f"{_model(found)}; {known.describe()}"
-    apply_theme(figure, title, note=note, x="z over the vocabulary", height=height_of(len(found)))
+    title = (
+        f"{table.name.iloc[0]} stands out most for {' '.join(found.tokens)}: z = {values[0]:.1f}"
+    )
+    note = f"{found.provenance.model}; {found.caption}"
+    apply_theme(figure, title, note=note, x="z over the vocabulary", height=height_of(len(table)))
     return figure.update_xaxes(range=room(values))
 
 
@@ -119,7 +122,3 @@ def _boxes(neurons: pd.DataFrame, column: str, colour: str, name: str) -> go.Box
         boxpoints="outliers",
         marker={"size": 3, "opacity": 0.5},
     )
-
-
-def _model(table: pd.DataFrame) -> str:
-    return str(table.attrs.get("provenance", {}).get("model", ""))

@@ -65,8 +65,8 @@ def write_csv(table: pd.DataFrame, provenance: Provenance) -> str:
     return head + guarded.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
 
 
-def read_csv(text: str) -> pd.DataFrame:
-    """Read such a csv back: texts, types, and the provenance in `attrs`."""
+def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
+    """Read such a csv back: the table, and what its provenance was."""
     known: dict[str, str] = {}
     while text.startswith("# "):
         line, _, text = text.partition("\n")
@@ -75,8 +75,7 @@ def read_csv(text: str) -> pd.DataFrame:
     heads, *rows = csv.reader(io.StringIO(text, newline=""))
     columns = zip(heads, known.pop("types").split(" "), zip(*rows, strict=True), strict=True)
     table = pd.DataFrame({unguard(head): _column(cells, kind) for head, kind, cells in columns})
-    table.attrs["provenance"] = {name: _value(name, value) for name, value in known.items()}
-    return table
+    return table, {name: _value(name, value) for name, value in known.items()}
 
 
 def _column(cells: Sequence[str], kind: str) -> pd.Series:

@@ -16,57 +16,62 @@ import pandas as pd
 from ffnprobe.cells import format_value, is_missing
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import check_writable
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import TableSet
 from ffnprobe.views.files.csv_format import write_csv
 
 Tables = Mapping[str, pd.DataFrame]
 
 
-def to_csv(tables: Tables, provenance: Provenance) -> str:
+def to_csv(result: TableSet) -> str:
     """Write the first table with its provenance in `#` lines above it."""
-    return write_csv(_first(tables), provenance)
+    return write_csv(result.table, result.provenance)
 
 
-def to_json(tables: Tables, provenance: Provenance) -> str:
-    """Write one object: provenance, and the rows of the one table or each table under its name."""
-    rows = {
-        name: [_plain(row) for row in frame.to_dict("records")] for name, frame in tables.items()
-    }
-    body = {"rows": next(iter(rows.values()))} if len(rows) == 1 else rows
-    return (
-        json.dumps({"provenance": provenance.as_dict(), **body}, ensure_ascii=False, indent=1)
-        + "\n"
-    )
+def to_json(result: TableSet) -> str:
+    """Write one object: provenance, what the result is, and the rows of each table under its name.
+
+    The rows of a single table are called `rows`.
+    """
+    named = {"rows": result.table} if len(result.named) == 1 else result.named
+    rows = {n: [_plain(row) for row in frame.to_dict("records")] for n, frame in named.items()}
+    types = {n: {str(c): str(t) for c, t in frame.dtypes.items()} for n, frame in named.items()}
+    about = _describe(result) | {"types": types}
+    body = {"provenance": result.provenance.as_dict(), "result": about, **rows}
+    return json.dumps(body, ensure_ascii=False, indent=1) + "\n"
 
 
-def to_md(tables: Tables, provenance: Provenance) -> str:
+def to_md(result: TableSet) -> str:
     """Write every table as Markdown, the provenance below."""
     parts = []
-    for name, frame in tables.items():
-        title = [f"### {name}", ""] if len(tables) > 1 else []
+    for name, frame in result.named.items():
+        title = [f"### {name}", ""] if len(result.named) > 1 else []
         head = [" | ".join(frame.columns), " | ".join("---" for _ in frame.columns)]
         body = [" | ".join(_cell(value) for value in row) for row in frame.itertuples(index=False)]
         parts.append("\n".join([*title, *(f"| {line} |" for line in [*head, *body])]))
-    parts.append("\n".join(f"- {_escape(line)}" for line in provenance.as_lines()))
+    parts.append("\n".join(f"- {_escape(line)}" for line in result.provenance.as_lines()))
     return "\n\n".join(parts) + "\n"
 
 
-def to_parquet(tables: Tables, provenance: Provenance) -> bytes:
+def to_parquet(result: TableSet) -> bytes:
     """Write the first table, types kept, the provenance in the file's metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pandas(_first(tables), preserve_index=False)
-    note = json.dumps(provenance.as_dict(), ensure_ascii=False)
-    table = table.replace_schema_metadata(
-        {**(table.schema.metadata or {}), b"ffnprobe": note.encode()}
-    )
+    table = pa.Table.from_pandas(result.table, preserve_index=False)
+    about = {"provenance": result.provenance.as_dict(), "result": _describe(result)}
+    note = json.dumps(about, ensure_ascii=False).encode()
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"ffnprobe": note})
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     return buffer.getvalue()
 
 
-TEXTS: dict[str, Callable[[Tables, Provenance], str]] = {
+def _describe(result: TableSet) -> dict[str, Any]:
+    """Say what the tables are of, so that a reader finds it again."""
+    return {"type": result.kind, "title": result.title, "tables": list(result.named)}
+
+
+TEXTS: dict[str, Callable[[TableSet], str]] = {
     "csv": to_csv,
     "json": to_json,
     "md": to_md,
@@ -78,7 +83,7 @@ def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Say before the work begins if the file's suffix is unknown or its folder is not there."""
     if path.suffix.lower() not in suffixes:
         raise FileNotWritten(
-            f'"{path.suffix}" is no format a result is written in ({path.name}).',
+            f'"{path.suffix}" is not a format that results are written in ({path.name}).',
             remedy=", ".join(suffixes),
         )
     check_writable(path)
@@ -90,10 +95,6 @@ def name_unwritten(tables: Tables, path: Path) -> str:
     if not others or path.suffix.lower() not in (".csv", ".parquet"):
         return ""
     return f" (the first table; .json, .md and .html also hold {', '.join(others)})"
-
-
-def _first(tables: Tables) -> pd.DataFrame:
-    return next(iter(tables.values()))
 
 
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:

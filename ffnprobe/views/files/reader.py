@@ -1,61 +1,92 @@
-"""Read a table back from a file this package wrote, with its types and its provenance.
+"""Read a result back from a file this package wrote: its tables, their types and its provenance.
 
-csv, json and parquet can be read; md and html are for people.
+csv and parquet hold a result's first table, json all of them; md and html are for people.
+
+>>> import ffnprobe as fp, tempfile, pathlib
+>>> path = pathlib.Path(tempfile.mkdtemp()) / "golf.json"
+>>> fp.save(fp.search(fp.load("pocket"), " golf", k=3), path)
+>>> fp.open_result(path)
+Search(neurons that push toward ␣golf)
 """
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from ffnprobe.cells import is_missing
 from ffnprobe.errors import DataRefused
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.reading.searches import Search
+from ffnprobe.reading.surveys import Survey
+from ffnprobe.results import Result, TableSet
 from ffnprobe.views.files.csv_format import read_csv
 
-READABLE = (".csv", ".json", ".parquet")
+# Results that are a table and a provenance, and nothing else.
+_TYPES: dict[str, Callable[[pd.DataFrame, Provenance], Result]] = {
+    "Survey": Survey,
+    "Search": Search,
+}
 
 
-def read_table(path: str | Path, name: str | None = None) -> pd.DataFrame:
-    """Read the file's first table, or of a json file the one named; `attrs` holds the provenance."""
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in READABLE:
+def open_result(path: str | Path) -> Result:
+    """Read a result back: a survey or a search as such, any other as its tables."""
+    file = Path(path)
+    readers = {".csv": _read_csv, ".json": _read_json, ".parquet": _read_parquet}
+    suffix = file.suffix.lower()
+    if suffix not in readers:
         raise DataRefused(
-            f'a table cannot be read back from "{suffix}" ({path.name}).',
-            remedy=", ".join(READABLE),
+            f'a result cannot be read back from "{suffix}" ({file.name}).',
+            remedy=", ".join(readers),
         )
-    if not path.is_file():
-        raise DataRefused(f"there is no file {path}.")
+    if not file.is_file():
+        raise DataRefused(f"there is no file {file}.")
     try:
-        if suffix == ".parquet":
-            return _read_parquet(path)
-        text = path.read_bytes().decode("utf-8")
-        return read_csv(text) if suffix == ".csv" else _read_json(text, name)
-    except (KeyError, ValueError, StopIteration) as error:
-        raise DataRefused(f"{path} is no table that ffnprobe wrote: {error}.") from None
+        found = readers[suffix](file)
+    except (
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        StopIteration,
+        RecursionError,
+    ) as error:
+        raise DataRefused(f"{file} is not a result that ffnprobe wrote: {error}.") from None
+    for table in found.named.values():
+        found.provenance.note(table)
+    make = _TYPES.get(found.kind)
+    return found if make is None else make(found.table, found.provenance)
 
 
-def _read_json(text: str, name: str | None) -> pd.DataFrame:
-    found = json.loads(text)
-    provenance = found.pop("provenance")
-    table = pd.DataFrame(found[name or next(iter(found))])
-    for column in table:
-        # json has one word for every missing value; whole numbers stay whole.
-        present = [value for value in table[column] if not is_missing(value)]
-        if len(present) < len(table) and all(_is_whole(v) for v in present):
-            table[column] = table[column].astype("Int64")
-    table.attrs["provenance"] = provenance
-    return table
+def _read_csv(file: Path) -> TableSet:
+    table, known = read_csv(file.read_bytes().decode("utf-8"))
+    return TableSet(file.stem, {"rows": table}, Provenance.from_dict(known))
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, (int, float)) and float(value).is_integer()
+def _read_json(file: Path) -> TableSet:
+    found = json.loads(file.read_bytes())
+    about = found["result"]
+    tables = {name: _frame(found[name], types) for name, types in about["types"].items()}
+    if len(tables) == 1:  # a single table is called rows in the file
+        tables = dict(zip(about["tables"], tables.values(), strict=True))
+    known = Provenance.from_dict(found["provenance"])
+    return TableSet(about["title"], tables, known, about["type"])
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def _frame(rows: list[dict[str, Any]], types: Mapping[str, str]) -> pd.DataFrame:
+    """Build a table from its rows, columns in their order and of their types."""
+    columns = {
+        name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in types.items()
+    }
+    return pd.DataFrame(columns)
+
+
+def _read_parquet(file: Path) -> TableSet:
     import pyarrow.parquet as pq
 
-    found = pq.read_table(path)
-    table: pd.DataFrame = found.to_pandas()
-    table.attrs["provenance"] = json.loads(found.schema.metadata[b"ffnprobe"])
-    return table
+    found = pq.read_table(file)
+    note = json.loads(found.schema.metadata[b"ffnprobe"])
+    about = note["result"]
+    tables = {about["tables"][0]: found.to_pandas()}
+    return TableSet(about["title"], tables, Provenance.from_dict(note["provenance"]), about["type"])

@@ -8,8 +8,7 @@
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "next.csv"
 >>> fp.save(trace, path)
->>> from ffnprobe.views.files.reader import read_table
->>> read_table(path).token[0]
+>>> fp.open_result(path).table.token[0]
 '␣basketball'
 """
 
@@ -19,7 +18,7 @@ from typing import Any
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import write_whole
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.results import Result, as_result
+from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.files.formats import TEXTS, Tables, check_target, to_parquet
 
 
@@ -45,7 +44,7 @@ def save_result(
     tables: Tables | None = None,
     provenance: Provenance | None = None,
 ) -> None:
-    """Write a result with its own tables and provenance, or with those given in their place."""
+    """Write a result with its own tables and provenance, or with those given instead."""
     check_target(path)
     data = encode_result(result, path.suffix.lower(), tables=tables, provenance=provenance)
     write_whole(path, data)
@@ -59,14 +58,25 @@ def encode_result(
     provenance: Provenance | None = None,
 ) -> bytes:
     """Write a result as the bytes of a file with that suffix."""
-    chosen = result.tables() if tables is None else tables
-    known = result.provenance if provenance is None else provenance
-    if all(table.empty for table in chosen.values()):
+    written = gather_tables(result, tables, provenance)
+    if all(table.empty for table in written.named.values()):
         raise FileNotWritten("the result is empty: there is no row to write.")
     if suffix == ".parquet":
-        return to_parquet(chosen, known)
+        return to_parquet(written)
     if suffix == ".html":
         from ffnprobe.views.report.pages import write_page
 
-        return write_page(result, chosen, known).encode()
-    return TEXTS[suffix[1:]](chosen, known).encode()
+        return write_page(result, written.named, written.provenance).encode()
+    return TEXTS[suffix[1:]](written).encode()
+
+
+def gather_tables(
+    result: Result, tables: Tables | None = None, provenance: Provenance | None = None
+) -> TableSet:
+    """Gather what a file of a result holds."""
+    return TableSet(
+        title=result.title,
+        named=result.tables() if tables is None else tables,
+        provenance=result.provenance if provenance is None else provenance,
+        kind=result.kind if isinstance(result, TableSet) else type(result).__name__,
+    )

@@ -8,12 +8,12 @@ import base64
 import hashlib
 from html import escape
 from importlib.resources import files
-from typing import Any
 
 from plotly.offline import get_plotlyjs
 
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.reading.surveys import Survey
 from ffnprobe.results import Result
 from ffnprobe.views.files.formats import Tables
 from ffnprobe.views.plots import plot_all
@@ -25,19 +25,18 @@ from ffnprobe.views.report.blocks import (
     table_block,
 )
 from ffnprobe.views.report.explanations import explanation_sections
-from ffnprobe.views.report.surveys import is_survey, survey_sections
+from ffnprobe.views.report.surveys import survey_sections
 from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
 
 
 def write_page(result: Result, tables: Tables, known: Provenance) -> str:
     """Write a result as a page: an explanation and a survey have pages of their own."""
-    first = next(iter(tables.values()))
     if isinstance(result, Explanation):
         title, parts = f"Why {result.title}?", explanation_sections(result)
-    elif is_survey(first) and len(tables) == 1:
-        title, parts = f"The neurons of {known.model}", survey_sections(first, known)
+    elif isinstance(result, Survey):
+        title, parts = f"The neurons of {known.model}", survey_sections(result)
     else:
-        title, parts = _name(result), _plain_sections(result, tables)
+        title, parts = f"{result.title} ({known.model})", _plain_sections(result, tables)
     return _page(title, "".join([*parts, provenance_block(known)]))
 
 
@@ -48,15 +47,6 @@ def _plain_sections(result: Result, tables: Tables) -> list[str]:
     for number, (name, table) in enumerate(tables.items()):
         parts.append(section(name, table_block(table, name=f"table-{number}")))
     return [*parts, section("What the words mean", definitions(MARKS | NEURONS | PROMPTS))]
-
-
-def _name(result: Any) -> str:
-    known = result.provenance
-    than = f" rather than {known.versus}" if known.versus else ""
-    about = f": {known.answer}{than}" if known.answer else ""
-    after = f" after {' '.join(known.tokens)}" if known.prompt is not None and known.tokens else ""
-    kind = type(result).__name__
-    return f"{'Results' if kind == 'TableSet' else kind}{about}{after} ({known.model})"
 
 
 def _page(title: str, body: str) -> str:

@@ -1,7 +1,7 @@
 """How to get a page again, at its end: the command, and the same in Python."""
 
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.reading.surveys import Survey
 from ffnprobe.views.recipes import Recipe, recipe_explanation, recipe_survey
 from ffnprobe.views.report.blocks import code, section, words
 
@@ -11,9 +11,9 @@ def reproduce_explanation(explanation: Explanation) -> str:
     return _section(recipe_explanation(explanation))
 
 
-def reproduce_survey(provenance: Provenance, layers: list[int]) -> str:
+def reproduce_survey(survey: Survey) -> str:
     """Write the command and the Python that give a survey again."""
-    return _section(recipe_survey(provenance, layers))
+    return _section(recipe_survey(survey))
 
 
 def _section(recipe: Recipe) -> str:

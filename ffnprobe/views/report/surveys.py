@@ -1,8 +1,9 @@
 """A survey as a page: all neurons in three figures and one table."""
 
-import pandas as pd
+from dataclasses import replace
 
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.reading.surveys import Survey
+from ffnprobe.results import hide_numbers
 from ffnprobe.views.plots import plot_all
 from ffnprobe.views.report.blocks import definitions, figure_html, section, table_block, words
 from ffnprobe.views.report.reproduce import reproduce_survey
@@ -12,22 +13,14 @@ from ffnprobe.views.report.terms import MARKS, NEURONS, SURVEY
 ROWS = 5_000
 
 
-def is_survey(table: pd.DataFrame) -> bool:
-    """Say whether a table is a survey."""
-    return {"vocab_kurtosis", "null_space"} <= set(table.columns)
-
-
-def survey_sections(neurons: pd.DataFrame, provenance: Provenance) -> list[str]:
+def survey_sections(survey: Survey) -> list[str]:
     """Write a survey's sections; of many neurons only the most selective, and say so."""
-    shown = neurons
-    layers = sorted(set(neurons.layer))
-    said = f"Every neuron of {_spell(layers)} of {provenance.model}, {len(neurons):,} in all, read from the weights alone."
-    if len(neurons) > ROWS:
-        kept = neurons.vocab_kurtosis.nlargest(ROWS).index
-        shown = neurons.loc[sorted(kept)]
-        shown.attrs.update(neurons.attrs)
+    shown, model, layers = survey, survey.provenance.model, survey.layers
+    said = f"Every neuron of {_spell(layers)} of {model}, {len(survey):,} in all, read from the weights alone."
+    if len(survey) > ROWS:
+        shown = replace(survey, table=survey.top(ROWS).sort_index())
         said = (
-            f"{_spell(layers).capitalize()} of {provenance.model} have {len(neurons):,} neurons; this page shows the "
+            f"{_spell(layers).capitalize()} of {model} have {len(survey):,} neurons; this page shows the "
             f"{ROWS:,} whose answers are the most selective (largest kurtosis). All of them: save to .csv or "
             ".parquet, or survey a layer at a time."
         )
@@ -35,7 +28,7 @@ def survey_sections(neurons: pd.DataFrame, provenance: Provenance) -> list[str]:
         "A neuron asks a question of what the model has made of the text so far; in the measure it finds "
         "what it looks for, it adds its answer, which makes some next tokens likelier and others less."
     )
-    table = shown.drop(columns=["layer", "neuron"])
+    table = hide_numbers(shown.table)
     return [
         words(said),
         words(about),
@@ -44,7 +37,7 @@ def survey_sections(neurons: pd.DataFrame, provenance: Provenance) -> list[str]:
             "One by one", words("A click on a head sorts."), table_block(table, name="neurons")
         ),
         section("What the words mean", definitions(MARKS | NEURONS | SURVEY)),
-        reproduce_survey(provenance, layers),
+        reproduce_survey(survey),
     ]
 
 
