@@ -32,7 +32,7 @@ def test_the_answer_is_explained_with_every_table(story):
 def test_its_numbers_are_those_of_attribute_and_ablate(story, jordan):
     pushes = fp.attribute(jordan, " basketball")
     last = len(jordan) - 1
-    found = fp.search(jordan.model, " basketball", k=4608).set_index("name")
+    found = fp.search(jordan.model, " basketball", k=4608).table.set_index("name")
     for row in story.neurons.itertuples():
         neuron = row.layer, row.neuron
         effects = fp.ablate(

@@ -274,10 +274,9 @@ def test_search_finds_neurons_of_a_kind_and_the_field_leads_to_them(tab, pocket)
     page.locator("#kind").select_option("prediction")
     page.get_by_role("button", name="Search", exact=True).click()
     page.wait_for_selector("#found td")
-    neurons = fp.survey(pocket)
-    kind = neurons[neurons.kind == "prediction"].name
+    kind = fp.survey(pocket).of_kind("prediction")
     truth = fp.search(pocket, " basketball", k=20, among=kind)
-    assert one.cells("#found", "name") == truth.name.tolist()
+    assert one.cells("#found", "name") == truth.table.name.tolist()
     page.wait_for_selector("#recipes:has-text('--kind')")
     assert "--top 20 --kind prediction -- ' basketball'" in one.text("#recipes")
     point = page.locator("#kinds .scatterlayer .trace:last-child .points path").first

@@ -68,9 +68,9 @@ def test_the_stream_is_read_after_a_layer_as_the_lens_reads_it(pocket, jordan):
 
 def test_a_search_among_neurons_named_keeps_their_order(pocket):
     everyone = fp.search(pocket, " basketball", k=pocket.config.neurons)
-    chosen = everyone.name.tolist()[5:500:50]
+    chosen = everyone.table.name.tolist()[5:500:50]
     found = fp.search(pocket, " basketball", k=4, among=reversed(chosen))
-    assert found.name.tolist() == chosen[:4]
+    assert found.table.name.tolist() == chosen[:4]
     assert len(fp.search(pocket, " basketball", k=10, among=["L2N1", "L2N3"], layers="2")) == 2
     with pytest.raises(OptionRefused, match="no neuron of these layers"):
         fp.search(pocket, " basketball", among=["L2N1"], layers="3")

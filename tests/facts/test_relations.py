@@ -13,7 +13,6 @@ import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import count_neurons
 from ffnprobe.facts.rows import FactRow
-from ffnprobe.interventions.ablation import ablate_together
 
 
 @pytest.fixture(scope="module")
@@ -249,8 +248,8 @@ def test_removal_is_the_replays(sports, pocket):
     found = sports.specificity("sport", 6, most=1000, draws=1, replace="zero")
     rows = [row for row in sports.rows if row.relation == "sport"][:40]
     exact = [
-        ablate_together(
-            fp.run(pocket, row.prompt), row.answer, [list(found.neurons)], convention="centred"
+        fp.ablate_together(
+            fp.run(pocket, row.prompt), row.answer, [list(found.neurons)], replace="zero"
         )
         for row in rows
     ]

@@ -41,7 +41,7 @@ def test_a_card_shows_gate_and_question(llama):
 
 
 def test_a_survey_has_the_gates_numbers(llama):
-    table = fp.survey(llama, k=2).set_index("name")
+    table = fp.survey(llama, k=2).table.set_index("name")
     reading = fp.read(llama, "L2N40")
     assert table.gate_norm["L2N40"] == pytest.approx(float(reading.gate.direction.norm()), rel=1e-5)
     assert table.gate_bias["L2N40"] == 0
@@ -49,8 +49,9 @@ def test_a_survey_has_the_gates_numbers(llama):
 
 
 def test_search_by_gate_is_a_product_with_the_embedding(llama):
-    found = fp.search(llama, " basketball", by="gate", k=5, rank="dot")
-    assert found["name"][0] in fp.plot(found).to_json()
+    searched = fp.search(llama, " basketball", by="gate", k=5, rank="dot")
+    found = searched.table
+    assert found["name"][0] in fp.plot(searched).to_json()
     products = llama.gates @ llama.embedding[llama.vocab.one(" basketball")]
     assert found["dot"].tolist() == pytest.approx(
         products.flatten().sort(descending=True).values[:5].tolist(), rel=1e-4
@@ -64,7 +65,7 @@ def test_a_model_without_gates_says_so(tiny):
     with pytest.raises(OptionRefused, match="have no gates"):
         fp.search(tiny, " basketball", by="gate")
     assert fp.read(tiny, "L1N3").gate is None
-    assert "gate" not in " ".join(fp.survey(tiny, k=1).columns)
+    assert "gate" not in " ".join(fp.survey(tiny, k=1).table.columns)
 
 
 def test_drivers_account_for_both_scores(trace):

@@ -64,7 +64,7 @@ def test_scores_are_saved_with_their_provenance(scores, tmp_path, suffix):
     if suffix == "parquet":
         assert list(pd.read_parquet(path).answer) == list(scores.table.answer)
     if suffix == "json":
-        assert list(json.loads(path.read_text())) == ["provenance", "facts", "neurons"]
+        assert list(json.loads(path.read_text())) == ["provenance", "result", "facts", "neurons"]
 
 
 def test_the_script_tells_the_story(capsys, tmp_path):

@@ -87,7 +87,7 @@ def test_an_answer_goes_on_and_gets_no_space_in_front(blocks):
     assert trace.tokens[:2] == ("<s>", "␣the")
     assert fp.attribute(trace, " Paris").answer == paris
     assert fp.attribute(trace, " Berlin", versus=" Paris").versus == paris
-    row = fp.search(model, " Paris", k=1).iloc[0]
+    row = fp.search(model, " Paris", k=1).table.iloc[0]
     direction = model.unembedding[paris] - model.mean_unembedding
     assert row["dot"] == pytest.approx(
         float(model.answers[row.layer, row.neuron] @ direction), abs=1e-4
