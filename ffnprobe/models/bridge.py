@@ -95,18 +95,17 @@ def _boot(model: Model) -> "TransformerBridge":
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from transformer_lens.model_bridge import TransformerBridge
-        from transformers import PreTrainedTokenizerFast
+        from transformer_lens.model_bridge.sources import build_bridge_from_module
 
         logging.getLogger("transformers").setLevel(logging.ERROR)
         network = _network(model)
-        bos = None if model.vocab.bos is None else model.vocab.show(model.vocab.bos)
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=model.vocab.tokenizer, bos_token=bos, eos_token=bos,
-            name_or_path=model.name, add_bos_token=bos is not None,
-        )  # fmt: skip
-        return TransformerBridge.boot_transformers(
-            model.name, hf_model=network, tokenizer=tokenizer, device=str(model.device)
+        # No tokenizer: only token ids come here, BOS among them, and not every BOS has a string.
+        return build_bridge_from_module(
+            network,
+            type(network).__name__,
+            hf_config=network.config,
+            device=str(model.device),
+            model_name=model.name,
         )
 
 
