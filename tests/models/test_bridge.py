@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from tests.builders import TINY, config_json, write_model
+from ffnprobe.errors import PromptRefused
+from tests.builders import TINY, config_json, random_weights, write_model
 
 
 def configured(folder, **values):
@@ -40,3 +41,20 @@ def test_a_folder_with_the_name_of_a_published_model_is_run_in_silence(tmp_path,
     printed = "".join(capfd.readouterr()) + caplog.text
     assert "official" not in printed
     assert printed == ""
+
+
+OVERFLOWING = {
+    "run": lambda model: fp.run(model, "the cat sat"),
+    "score": lambda model: fp.score(model, [fp.FactRow("the cat", " sat")]),
+    "scan": lambda model: fp.scan(model, {"text": "the cat sat on the mat"}),
+}
+
+
+@pytest.mark.parametrize("verb", OVERFLOWING)
+def test_logits_that_overflow_are_refused_as_such(verb, tmp_path):
+    weights = random_weights(TINY)
+    weights["ln_f.weight"] = weights["ln_f.weight"] * 1e38
+    weights["h.1.mlp.c_proj.weight"] = weights["h.1.mlp.c_proj.weight"] * 1e38
+    model = fp.load(write_model(tmp_path, weights=weights))
+    with pytest.raises(PromptRefused, match=r"overflows on this prompt: its .* exceed what fp32"):
+        OVERFLOWING[verb](model)
