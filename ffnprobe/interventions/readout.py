@@ -49,6 +49,11 @@ class Standing:
     logit: Float[Tensor, " variant"]
     log_probability: Float[Tensor, " variant"] | None
 
+    def part(self, rows: slice) -> "Standing":
+        """Return some of the variants."""
+        logs = self.log_probability
+        return Standing(self.logit[rows], None if logs is None else logs[rows])
+
     def less(self, other: "Standing") -> "Standing":
         """Subtract another standing."""
         if self.log_probability is None or other.log_probability is None:
@@ -89,8 +94,9 @@ class Readout:
         final = self.replay.finish(stream, layer=layer, start=start, edit=edit)
         read = slice(self.first - start, self.first - start + len(self.tokens))
         seen = self.replay.normalise(final[:, read])
-        pattern = "variant piece d_model, piece d_model -> variant"
-        logit = einsum(seen, self._directions, pattern) + self._bias
+        # Not einsum: its rounding depends on where in the batch a row stands.
+        products = seen.double() * self._directions.double()
+        logit = reduce(products, "variant piece d_model -> variant", "sum") + self._bias
         if not self.has_log_probability:
             return Standing(logit.cpu(), None)
         logs = torch.stack(
