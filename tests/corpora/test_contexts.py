@@ -141,7 +141,7 @@ def test_every_column_is_documented(tiny, scan):
     joined = join_survey(fp.survey(tiny, layers="1", k=2), scan)
     made = {
         "Scan": scan.tables(), "Examples": fp.examples(scan, "L1N7").tables(),
-        "Explanation": {"neurons": story.neurons}, "survey": joined.tables(),
+        "Explanation": {"neurons": story.neurons}, "Survey": joined.tables(),
     }  # fmt: skip
     for name, tables in made.items():
         for table, frame in tables.items():
