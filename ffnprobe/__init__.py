@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ffnprobe.reading.rankings import search
     from ffnprobe.reading.readings import Reading, Readings, read
     from ffnprobe.reading.surveys import survey
+    from ffnprobe.tracing.paths import Paths, paths
     from ffnprobe.tracing.pieces import PushesByPiece
     from ffnprobe.tracing.pushes import Pushes, attribute
     from ffnprobe.tracing.trace import Trace, run
@@ -44,6 +45,7 @@ _HOMES = {
     "FfnProbeError": "ffnprobe.errors",
     "Model": "ffnprobe.models.model",
     "NeuronId": "ffnprobe.names",
+    "Paths": "ffnprobe.tracing.paths",
     "Pushes": "ffnprobe.tracing.pushes",
     "PushesByPiece": "ffnprobe.tracing.pieces",
     "Reading": "ffnprobe.reading.readings",
@@ -58,6 +60,7 @@ _HOMES = {
     "examples": "ffnprobe.corpora.contexts",
     "explain": "ffnprobe.evidence.stories",
     "load": "ffnprobe.models.loading",
+    "paths": "ffnprobe.tracing.paths",
     "plot": "ffnprobe.views.plots",
     "read": "ffnprobe.reading.readings",
     "run": "ffnprobe.tracing.trace",
@@ -77,6 +80,7 @@ __all__ = [
     "FfnProbeError",
     "Model",
     "NeuronId",
+    "Paths",
     "Pushes",
     "PushesByPiece",
     "Reading",
@@ -92,6 +96,7 @@ __all__ = [
     "examples",
     "explain",
     "load",
+    "paths",
     "plot",
     "read",
     "run",

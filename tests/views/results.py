@@ -27,6 +27,7 @@ def every_result(
         "Similarity": trace.similarity(),
         "Drivers": trace.drivers(f"L{last}N1"),
         "Pushes": pushes,
+        "Paths": fp.paths(trace, answer),
         "Comparison": trace.compare(other),
         "Effects": fp.ablate(trace, answer),
         "LayerEffects": ablate_layers(trace, answer),
