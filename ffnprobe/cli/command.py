@@ -51,7 +51,7 @@ class Common:
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", metavar="NAME|FOLDER|FILE", show_default="$FFNPROBE_MODEL, else pocket",
-                     help="pocket, gpt2, gpt2-medium, …, smollm2, owner/name on the hub, a folder or a .gguf file."),
+                     help="pocket, gpt2, gpt2-medium, …, smollm2, gemma3-270m, owner/name on the hub, a folder or a .gguf file."),
     ] = None  # fmt: skip
     device: Annotated[Device, typer.Option("--device", help="The device to compute on.")] = (
         Device.auto

@@ -9,6 +9,7 @@ from ffnprobe.cli import (  # noqa: F401  (importing registers the command)
     explore,
     models,
     params,
+    paths,
     read,
     run,
     scan,
