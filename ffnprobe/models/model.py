@@ -32,6 +32,7 @@ from ffnprobe.models.attention import Attention, fold_attention
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.models.config import Config
 from ffnprobe.models.folding import check_centred, fold_reader
+from ffnprobe.models.identity import identify
 from ffnprobe.models.layouts import LAYOUTS, Layout
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.sources import Source
@@ -79,9 +80,20 @@ class Model:
         """Hash the weights again and compare."""
         return fingerprint(self.weights) == self.fingerprint
 
+    @cached_property
+    def identity(self) -> str:
+        """The weights' fingerprint, and hashes of the configuration and the vocabulary."""
+        return identify(self.fingerprint, self.config, self.vocab)
+
     def provenance(self, **known: object) -> Provenance:
         """Start a result's provenance."""
-        return Provenance(self.name, str(self.source), self.fingerprint, **known)  # type: ignore[arg-type]
+        return Provenance(
+            self.name,
+            str(self.source),
+            self.fingerprint,
+            identity=self.identity,
+            **known,  # type: ignore[arg-type]
+        )
 
     def linear(
         self, layer: int, part: str

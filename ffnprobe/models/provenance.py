@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Provenance:
-    """The model, its weights, the conventions and the prompt behind a result."""
+    """The model, its weights, the conventions and the prompt behind a result.
+
+    The identity is of weights, configuration and vocabulary; a store of an older version has none.
+    """
 
     model: str
     source: str
     fingerprint: str
+    identity: str | None = None
     convention: str | None = None
     bos: bool | None = None
     prompt: str | None = None
