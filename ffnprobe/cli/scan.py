@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ffnprobe.cli.command import BosOption, Common, command
-from ffnprobe.cli.engines import AddressOption, Engine, EngineOption, WorkersOption
+from ffnprobe.cli.engines import (
+    AddressOption,
+    Engine,
+    EngineOption,
+    WorkersOption,
+    one_thread,
+)
 
 if TYPE_CHECKING:
     from ffnprobe.corpora.scanning import Progress
@@ -60,16 +66,16 @@ def scan(
     model = common.load()
     from ffnprobe.corpora.scanning import scan as scan_texts
 
-    with _show_rate(common) as progress:
+    with _show_rate(common) as progress, one_thread(engine, workers) as many:
         try:
             found = scan_texts(
                 model, texts, store=store, context=context, k=examples, column=column,
-                errors=errors.value, block_tokens=block_tokens, engine=engine.value, workers=workers, address=address, bos=bos,
+                errors=errors.value, block_tokens=block_tokens, engine=engine.value, workers=many, address=address, bos=bos,
                 progress=progress,
             )  # fmt: skip
         except KeyboardInterrupt:
             print(
-                f"interrupted: what is done is in {store}; the same command goes on from there.",
+                f"interrupted: what is done is in {store}; the same command resumes from there.",
                 file=sys.stderr,
             )
             raise typer.Exit(130) from None

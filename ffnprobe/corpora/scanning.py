@@ -12,6 +12,7 @@ after any number of interruptions; how the texts are split over files can move t
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -53,7 +54,8 @@ def scan(
     """Scan texts, keeping the k strongest and weakest examples of every neuron.
 
     With a store, a scan that was stopped resumes after the last block it finished, and one that is
-    finished is read; the store is held by one process at a time. Workers are threads here, one for each core, or Ray actors on a cluster.
+    finished is read; the store is held by one process at a time. Workers are threads here, one for each core (in a process of
+    their own if torch computes with more than one thread in this one), or Ray actors on a cluster.
 
     >>> import ffnprobe as fp
     >>> texts = {"one": "Michael Jordan plays the sport of basketball", "two": "Tiger Woods plays golf"}
@@ -101,12 +103,13 @@ def _measure(
     blocks = _skip(cut_blocks(model.vocab, sources, settings), state, writer)
     if progress is not None:
         progress(state.done.tokens, None)
-    for block, statistics in measured(model, blocks, settings):
-        state = State(merge(state.statistics, statistics), block.done, is_finished=False)
-        if writer is not None:
-            writer.write(state)
-        if progress is not None:
-            progress(block.done.tokens, block.share)
+    with closing(measured(model, blocks, settings)) as results:
+        for block, statistics in results:
+            state = State(merge(state.statistics, statistics), block.done, is_finished=False)
+            if writer is not None:
+                writer.write(state)
+            if progress is not None:
+                progress(block.done.tokens, block.share)
     state = State(state.statistics, state.done, is_finished=True)
     if writer is not None and state.done.tokens:
         writer.write(state)

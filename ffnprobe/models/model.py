@@ -80,6 +80,11 @@ class Model:
         """Hash the weights again and compare."""
         return fingerprint(self.weights) == self.fingerprint
 
+    @property
+    def location(self) -> str:
+        """What another process loads this model from."""
+        return self.name if self.source.is_known_by(self.name) else self.source.where
+
     @cached_property
     def identity(self) -> str:
         """The weights' fingerprint, and hashes of the configuration and the vocabulary."""
