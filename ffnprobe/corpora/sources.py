@@ -92,7 +92,7 @@ def _stream(word: str) -> TextSource:
 
 def _given(name: str, text: str) -> TextSource:
     data = text.encode("utf-8", errors="surrogateescape")
-    return TextSource(_written(name), "given", text, len(data), hash_bytes([data]))
+    return TextSource(_written(str(name)), "given", text, len(data), hash_bytes([data]))
 
 
 def _written(name: str) -> str:

@@ -78,7 +78,6 @@ def test_a_process_that_dies_is_named_and_the_scan_resumes(
                 each for each in psutil.Process().children() if "serve()" in each.cmdline()[-1]
             )
             os.kill(child.pid, signal.SIGKILL)
-            child.wait()
 
     with pytest.raises(DataRefused) as refusal:
         fp.scan(tiny, speeches, store=tmp_path / "scan", progress=kill, **OPTIONS)
