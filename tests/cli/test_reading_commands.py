@@ -31,7 +31,7 @@ def test_read_prints_a_card(model, tiny):
 
 def test_read_as_json_names_the_neuron_first(model, tiny):
     body = json.loads(call("read", "L1N2", "L0N5-7", "-k", 3, "--format", "json", *model).stdout)
-    assert list(body) == ["provenance", "rows", "tokens"]
+    assert list(body) == ["provenance", "result", "rows", "tokens"]
     assert [row["name"] for row in body["rows"]] == ["L1N2", "L0N5", "L0N6", "L0N7"]
     assert list(body["rows"][0])[:3] == ["name", "layer", "neuron"]
     promoted = fp.read(tiny, "L1N2").answer.promotes(3)
