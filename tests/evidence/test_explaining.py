@@ -130,8 +130,8 @@ def test_an_explanation_grows_step_by_step(pocket, explanation):
     assert known == sorted(known)
     for earlier, later in pairwise(steps):
         assert set(earlier.tables()) <= set(later.tables())
-    for name, table in explanation.tables().items():
-        pd.testing.assert_frame_equal(steps[-1].tables()[name], table)
+    for name, expected in explanation.tables().items():
+        pd.testing.assert_frame_equal(steps[-1].tables()[name], expected)
     assert steps[-1].provenance == explanation.provenance
 
 
@@ -197,7 +197,9 @@ def test_graded_neurons_carry_their_facts(pocket, capsys):
             NeuronId(*divmod(int(n), 768))
             for n in torch.randperm(4608, generator=generator)[: len(names)]
         ]
-        found = ablate_together(explanation.trace, prompt.fact.answer, [names, control], replace="mean")
+        found = ablate_together(
+            explanation.trace, prompt.fact.answer, [names, control], replace="mean"
+        )
         mine, theirs = found.log_probability.tolist()
         wins += mine > theirs
         lost.append(1 - math.exp(-mine))

@@ -66,6 +66,21 @@ def results(tiny: fp.Model) -> dict[str, Any]:
     made = every_result(tiny, ids, tiny.vocab.one(" the"))
     made["PushesByPiece"] = fp.attribute(made["Trace"], " Paris basketball")
     made["Search"] = fp.search(tiny, [" the", " basketball"], k=5)
+    made["Scan"] = fp.scan(
+        tiny, {"a": "the cat sat on the mat", "b": "the dog ran"}, k=2, workers=1
+    )
+    made["Examples"] = fp.examples(made["Scan"], "L1N7")
+    facts = [
+        fp.FactRow(f"the {animal} {verb}", f" {answer}", verb)
+        for verb, answer in (("sat on", "the"), ("ran to", "basketball"))
+        for animal in ("cat", "dog", "mat")
+    ]
+    scores = fp.score(tiny, facts, top=3)
+    made |= {
+        "Scores": scores, "Relations": scores.by_relation(permutations=9),
+        "Overlap": scores.overlap(permutations=9),
+        "Specificity": scores.specificity("sat on", 2, draws=2),
+    }  # fmt: skip
     return made
 
 

@@ -23,7 +23,7 @@ class Tags(HTMLParser):
         self.text += data
 
 
-KNOWN = {"div", "b", "i", "span", "table", "thead", "tbody", "tr", "th", "td"}
+KNOWN = {"div", "p", "br", "b", "i", "small", "span", "table", "thead", "tbody", "tr", "th", "td"}
 
 
 @pytest.mark.parametrize("kind", ["results", "hostile_results"])

@@ -13,16 +13,33 @@ from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.results import as_result
 from tests.views.results import every_result
 
-NAMES = (
-    "Trace", "Lens", "Stages", "Similarity", "Drivers", "Pushes", "PushesByPiece", "Paths",
-    "Comparison", "Effects",
-    "LayerEffects", "GroupEffects", "Estimates", "Patches", "LayerPatches", "Steering", "Reading",
-    "Readings", "Related", "Explanation", "Survey", "Search",
-)  # fmt: skip
+NAMES = sorted(
+    name
+    for name in fp.__all__
+    if isinstance(getattr(fp, name), type) and issubclass(getattr(fp, name), fp.Result)
+    if name not in ("Result", "TableSet")
+)
 
 
-def test_every_result_type_is_here(results):
-    assert set(results) == set(NAMES)
+def test_every_result_type_is_here_and_says_what_it_is(results):
+    assert {name: type(result).__name__ for name, result in results.items()} == {
+        n: n for n in NAMES
+    }
+    for name, result in results.items():
+        assert repr(result) == f"{name}({result.title})"
+        assert result.title
+        assert "\n" not in result.title
+        assert list(result.table) == list(next(iter(result.tables().values())))
+
+
+def test_a_result_read_back_says_what_it_is(results, tmp_path):
+    fp.save(results["Pushes"], tmp_path / "p.json")
+    found = fp.open_result(tmp_path / "p.json")
+    assert (type(found), found.kind) == (fp.TableSet, "Pushes")
+    assert repr(found) == f"TableSet({results['Pushes'].title})"
+    assert found.title in unescape(found._repr_html_())
+    fp.save(found, tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "p.json").read_bytes()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -32,6 +49,8 @@ def test_a_saved_table_reads_back(results, name, suffix, tmp_path):
     fp.save(results[name], path)
     known = as_result(results[name])
     table = next(t for t in known.tables().values())
+    if suffix == "csv":  # where a text that is missing is an empty one
+        table = table.fillna(dict.fromkeys(table.select_dtypes(["object", "str"]), ""))
     found = fp.open_result(path)
     pd.testing.assert_frame_equal(found.table, table, check_exact=True)
     assert found.provenance == known.provenance
@@ -170,16 +189,6 @@ def test_an_empty_result_is_refused(results, tmp_path):
     assert os.listdir(tmp_path) == []
     with pytest.raises(DataRefused, match="nothing to draw"):
         fp.plot(empty)
-
-
-def test_what_is_no_file_of_ours_is_not_read(tmp_path):
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataRefused, match="not a result that ffnprobe wrote"):
-        fp.open_result(tmp_path / "x.csv")
-    with pytest.raises(DataRefused, match="cannot be read back"):
-        fp.open_result(tmp_path / "x.md")
-    with pytest.raises(DataRefused, match="there is no file"):
-        fp.open_result(tmp_path / "y.json")
 
 
 def test_a_named_table_is_read_from_json(results, tmp_path):

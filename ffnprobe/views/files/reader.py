@@ -46,6 +46,7 @@ def open_result(path: str | Path) -> Result:
         return _make(readers[suffix](file))
     except Exception as error:  # a damaged file can make any of the readers raise anything
         why = error.what if isinstance(error, FfnProbeError) else f"{error}".partition("\n")[0]
+        why = f"there is no {error.args[0]}" if isinstance(error, KeyError) else why
         why = why.rstrip(".") or type(error).__name__
         raise DataRefused(
             f"{file} is not a result that ffnprobe wrote, or it is damaged: {why}.",
@@ -98,6 +99,7 @@ def _read_parquet(file: Path) -> TableSet:
     import pyarrow.parquet as pq
 
     found = pq.read_table(file)
+    found.validate(full=True)
     note = json.loads(found.schema.metadata[b"ffnprobe"])
     about = note["result"]
     tables = {about["tables"][0]: found.to_pandas()}
