@@ -12,7 +12,10 @@ from ffnprobe.files import quote
 from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.model import Model
 
-_MODEL = {"name": str, "source": str, "fingerprint": str, "layers": int, "neurons": int}
+# Older stores hold the source as text.
+_MODEL: dict[str, Any] = {
+    "name": str, "source": str | dict, "fingerprint": str, "layers": int, "neurons": int,
+}  # fmt: skip
 _SETTINGS = {"context": int, "bos": bool, "k": int}
 
 
@@ -44,6 +47,11 @@ def check_manifest(values: Any) -> dict[str, Any]:
         for name, kind in wanted.items():
             if not isinstance(found, dict) or not isinstance(found.get(name), kind):
                 raise FfnProbeError(f"it does not say {name} of {part}")
+    source = values["model"]["source"]
+    if isinstance(source, dict) and not (
+        isinstance(source.get("kind"), str) and all(isinstance(v, str) for v in source.values())
+    ):
+        raise FfnProbeError("it does not say source of model")
     texts = values.get("texts")
     if not isinstance(texts, list) or not all(
         isinstance(text, dict) and isinstance(text.get("name"), str) for text in texts

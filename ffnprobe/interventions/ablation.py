@@ -206,7 +206,13 @@ def ablate_stepwise(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LayerEffects(Result):
-    """What the answer loses without each MLP layer's neurons at each position of the prompt."""
+    """What the answer loses without each MLP layer's neurons at each position of the prompt.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.ablate_layers(trace, " basketball").table.columns.tolist()[:4]
+    ['layer', 'position', 'token', 'effect']
+    """
 
     values: Float[Tensor, "layer pos"]
     log_probability: Float[Tensor, "layer pos"] | None
@@ -251,6 +257,11 @@ def ablate_layers(
     """Ablation by layer: the exact effect of removing all neurons of a layer at one position.
 
     The layer's bias b_out belongs to no neuron and stays.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.ablate_layers(trace, " basketball").values.shape == (trace.model.config.layers, 7)
+    True
     """
     stand_in = usual_replacement(trace.model, replace)
     replacement = choose_replacement(trace.model, stand_in)
@@ -272,7 +283,13 @@ def ablate_layers(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupEffects(Result):
-    """What the answer loses without each group of neurons, all of a group removed together."""
+    """What the answer loses without each group of neurons, all of a group removed together.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> len(fp.ablate_together(trace, " basketball", [["L0N1", "L1N2"], ["L0"]]).table)
+    2
+    """
 
     values: Float[Tensor, " group"]
     log_probability: Float[Tensor, " group"] | None
@@ -317,7 +334,14 @@ def ablate_together(
     position: Positions = -1,
     convention: str = "centred",
 ) -> GroupEffects:
-    """Group ablation: the exact effect of removing several neurons at once, for one or more groups of them."""
+    """Group ablation: the exact effect of removing several neurons at once, for one or more groups of them.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> found = fp.ablate_together(trace, " basketball", [["L0-L1"]], position="all")
+    >>> float(found.values) > 0
+    True
+    """
     if not groups:
         raise OptionRefused("there is no group of neurons to remove.", remedy='[["L3N12", "L4N7"]]')
     positions = choose_positions(trace, position)

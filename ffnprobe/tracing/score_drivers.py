@@ -43,6 +43,11 @@ class Drivers(Result):
     """Every part's share in one neuron's score at one position.
 
     `gate` holds the same for the gate's score, where neurons have gates.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> list(fp.drivers(trace, "L1N7", position=2).heads(1).columns)
+    ['part', 'layer', 'head', 'position', 'token', 'pattern', 'drive']
     """
 
     trace: Trace
@@ -184,7 +189,13 @@ def read_attentions(model: Model, layer: int) -> int:
 
 @torch.no_grad()
 def drivers(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Drivers:
-    """Account for a neuron's score at a position (and its gate's): what in the stream asked its question."""
+    """Account for a neuron's score at a position (and its gate's): what in the stream asked its question.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> abs(fp.drivers(trace, "L1N7").remainder) < 1e-3
+    True
+    """
     model, index = trace.model, trace.at(position)
     name = find_neuron(model, neuron)
     gate = None
