@@ -5,7 +5,9 @@ is written to a temporary place (or given with --model); each room's measure run
 bare matrix product, the bare forward pass, TransformerLens, or a hook loop, in the same process.
 `families` does so on a gated model of SmolLM2's shape, which it writes itself.
 
-    python analyses/benchmark.py [--model FOLDER] [--only reading]
+    python analyses/benchmark.py [--model FOLDER] [--only reading] [--short]
+
+`--short` runs every part on tiny models, once: its ratios mean nothing, it only shows that all parts run.
 """
 
 import argparse
@@ -14,7 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.folders import GPT2_SMALL, write_folder
+from benchmarks.folders import write_folder
+from benchmarks.sizes import FULL, SHORT
 
 ROOMS = (
     "models",
@@ -33,12 +36,14 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", type=Path, help="a GPT-2-small-shaped folder")
     parser.add_argument("--only", choices=ROOMS, action="append")
+    parser.add_argument("--short", action="store_true", help="tiny models, every part once")
     options = parser.parse_args(argv)
+    size = SHORT if options.short else FULL
     with tempfile.TemporaryDirectory() as place:
-        folder = options.model or write_folder(Path(place), GPT2_SMALL)
+        folder = options.model or write_folder(Path(place), size.plain)
         for room in options.only or ROOMS:
             module = importlib.import_module(f"benchmarks.{room}")
-            for name, ratio, goal in module.measure(folder):
+            for name, ratio, goal in module.measure(folder, size):
                 print(f"{room:14} {ratio:9.3f}  goal {goal:14} {name}", flush=True)
 
 

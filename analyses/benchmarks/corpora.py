@@ -18,13 +18,13 @@ from time import perf_counter
 import torch
 
 import ffnprobe as fp
+from benchmarks.sizes import Size
 from ffnprobe.corpora.meters import group_passages
 from ffnprobe.corpora.passages import Settings, cut_blocks
 from ffnprobe.corpora.sources import find_texts
 from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.model import Model
 
-BLOCKS, BLOCK_TOKENS = 6, 4092
 PEAK = """
 import sys, torch
 import ffnprobe as fp
@@ -42,23 +42,23 @@ print(int(status["VmHWM"].split()[0]))
 """
 
 
-def measure(folder: Path) -> list[tuple[str, float, str]]:
+def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     """Return each ratio with its name and its goal."""
     model = fp.load(folder, device="cpu")
     cores = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as place:
-        text = write_text(model, Path(place))
-        bare = forward_rate(model, text)
-        here = scan_rate(model, text, workers=cores, store=Path(place) / "scan")
-        size = sum(f.stat().st_size for f in (Path(place) / "scan").iterdir())
-        alone = scan_rate(model, text, workers=1)
+        text = write_text(model, Path(place), size.blocks * size.block_tokens)
+        bare = forward_rate(model, text, size)
+        here = scan_rate(model, text, size, workers=cores, store=Path(place) / "scan")
+        written = sum(f.stat().st_size for f in (Path(place) / "scan").iterdir())
+        alone = scan_rate(model, text, size, workers=1)
         rows = [
             ("tokens a second of a scan to the bare forward passes'", here / bare, "at least 0.8"),
-            ("bytes of a store a neuron", size / model.config.neurons, "shown"),
-            ("peak memory at 400 k tokens to that at 100 k", grow(text), "at most 1.05"),
-        ]
+            ("bytes of a store a neuron", written / model.config.neurons, "shown"),
+            (f"peak memory at {4 * size.tokens:,} tokens to that at {size.tokens:,}", grow(text, size.tokens), "at most 1.05"),
+        ]  # fmt: skip
         try:
-            pair = scan_rate(model, text, workers=2, engine="ray")
+            pair = scan_rate(model, text, size, workers=2, engine="ray")
         except fp.FfnProbeError as error:
             print(f"no ratio for Ray: {error.what if hasattr(error, 'what') else error}")
         else:
@@ -66,21 +66,20 @@ def measure(folder: Path) -> list[tuple[str, float, str]]:
     return rows
 
 
-def write_text(model: Model, place: Path) -> Path:
+def write_text(model: Model, place: Path, many: int) -> Path:
     """Write one text that fills the blocks."""
     given = os.environ.get("FFNPROBE_TEXTS")
     files = sorted(Path(given).rglob("*.txt") if given else Path(fp.__file__).parent.rglob("*.py"))
     words = "\n".join(file.read_text() for file in files)
-    many = BLOCKS * BLOCK_TOKENS
     path = place / "text.txt"
     path.write_text(model.vocab.text(model.vocab.ids(words[: 8 * many])[:many]))
     return path
 
 
-def forward_rate(model: Model, text: Path) -> float:
+def forward_rate(model: Model, text: Path, size: Size) -> float:
     """Run the same batches through the bare bridge: tokens a second."""
-    settings = Settings(context=model.config.positions, block_tokens=BLOCK_TOKENS)
-    blocks = islice(cut_blocks(model.vocab, find_texts(text), settings), 1, BLOCKS - 1)
+    settings = Settings(context=model.config.positions, block_tokens=size.block_tokens)
+    blocks = islice(cut_blocks(model.vocab, find_texts(text), settings), 1, size.blocks - 1)
     bridge, tokens = bridge_of(model), 0
     batches = [
         ids for b in blocks for _, ids in group_passages(b.passages, settings, model.vocab.bos)
@@ -95,7 +94,13 @@ def forward_rate(model: Model, text: Path) -> float:
 
 
 def scan_rate(
-    model: Model, text: Path, *, workers: int, engine: str = "local", store: Path | None = None
+    model: Model,
+    text: Path,
+    size: Size,
+    *,
+    workers: int,
+    engine: str = "local",
+    store: Path | None = None,
 ) -> float:
     """Scan, and count tokens a second from when each worker has done one block to the end."""
     marks: list[tuple[float, int]] = []
@@ -104,17 +109,17 @@ def scan_rate(
         marks.append((perf_counter(), tokens))
 
     fp.scan(
-        model, text, store=store, block_tokens=BLOCK_TOKENS, workers=workers, engine=engine,
+        model, text, store=store, block_tokens=size.block_tokens, workers=workers, engine=engine,
         progress=mark,
     )  # fmt: skip
     (began, before), (ended, after) = marks[workers], marks[-1]
     return (after - before) / (ended - began)
 
 
-def grow(text: Path) -> float:
-    """Compare the peak memory of a long scan with that of a short one."""
+def grow(text: Path, tokens: int) -> float:
+    """Compare the peak memory of a scan four times as long with that of a short one."""
     peaks = []
-    for many in (400_000, 100_000):
+    for many in (4 * tokens, tokens):
         with tempfile.TemporaryDirectory() as place:
             words = [sys.executable, "-c", PEAK, str(text), str(many), place]
             done = subprocess.run(words, check=True, capture_output=True, text=True)

@@ -4,12 +4,11 @@ Method: the explorer runs in this process and is asked over HTTP as a browser as
 to the last byte of the card; a prompt is open, so the card says what the neuron does on it. On pocket
 the goal is one bare forward pass of the prompt and 200 ms; on GPT-2 small's shape the click is shown
 as a ratio to the pass. Each click is on a neuron not seen before. Twenty users then click for a
-minute (`EXPLORER_SECONDS`), each on pages of its own, and the process's memory after the minute is
+minute, each on pages of its own, and the process's memory after the minute is
 compared with that after the first quarter of it.
 """
 
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -23,26 +22,26 @@ import psutil
 import torch
 
 import ffnprobe as fp
+from benchmarks.sizes import Size
 from ffnprobe.models.bridge import bridge_of
-from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.server import bind, start
+from ffnprobe.views.explorer.session import Session
 
 PROMPT = "Michael Jordan plays the sport of"
-CLICKS, USERS, ALLOWED = 15, 20, 0.2
+USERS, ALLOWED = 20, 0.2
 OUTPUTS = ("page.children", "navigation.children", "live.data")
-SECONDS = float(os.environ.get("EXPLORER_SECONDS", "60"))
 
 
-def measure(folder: Path) -> list[tuple[str, float, str]]:
+def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     """Return each ratio with its name and its goal."""
     rows = []
     for model, is_pocket in ((fp.load("pocket", device="cpu"), True), (fp.load(folder), False)):
-        desk = Desk(model)
-        desk.warm()
+        session = Session(model)
+        session.warm()
         bare = _pass(model)
-        with _running(desk) as port:
+        with _running(session) as port:
             _open(port, "/")  # runs the prompt, which a user has done before the click
-            clicks = [_click(port, f"/neuron/L{n % 3}N{n}") for n in range(CLICKS)]
+            clicks = [_click(port, f"/neuron/L{n % 3}N{n}") for n in range(size.clicks)]
         if is_pocket:
             name = "pocket: click on a neuron to one bare pass and 200 ms"
             rows.append((name, median(clicks) / (bare + ALLOWED), "at most 1"))
@@ -50,7 +49,7 @@ def measure(folder: Path) -> list[tuple[str, float, str]]:
             name = "click on a neuron to one bare forward pass"
             rows.append((name, median(clicks) / bare, "shown"))
             rows.append(("click on a neuron to one bare pass and 200 ms", median(clicks) / (bare + ALLOWED), "shown"))  # fmt: skip
-    return rows + _crowd()
+    return rows + _crowd(size.seconds)
 
 
 def _pass(model: fp.Model) -> float:
@@ -64,12 +63,12 @@ def _pass(model: fp.Model) -> float:
     return median(times)
 
 
-def _crowd() -> list[tuple[str, float, str]]:
+def _crowd(seconds: float) -> list[tuple[str, float, str]]:
     """Let twenty users click for a minute."""
-    desk, lost, answered, sizes = Desk(fp.load("pocket", device="cpu")), [0], [0], []
-    desk.warm()
-    with _running(desk) as port:
-        end = time.monotonic() + SECONDS
+    session, lost, answered, sizes = Session(fp.load("pocket", device="cpu")), [0], [0], []
+    session.warm()
+    with _running(session) as port:
+        end = time.monotonic() + seconds
 
         def use(user: int) -> None:
             number = 0
@@ -89,7 +88,7 @@ def _crowd() -> list[tuple[str, float, str]]:
         for thread in threads:
             thread.start()
         for _ in range(4):
-            time.sleep(SECONDS / 4)
+            time.sleep(seconds / 4)
             sizes.append(psutil.Process().memory_info().rss)
         for thread in threads:
             thread.join()
@@ -100,9 +99,9 @@ def _crowd() -> list[tuple[str, float, str]]:
 
 
 @contextmanager
-def _running(desk: Desk) -> Iterator[int]:
+def _running(session: Session) -> Iterator[int]:
     with bind("127.0.0.1", 0) as listening:
-        server, _ = start(desk, listening, "127.0.0.1")
+        server, _ = start(session, listening, "127.0.0.1")
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield int(listening.getsockname()[1])
@@ -119,7 +118,11 @@ def _click(port: int, path: str) -> float:
 
 def _open(port: int, path: str, *, prompt: str = PROMPT) -> bytes:
     """Ask for a page as the browser does; return what it is drawn from."""
-    given = {"place.pathname": path, "place.search": f"?prompt={quote(prompt)}", "screen.data": {}}
+    given = {
+        "location.pathname": path,
+        "location.search": f"?prompt={quote(prompt)}",
+        "screen.data": {},
+    }
     split = [name.split(".") for name in OUTPUTS]
     asked = {
         "output": f"..{'...'.join(OUTPUTS)}..",

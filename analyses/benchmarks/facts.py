@@ -11,28 +11,29 @@ from pathlib import Path
 
 import ffnprobe as fp
 from benchmarks.reading import seconds
+from benchmarks.sizes import Size
 
-FACTS, MANY, SINGLE = 200, 600, 50
 LENGTHS = (8, 9, 10, 11, 12)
 
 
-def measure(folder: Path) -> list[tuple[str, float, str]]:
+def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     """Return each ratio with its name and its goal."""
     model = fp.load(folder, device="cpu")
-    rows = _draw_rows(MANY)
-    few, single = rows[:FACTS], rows[:SINGLE]
+    count, many = size.facts, 3 * size.facts
+    rows = _draw_rows(many)
+    few, single = rows[:count], rows[: max(1, count // 4)]
     fp.attribute(fp.run(model, rows[0].prompt), rows[0].answer)
     fp.score(model, single)
-    together = seconds(lambda: fp.score(model, few)) / FACTS
+    together = seconds(lambda: fp.score(model, few)) / count
     apart = seconds(lambda: [fp.attribute(fp.run(model, r.prompt), r.answer) for r in single])
     less, more = _peak(lambda: fp.score(model, few)), _peak(lambda: fp.score(model, rows))
     return [
         (
-            f"run + attribute to one of {FACTS} facts scored",
-            apart / SINGLE / together,
+            f"run + attribute to one of {count} facts scored",
+            apart / len(single) / together,
             "at least 3",
         ),
-        (f"peak memory over {MANY} facts to that over {FACTS}", more / less, "at most 1.1"),
+        (f"peak memory over {many} facts to that over {count}", more / less, "at most 1.1"),
     ]
 
 

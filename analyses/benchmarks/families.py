@@ -13,20 +13,21 @@ import torch
 
 import ffnprobe as fp
 from benchmarks import interventions
-from benchmarks.folders import SMOLLM2, write_folder
+from benchmarks.folders import write_folder
 from benchmarks.reading import ROWS, seconds
+from benchmarks.sizes import Size
 from ffnprobe.models.model import Model
 
 
-def measure(folder: Path) -> list[tuple[str, float, str]]:
+def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     """Return each ratio with its name and its goal; the folder given is not this one's shape."""
     with tempfile.TemporaryDirectory() as place:
-        own = write_folder(Path(place), SMOLLM2)
+        own = write_folder(Path(place), size.gated)
         model = fp.load(own, device="cpu")
         fp.survey(model, layers="0", k=1)  # what is measured once for a model
         bare = products(model)
         surveyed = seconds(lambda: fp.survey(model))
-        sweeps = interventions.measure(own)
+        sweeps = interventions.measure(own, size)
     return [
         ("gated: survey to its three bare products", surveyed / bare, "at most 1.35"),
         *((f"gated: {name}", ratio, goal) for name, ratio, goal in sweeps),

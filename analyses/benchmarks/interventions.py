@@ -13,34 +13,35 @@ from pathlib import Path
 import torch
 
 import ffnprobe as fp
+from benchmarks.sizes import Size
 from ffnprobe.models.bridge import forward
 from ffnprobe.models.model import Model
 
 # Eight tokens and an answer of one by their ids, so that no tokenizer decides how long they are.
-PROMPT, ANSWER, SAMPLE, GOAL = (11, 45, 78, 102, 133, 160, 191, 210), 77, 48, 80
+PROMPT, ANSWER, GOAL = (11, 45, 78, 102, 133, 160, 191, 210), 77, 80
 
 
-def measure(folder: Path) -> list[tuple[str, float, str]]:
+def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     """Return (name, times faster, goal) for the sweep with and without log-probabilities."""
     model = fp.load(folder)
     trace = fp.run(model, PROMPT, bos=False, patterns=False)
     fp.ablate(trace, ANSWER, neurons=["L0N0"])  # folds the weights, once for all that follow
-    hook_loop(model, trace)  # warms the bridge
-    first = hook_loop(model, trace)
+    hook_loop(model, trace, size.sample)  # warms the bridge
+    first = hook_loop(model, trace, size.sample)
     with_logs = seconds(lambda: fp.ablate(trace, ANSWER))
     logits = seconds(lambda: fp.ablate(trace, ANSWER, log_probability=False))
-    loop = min(first, hook_loop(model, trace)) / SAMPLE * model.config.neurons
+    loop = min(first, hook_loop(model, trace, size.sample)) / size.sample * model.config.neurons
     return [
         ("sweep of logits to hook loop", loop / logits, f"≥ {GOAL}"),
         ("sweep with log-probabilities to hook loop", loop / with_logs, "shown"),
     ]
 
 
-def hook_loop(model: Model, trace: fp.Trace) -> float:
+def hook_loop(model: Model, trace: fp.Trace, sample: int) -> float:
     """Time one hooked run for each neuron of the sample, in seconds."""
     ids = torch.tensor([trace.ids])
-    step = model.config.neurons // SAMPLE
-    names = [divmod(place * step, model.config.d_mlp) for place in range(SAMPLE)]
+    step = model.config.neurons // sample
+    names = [divmod(place * step, model.config.d_mlp) for place in range(sample)]
 
     def silence(neuron: int) -> Callable[[torch.Tensor], torch.Tensor]:
         def tap(activations: torch.Tensor) -> torch.Tensor:

@@ -17,10 +17,10 @@ import torch
 from transformer_lens.model_bridge import TransformerBridge
 
 import ffnprobe as fp
+from benchmarks.sizes import Size
 from ffnprobe.models.bridge import bridge_of
 
 PROMPT = "Michael Jordan plays the sport of"
-ROUNDS = 9
 PEAK = """
 import sys, psutil, torch
 import transformer_lens, transformers, ffnprobe as fp
@@ -37,15 +37,16 @@ print((peak - before) / sum(t.nbytes for t in model.weights.values()))
 """
 
 
-def measure(folder: Path) -> list[tuple[str, float, str]]:
+def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     """Return each ratio with its name and its goal."""
-    ours, theirs = median(_load(folder) for _ in range(3)), median(_boot(folder) for _ in range(3))
+    ours = median(_load(folder) for _ in range(size.loads))
+    theirs = median(_boot(folder) for _ in range(size.loads))
     model = fp.load(folder, device="cpu")
     trace = fp.run(model, PROMPT)
     ids, bridge = torch.tensor([trace.ids]), bridge_of(model)
     runs, passes = [], []
     with torch.no_grad():
-        for _ in range(ROUNDS):
+        for _ in range(size.rounds):
             runs.append(_seconds(lambda: fp.run(model, PROMPT)))
             passes.append(_seconds(lambda: bridge(ids)))
     ffnprobe = [sys.executable, "-m", "ffnprobe"]
@@ -55,7 +56,9 @@ def measure(folder: Path) -> list[tuple[str, float, str]]:
         [*ffnprobe, "explain", PROMPT, " basketball", "--model", "pocket"],
     )
     # In turn, so that a busy moment of the machine falls on all of them alike.
-    rounds = [[_seconds(partial(_call, command)) for command in commands] for _ in range(5)]
+    rounds = [
+        [_seconds(partial(_call, command)) for command in commands] for _ in range(size.starts)
+    ]
     whole, bare, explained = (median(column) for column in zip(*rounds, strict=True))
     peak = subprocess.run(
         [sys.executable, "-c", PEAK, str(folder), PROMPT],

@@ -18,9 +18,10 @@ import scipy.stats
 import torch
 
 import ffnprobe as fp
+from benchmarks.sizes import Size
 from ffnprobe.models.model import Model
 
-ROWS, SAMPLE, TOKEN = 256, 512, "A"
+ROWS, TOKEN = 256, "A"
 # What the file's mapping holds is not extra: only a process's own memory is counted, while it works.
 PEAK = """
 import sys, threading, time
@@ -43,21 +44,21 @@ with safe_open(sys.argv[1] + "/model.safetensors", framework="pt") as file:
 """
 
 
-def measure(folder: Path) -> list[tuple[str, float, str]]:
+def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     """Return each ratio with its name and its goal."""
     model = fp.load(folder, device="cpu")
     bare = products(model)
     surveyed = seconds(lambda: fp.survey(model))
-    naive = survey_naively(model) * model.config.neurons / SAMPLE
+    naive = survey_naively(model, size.rows) * model.config.neurons / size.rows
     # A fresh model each time: a second search knows the covariance of the first.
-    fresh = [fp.load(folder, device="cpu") for _ in range(3)]
+    fresh = [fp.load(folder, device="cpu") for _ in range(size.loads)]
     search = median(seconds(partial(fp.search, each, TOKEN)) for each in fresh)
-    again = median(seconds(partial(fp.search, model, TOKEN)) for _ in range(5))
-    vector = median(seconds(lambda: multiply_vector(model)) for _ in range(5))
-    covariance = median(seconds(lambda: multiply_head(model)) for _ in range(3))
+    again = median(seconds(partial(fp.search, model, TOKEN)) for _ in range(size.starts))
+    vector = median(seconds(lambda: multiply_vector(model)) for _ in range(size.starts))
+    covariance = median(seconds(lambda: multiply_head(model)) for _ in range(size.loads))
     read = [sys.executable, "-m", "ffnprobe", "read", "L3N12", "--model", str(folder)]
     cold = [sys.executable, "-c", COLD, str(folder)]
-    reads, colds = zip(*((run(read), run(cold)) for _ in range(7)), strict=True)
+    reads, colds = zip(*((run(read), run(cold)) for _ in range(size.starts)), strict=True)
     peak = subprocess.run(
         [sys.executable, "-c", PEAK, str(folder)], check=True, capture_output=True, text=True
     )
@@ -85,9 +86,9 @@ def products(model: Model) -> float:
     return seconds(multiply)
 
 
-def survey_naively(model: Model) -> float:
+def survey_naively(model: Model, sample: int) -> float:
     """Time a sample of neurons with the product materialised, topk and scipy, in seconds."""
-    answers, questions = model.answers[0, :SAMPLE], model.questions[0, :SAMPLE]
+    answers, questions = model.answers[0, :sample], model.questions[0, :sample]
     unembedding, norms = model.unembedding, model.unembedding.norm(dim=-1)
 
     def survey() -> None:

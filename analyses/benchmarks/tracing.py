@@ -16,12 +16,12 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import ffnprobe as fp
+from benchmarks.sizes import Size
 
 PROMPT = "When John and Mary went to the shops, John gave the bag to"
-ROUNDS = 15
 
 
-def measure(folder: Path) -> list[tuple[str, float, str]]:
+def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     """Return each ratio with its name and its goal."""
     model = fp.load(folder, device="cpu")
     trace = fp.run(model, PROMPT)
@@ -33,6 +33,7 @@ def measure(folder: Path) -> list[tuple[str, float, str]]:
     toward = compatible.W_U[:, token]
     with torch.no_grad():
         forward, ours, attribute, stack = _time(
+            size.rounds,
             lambda: bare(ids),
             lambda: fp.attribute(fp.run(model, PROMPT), token),
             lambda: fp.attribute(trace, token),
@@ -58,10 +59,10 @@ def _boot(model: fp.Model) -> Any:
     )
 
 
-def _time(*calls: Callable[[], object]) -> list[float]:
+def _time(rounds: int, *calls: Callable[[], object]) -> list[float]:
     """Time each call in turn, several rounds after a warm one: the median seconds of each."""
     seconds: list[list[float]] = [[] for _ in calls]
-    for number in range(ROUNDS + 1):
+    for number in range(rounds + 1):
         for call, kept in zip(calls, seconds, strict=True):
             start = perf_counter()
             call()

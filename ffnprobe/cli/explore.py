@@ -36,29 +36,31 @@ def explore(
     if common.out or common.html or common.plot or common.format is not Format.table:
         raise OptionRefused(
             "explore does not print or write a result.",
-            remedy='"Take it along" at the end of each page',
+            remedy='"Export" at the end of each page',
         )
     if not has_dash():
         raise OptionRefused(
             "the explorer needs the package dash, which is not installed.",
             remedy='pip install "ffnprobe[explore]", or pip install "dash>=4,<5"',
         )
-    from ffnprobe.views.explorer.desk import Desk
     from ffnprobe.views.explorer.security import LOCAL
     from ffnprobe.views.explorer.server import bind, open_browser, start
+    from ffnprobe.views.explorer.session import Session
 
     with bind(host, port) as listening:
         model = common.load()
-        desk = Desk(model, open_store(model, store), "pocket" if facts is None else str(facts))
-        common.note(f"{len(desk.facts.rows):,} facts of {desk.facts.source}")
-        if desk.facts.problems:
-            first = desk.facts.problems[0]
-            left = f"{len(desk.facts.problems):,} rows are left out"
+        session = Session(
+            model, open_store(model, store), "pocket" if facts is None else str(facts)
+        )
+        common.note(f"{len(session.facts.rows):,} facts of {session.facts.source}")
+        if session.facts.problems:
+            first = session.facts.problems[0]
+            left = f"{len(session.facts.problems):,} rows are left out"
             common.note(f"{left}, the first {first.where}: {first.problem}")
         if host not in LOCAL:
             common.note("other machines can connect; there is no password")
-        desk.warm()
-        server, address = start(desk, listening, host)
+        session.warm()
+        server, address = start(session, listening, host)
         print(address, flush=True)
         common.note("Ctrl+C ends it")
         if not no_open:

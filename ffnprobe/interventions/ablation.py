@@ -8,7 +8,9 @@ the model's corpus (the default where that is known), to zero, to its mean over 
 given values. Zero is not neutral: most neurons rest a little below it. Effects are `centred`, above
 the vocabulary's mean, as pushes are.
 
-Limits: an effect is of one neuron with all others free to react; effects do not add up.
+Limits: an effect is of one neuron with all others free to react; effects do not add up. Arithmetic is
+in fp32: to put a neuron's own activation back has the effect 0 (at most 1e-6 logits where d_model or
+d_mlp is not a multiple of 16), and the sign of an effect below 1e-6 logits means nothing.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")

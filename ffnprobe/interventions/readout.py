@@ -50,6 +50,11 @@ class AnswerValues:
     logit: Float[Tensor, " variant"]
     log_probability: Float[Tensor, " variant"] | None
 
+    def part(self, rows: slice) -> "AnswerValues":
+        """Return some of the variants."""
+        logs = self.log_probability
+        return AnswerValues(self.logit[rows], None if logs is None else logs[rows])
+
     def less(self, other: "AnswerValues") -> "AnswerValues":
         """Subtract other values of the same answer."""
         if self.log_probability is None or other.log_probability is None:
@@ -92,8 +97,9 @@ class Readout:
         final = self.replay.finish(stream, layer=layer, start=start, edit=edit)
         read = slice(self.first - start, self.first - start + len(self.tokens))
         seen = self.replay.normalise(final[:, read])
-        pattern = "variant piece d_model, piece d_model -> variant"
-        logit = einsum(seen, self._directions, pattern) + self._bias
+        # Not einsum: its rounding depends on where in the batch a row stands.
+        products = seen.double() * self._directions.double()
+        logit = reduce(products, "variant piece d_model -> variant", "sum") + self._bias
         if not self.has_log_probability:
             return AnswerValues(logit.cpu(), None)
         logs = torch.stack(

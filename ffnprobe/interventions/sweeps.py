@@ -7,7 +7,8 @@ one, as one batch, and only at the positions from the first changed one on. The 
 
     effect = the answer on the clean prompt − the answer with the change
 
-both replayed from the same layer on, so that the rounding they share cancels. Replacements are
+both replayed from the same layer on as rows of one batch, so that the rounding they share cancels: a
+change that changes nothing has the effect 0. Replacements are
 `[layer pos neuron]`, or with one position for all.
 
 Memory is bounded: the widest tensor of a batch holds at most `NUMBERS_AT_ONCE` numbers.
@@ -45,13 +46,13 @@ def sweep_neurons(
         found: list[AnswerValues] = []
         clean = replay.entering(layer + 1, start=start)
         for neurons in torch.split(chosen[layer].nonzero()[:, 0], _at_once(replay, start)):
-            streams = clean.repeat(len(neurons), 1, 1)
+            streams = clean.repeat(1 + len(neurons), 1, 1)
             shifts = einsum(
                 replay.held(gaps[layer][:, neurons]), replay.held(replay.model.rows[layer][neurons]),
                 "pos variant, variant d_model -> variant pos d_model",
             )  # fmt: skip
-            streams[:, inside] = replay.shifted(layer, positions, shifts)
-            found.append(_lose(readout, clean, streams, layer=layer + 1, start=start))
+            streams[:, inside] = replay.shifted(layer, positions, _after_none(shifts))
+            found.append(_lose(readout, streams, layer=layer + 1, start=start))
             done += len(neurons)
             if progress is not None:
                 progress(done, total)
@@ -72,10 +73,12 @@ def sweep_layers(
         for batch in torch.split(positions, _at_once(replay, 0)):
             start = int(batch[0])
             clean = replay.entering(layer + 1, start=start)
-            streams = clean.repeat(len(batch), 1, 1)
+            unchanged = torch.zeros_like(shifts[: len(batch)])
+            streams = clean.repeat(1 + len(batch), 1, 1)
+            streams[:, batch - start] = replay.shifted(layer, batch.tolist(), unchanged)
             changed = replay.shifted(layer, batch.tolist(), shifts[batch])
-            streams[range(len(batch)), batch - start] = changed
-            found.append(_lose(readout, clean, streams, layer=layer + 1, start=start))
+            streams[range(1, 1 + len(batch)), batch - start] = changed
+            found.append(_lose(readout, streams, layer=layer + 1, start=start))
         if progress is not None:
             progress(layer + 1, layers)
     return join_values(found)
@@ -94,24 +97,24 @@ def sweep_groups(
     clean = replay.entering(layer, start=start)
     found = []
     for masks in torch.split(groups, _at_once(replay, start)):
-        edit = _replace(replay, replacement, positions, masks)
-        streams = clean.repeat(len(masks), 1, 1)
-        found.append(_lose(readout, clean, streams, layer=layer, start=start, edit=edit))
+        edit = _replace(replay, replacement, positions, _after_none(masks))
+        streams = clean.repeat(1 + len(masks), 1, 1)
+        found.append(_lose(readout, streams, layer=layer, start=start, edit=edit))
     return join_values(found)
 
 
+def _after_none(changes: Tensor) -> Tensor:
+    """Put a change of nothing in front of a batch of changes: the clean prompt is its first row."""
+    return torch.cat([torch.zeros_like(changes[:1]), changes])
+
+
 def _lose(
-    readout: Readout,
-    clean: Float[Tensor, "pos d_model"],
-    streams: Stream,
-    *,
-    layer: int,
-    start: int,
-    edit: Edit | None = None,
+    readout: Readout, streams: Stream, *, layer: int, start: int, edit: Edit | None = None
 ) -> AnswerValues:
-    """Replay the clean stream and its variants from a layer on; return what each variant loses."""
-    before = readout.replayed(clean[None], layer=layer, start=start)
-    return before.less(readout.replayed(streams, layer=layer, start=start, edit=edit))
+    """Replay streams from a layer on, the clean one first; return what each of the others loses."""
+    found = readout.replayed(streams, layer=layer, start=start, edit=edit)
+    lost = found.part(slice(0, 1)).less(found.part(slice(1, None)))
+    return AnswerValues(lost.logit.to(streams.dtype), lost.log_probability)
 
 
 def _replace(
@@ -129,7 +132,12 @@ def _replace(
 
     def edit(layer: int, activations: Tensor) -> Tensor:
         where = masks[:, layer, None] & is_changed[start:]
-        return torch.where(where, replay.held(given[layer, start:]), activations)
+        # What a neuron has already is put back as the clean row has it, to the last bit.
+        is_own = given[layer, start:] == replay.trace.activations[layer, start:]
+        stand_in = torch.where(
+            is_own.to(activations.device), activations[:1], replay.held(given[layer, start:])
+        )
+        return torch.where(where, stand_in, activations)
 
     return edit
 

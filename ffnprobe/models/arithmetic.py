@@ -83,7 +83,11 @@ def add_up(model: Model, layer: int, activations: Float[Tensor, "... neuron"]) -
 
 def finish_write(model: Model, layer: int, total: Stream) -> Stream:
     """Take what an MLP's answers add up to through the norm it writes through, if there is one."""
-    gain = model.mlp_post_gain(layer)
+    return write_through(model, total, model.mlp_post_gain(layer))
+
+
+def write_through(model: Model, total: Stream, gain: Float[Tensor, " d_model"] | None) -> Stream:
+    """Take what is written through the norm that has this gain, if there is one."""
     return total if gain is None else normalise(model, total) * gain.to(total)
 
 
@@ -91,8 +95,7 @@ def write_heads(model: Model, layer: int, mixes: Float[Tensor, "... head d_head"
     """Return what a layer's attention adds to the stream, from what its heads mixed."""
     a = model.attention[layer]
     total = einsum(mixes, a.out.to(mixes), "... head d_head, head d_head d_model -> ... d_model")
-    total = total + a.out_bias.to(mixes)
-    return total if a.post_gain is None else normalise(model, total) * a.post_gain.to(total)
+    return write_through(model, total + a.out_bias.to(mixes), a.post_gain)
 
 
 def cap(model: Model, logits: Tensor) -> Tensor:

@@ -30,9 +30,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.checkpoint import short_name
+from ffnprobe.errors import PromptRefused
+from ffnprobe.models.agreement import check_agreement, few_tokens, logits_of
 from ffnprobe.models.model import Model
+from ffnprobe.models.network import build_network
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -55,19 +56,6 @@ POST_PLACES = {
     "mlp_totals": "blocks.{layer}.ln2_post.hook_in",
 }
 FINAL_PLACES = {"final": "ln_final.hook_in"}
-# The classes of transformers that a family's network is built of.
-CLASSES = {
-    "gpt2": ("GPT2Config", "GPT2LMHeadModel"),
-    "gpt_neo": ("GPTNeoConfig", "GPTNeoForCausalLM"),
-    "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM"),
-    "opt": ("OPTConfig", "OPTForCausalLM"),
-    "llama": ("LlamaConfig", "LlamaForCausalLM"),
-    "mistral": ("MistralConfig", "MistralForCausalLM"),
-    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM"),
-    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
-    "gemma2": ("Gemma2Config", "Gemma2ForCausalLM"),
-    "gemma3_text": ("Gemma3TextConfig", "Gemma3ForCausalLM"),
-}
 Tap = Callable[[Tensor], Tensor | None]
 
 _booted: "WeakKeyDictionary[Model, TransformerBridge]" = WeakKeyDictionary()
@@ -95,47 +83,35 @@ def _boot(model: Model) -> "TransformerBridge":
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from transformer_lens.model_bridge import TransformerBridge
-        from transformers import PreTrainedTokenizerFast
+        from transformer_lens.model_bridge.sources import build_bridge_from_module
 
         logging.getLogger("transformers").setLevel(logging.ERROR)
-        network = _network(model)
-        bos = None if model.vocab.bos is None else model.vocab.show(model.vocab.bos)
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=model.vocab.tokenizer, bos_token=bos, eos_token=bos,
-            name_or_path=model.name, add_bos_token=bos is not None,
-        )  # fmt: skip
-        return TransformerBridge.boot_transformers(
-            model.name, hf_model=network, tokenizer=tokenizer, device=str(model.device)
+        network = build_network(model)
+        if (rotary := getattr(network.base_model, "rotary_emb", None)) is not None:
+            _rotaries[model] = rotary
+        some = few_tokens(model)
+        ids = torch.tensor([some], device=model.device)
+        with torch.no_grad():
+            theirs = network(ids).logits[0]
+        # No tokenizer: only token ids come here, BOS among them, and not every BOS has a string.
+        bridge = build_bridge_from_module(
+            network,
+            type(network).__name__,
+            hf_config=network.config,
+            device=str(model.device),
+            model_name=model.name,
         )
-
-
-def _network(model: Model) -> Any:
-    """Build the Hugging Face model around the loaded tensors, without a second copy of them."""
-    import transformers
-    from huggingface_hub.errors import StrictDataclassError
-    from transformers.initialization import no_init_weights
-
-    config_class, network_class = CLASSES[model.config.family]
-    try:
-        config = getattr(transformers, config_class)(
-            **model.config.native, architectures=[network_class]
-        )
-        # Kept in fp32 and computed step by step, so that every hook sees what is computed.
-        config.dtype, config._attn_implementation = torch.float32, "eager"
-        with no_init_weights():
-            network = getattr(transformers, network_class)(config)
-    except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
-        cause = str(error).strip().splitlines()[-1].strip()
-        raise ModelNotLoaded(f"{model.name}: its configuration is refused: {cause}") from None
-    named = network.state_dict()
-    held = {short_name(name, model.config): name for name in named}
-    tensors = {held[name]: model.raw(name) for name in model.weights}
-    network.load_state_dict(tensors, assign=True, strict=not model.config.is_tied)
-    network.tie_weights()
-    if (rotary := getattr(network.base_model, "rotary_emb", None)) is not None:
-        _rotaries[model] = rotary
-    return network.requires_grad_(False).eval()
+        turns = [_rotations(model, layer, len(some)) for layer in range(model.config.layers)]
+        with torch.no_grad():
+            check_agreement(
+                model,
+                {
+                    "Hugging Face": theirs,
+                    "TransformerLens": bridge(ids)[0],
+                    "ffnprobe": logits_of(model, some, turns),
+                },
+            )
+        return bridge
 
 
 def rotations(
@@ -143,6 +119,10 @@ def rotations(
 ) -> tuple[Float[Tensor, "pos rotated"], Float[Tensor, "pos rotated"]] | None:
     """Return the cosines and sines positions are told by in a layer; None where they are embedded."""
     bridge_of(model)
+    return _rotations(model, layer, length)
+
+
+def _rotations(model: Model, layer: int, length: int) -> tuple[Tensor, Tensor] | None:
     if model not in _rotaries:
         return None
     rotary, like = _rotaries[model], torch.zeros(1, device=model.device)
@@ -159,7 +139,7 @@ def forward(
 ) -> Float[Tensor, "batch pos vocab"]:
     """Run token ids and return the logits; each tap sees its place and may return a replacement.
 
-    A place is a word of this module's docstring with its layer (any number for the final ones).
+    Logits that overflow are refused. A place is a word of this module's docstring with its layer (any number for the final ones).
     The hooks are gone when this returns, whether or not it succeeds.
     """
 
@@ -170,7 +150,19 @@ def forward(
     hooks = [(names[place].format(layer=layer), hook(tap)) for (place, layer), tap in taps.items()]
     with _turn, torch.no_grad():
         logits: Tensor = bridge_of(model).run_with_hooks(ids.to(model.device), fwd_hooks=hooks)
-    return logits
+    return _finite(model, logits, "logits")
+
+
+def _finite(model: Model, numbers: Tensor, name: str) -> Tensor:
+    """Return numbers that are finite, or say that they are not."""
+    # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
+    if not numbers.sum().isfinite() and not numbers.isfinite().all():
+        raise PromptRefused(
+            f"{model.name} overflows on this prompt: its {name} exceed what fp32 holds "
+            f"(3.4e38), so they are not numbers.",
+            remedy="a model whose weights are not this large; when steering, a smaller change",
+        )
+    return numbers
 
 
 class _SeenEnough(Exception):
@@ -180,7 +172,8 @@ class _SeenEnough(Exception):
 def watch(model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, int], Tap]) -> None:
     """Run token ids through all layers for the taps' sake; the logits are not made."""
 
-    def stop(_: Tensor) -> None:
+    def stop(stream: Tensor) -> None:
+        _finite(model, stream, "vectors")
         raise _SeenEnough
 
     with suppress(_SeenEnough):

@@ -9,6 +9,7 @@ A `.bin` file is a pickle: it is read with `weights_only`, which refuses anythin
 import json
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -66,13 +67,15 @@ def _open(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             with safe_open(path, framework="pt") as file:
                 return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        loaded = _load_pickle(path)
     except pickle.UnpicklingError:
         raise ModelNotLoaded(
             f"{path} holds more than tensors and was not run.",
             remedy="a safetensors file of the same model",
         ) from None
-    except (SafetensorError, RuntimeError, ValueError, EOFError, OSError) as error:
+    # What a damaged file makes of a reader of pickles can be any of these.
+    except (SafetensorError, RuntimeError, ValueError, EOFError, OSError, LookupError, TypeError,
+            AttributeError, AssertionError) as error:  # fmt: skip
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelNotLoaded(
             f"{path} is truncated or corrupt ({cause}).", remedy="download or copy it again"
@@ -80,6 +83,20 @@ def _open(path: Path) -> dict[str, Tensor]:
     if not isinstance(loaded, dict) or not all(isinstance(t, Tensor) for t in loaded.values()):
         raise ModelNotLoaded(f"{path} is not a dictionary of tensors.")
     return loaded
+
+
+def _load_pickle(path: Path) -> object:
+    """Load what torch.save wrote: a zip, which is mapped, or before 2020 a row of pickles."""
+    with path.open("rb") as file:
+        opening = file.read(24)
+    if opening and not opening.startswith((b"PK", b"\x80")):
+        is_pointer = opening.startswith(b"version https://git-lfs")
+        raise ModelNotLoaded(
+            f"{path} is not a file of weights: it begins with {opening!r}.",
+            remedy="git lfs pull" if is_pointer else "download or copy it again",
+        )
+    is_zip = zipfile.is_zipfile(path)
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
 
 
 def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dict[str, Tensor]:

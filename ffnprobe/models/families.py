@@ -12,7 +12,8 @@ from typing import Any
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.config import LINEARS, Config
-from ffnprobe.models.fields import Fields
+from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
+from ffnprobe.models.options import UNEVEN
 
 # What decides how a file is loaded, not what the model is.
 _NOT_OURS = frozenset(
@@ -33,7 +34,7 @@ def read_config(folder: Path) -> Config:
             f"{folder} has no config.json.",
             remedy="a folder in Hugging Face layout: config.json, model.safetensors, tokenizer.json",
         ) from None
-    except (UnicodeDecodeError, json.JSONDecodeError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise ModelNotLoaded(f"{path} cannot be read: {error}.") from None
     if not isinstance(values, dict):
         raise ModelNotLoaded(f"{path} is not a configuration: it holds no object.")
@@ -61,19 +62,23 @@ def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
             f"{where}: the weights are quantised ({method}), which ffnprobe does not undo.",
             remedy="the same model unquantised, or as a .gguf file",
         )
+    if values.get(UNEVEN):
+        raise ModelNotLoaded(f"{where}: {UNEVEN} is set; ffnprobe reads models of equal layers.")
     fields = Fields(values, where)
     d_model = fields.number("n_embd", "hidden_size")
     heads = fields.number("n_head", "num_attention_heads", "num_heads")
     if values.get("head_dim") is None and d_model % heads:
         raise ModelNotLoaded(f"{where}: d_model {d_model} does not divide into {heads} heads.")
-    layers = fields.number("n_layer", "num_hidden_layers", "num_layers")
+    layers = fields.number("n_layer", "num_hidden_layers", "num_layers", most=MOST_LAYERS)
     bos = values.get("bos_token_id", 50256 if family == "gpt2" else None)
     return Config(
         layers=layers,
         heads=heads,
         d_model=d_model,
-        positions=fields.number("n_positions", "n_ctx", "max_position_embeddings"),
-        vocab=fields.number("vocab_size"),
+        positions=fields.number(
+            "n_positions", "n_ctx", "max_position_embeddings", most=MOST_TOKENS
+        ),
+        vocab=fields.number("vocab_size", most=MOST_TOKENS),
         bos=bos if isinstance(bos, int) else None,
         family=family,
         native={name: value for name, value in values.items() if name not in _NOT_OURS},
@@ -82,7 +87,7 @@ def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
 
 
 def _gpt2(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    if fields.values.get("add_cross_attention"):
+    if fields.flag("add_cross_attention", False):
         raise ModelNotLoaded(f"{fields.where} has cross-attention, which ffnprobe does not read.")
     return {
         "d_mlp": fields.number("n_inner", default=4 * d_model),
@@ -95,16 +100,8 @@ def _gpt2(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, An
 
 
 def _gpt_neo(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    kinds = [
-        kind
-        for some, times in fields.values.get(
-            "attention_types", [[["global", "local"], layers // 2]]
-        )
-        for kind in some * times
-    ]
-    if len(kinds) != layers or not set(kinds) <= {"global", "local"}:
-        raise ModelNotLoaded(f"{fields.where}: attention_types do not name {layers} layers.")
-    window = fields.number("window_size", default=256)
+    kinds = _neo_kinds(fields, layers)
+    window = fields.number("window_size", default=256, most=MOST_TOKENS)
     return {
         "d_mlp": fields.number("intermediate_size", default=4 * d_model),
         "activation": fields.activation("activation_function", "gelu_new"),
@@ -114,6 +111,24 @@ def _gpt_neo(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str,
         "biases": LINEARS - {"query", "key", "value"},
         "windows": tuple(window if kind == "local" else None for kind in kinds),
     }
+
+
+def _neo_kinds(fields: Fields, layers: int) -> list[str]:
+    """Spell out what GPT-Neo writes as kinds and how often they come: [[["global", "local"], 12]]."""
+    kinds: list[str] = []
+    refused = ModelNotLoaded(f"{fields.where}: attention_types do not name {layers} layers.")
+    try:
+        said = fields.values.get("attention_types") or [[["global", "local"], layers // 2]]
+        for some, times in said:
+            # Counted before it is written out: a number of times can be any number.
+            if not 0 <= len(some) * times <= layers - len(kinds):
+                raise refused
+            kinds += list(some) * times
+    except (TypeError, ValueError):
+        raise refused from None
+    if len(kinds) != layers or not all(kind in ("global", "local") for kind in kinds):
+        raise refused
+    return kinds
 
 
 def _gpt_neox(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
@@ -171,20 +186,22 @@ def _llama(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, A
 
 
 def _mistral(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    window = fields.values.get("sliding_window", 4096)
     known = _gated(fields, layers, d_model, heads)
+    is_windowed = fields.values.get("sliding_window", 4096) is not None
+    window = _window(fields) if is_windowed else None
     return known | {
         "shared_heads": fields.number("num_key_value_heads", default=8),
         "biases": frozenset(),
-        "windows": _windows(fields, [window] * layers, window),
+        "windows": (window,) * layers,
     }
 
 
 def _qwen2(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
     known = _gated(fields, layers, d_model, heads)
-    window = fields.number("sliding_window", default=4096)
-    window_used = window if fields.flag("use_sliding_window", False) else None
-    first = int(fields.values.get("max_window_layers", 28))
+    window_used = _window(fields) if fields.flag("use_sliding_window", False) else None
+    # 0 is a place, not a number of layers: all of them have the window.
+    first = fields.values.get("max_window_layers", 28)
+    first = 0 if first == 0 else fields.number("max_window_layers", default=28)
     windows = [window_used if layer >= first else None for layer in range(layers)]
     return known | {
         "biases": frozenset(("query", "key", "value")),
@@ -205,7 +222,7 @@ def _gemma2(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, 
     if fields.flag("use_bidirectional_attention", False):
         raise ModelNotLoaded(f"{fields.where} looks ahead; ffnprobe reads models that do not.")
     known = _gated(fields, layers, d_model, heads, is_tied=True)
-    window = fields.number("sliding_window", default=4096)
+    window = _window(fields)
     windows = [window if (layer + 1) % 2 else None for layer in range(layers)]
     return known | {
         "activation": fields.activation("hidden_activation", "gelu_pytorch_tanh"),
@@ -215,15 +232,15 @@ def _gemma2(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, 
         "has_post_norms": True,
         "windows": _windows(fields, windows, window),
         "query_scale": fields.real("query_pre_attn_scalar", 256) ** -0.5,
-        "attention_cap": fields.values.get("attn_logit_softcapping", 50.0),
-        "logit_cap": fields.values.get("final_logit_softcapping", 30.0),
+        "attention_cap": fields.maybe("attn_logit_softcapping", 50.0),
+        "logit_cap": fields.maybe("final_logit_softcapping", 30.0),
         "embedding_scale": d_model**0.5,
     }
 
 
 def _gemma3(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
     known = _gemma2(fields, layers, d_model, heads)
-    window = fields.number("sliding_window", default=4096)
+    window = _window(fields)
     every = fields.number("sliding_window_pattern", default=6)
     windows = [window if (layer + 1) % every else None for layer in range(layers)]
     return known | {
@@ -234,15 +251,18 @@ def _gemma3(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, 
     }
 
 
+def _window(fields: Fields) -> int:
+    return fields.number("sliding_window", default=4096, most=MOST_TOKENS)
+
+
 def _windows(
     fields: Fields, windows: list[int | None], window: int | None
 ) -> tuple[int | None, ...]:
     """Return each layer's window: as the configuration says layer by layer, if it does."""
-    kinds = fields.values.get("layer_types")
+    allowed = ("full_attention", "sliding_attention")
+    kinds = fields.kinds("layer_types", allowed, len(windows))
     if kinds is None:
         return tuple(windows)
-    if len(kinds) != len(windows) or not set(kinds) <= {"full_attention", "sliding_attention"}:
-        raise ModelNotLoaded(f"{fields.where}: layer_types do not name {len(windows)} layers.")
     return tuple(window if kind == "sliding_attention" else None for kind in kinds)
 
 

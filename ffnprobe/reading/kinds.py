@@ -18,6 +18,7 @@ follow published observations on GPT-2, and other models may need others.
 'unlabelled'
 """
 
+import math
 from dataclasses import dataclass
 
 KINDS = ("entropy", "prediction", "suppression", "partition", "unlabelled")
@@ -28,7 +29,9 @@ class Thresholds:
     """Where one kind of neuron ends and another begins.
 
     kurtosis            prediction and suppression lie above it (a normal distribution has 3)
-    null_space          entropy: the least share of the answer's norm in the null space
+    null_space          entropy: the least share of the answer's norm in the null space; where the
+                        null space is large (a vocabulary smaller than d_model) the share must also
+                        be four standard deviations above that of a random direction
     relative_norm       entropy: the least norm, in medians of the answers of the layer
     late                entropy: the least depth (0 the first layer, 1 the last)
     variance            partition: the least variance, in units of 1/d_model, which is what
@@ -59,13 +62,20 @@ class Shape:
     relative_norm: float
     depth: float
     d_model: int
+    null_part: float = 1 / 64  # of all directions, those of the null space
+
+    @property
+    def chance(self) -> float:
+        """The share of the null space that a random direction stays under: four deviations up."""
+        part = self.null_part
+        return math.sqrt(min(1.0, part + 4 * math.sqrt(2 * part * (1 - part) / self.d_model)))
 
 
 def name_kind(shape: Shape, thresholds: Thresholds | None = None) -> str:
     """Name the kind of a neuron; numbers that are not defined fit no kind."""
     t = Thresholds() if thresholds is None else thresholds
     is_long_and_late = shape.relative_norm >= t.relative_norm and shape.depth >= t.late
-    if is_long_and_late and shape.null_space >= t.null_space:
+    if is_long_and_late and shape.null_space >= max(t.null_space, shape.chance):
         return "entropy"
     if shape.kurtosis > t.kurtosis:
         return "prediction" if shape.skew > 0 else "suppression"

@@ -82,10 +82,11 @@ def measure_neurons(
     question_norms = linalg.vector_norm(directions.questions, dim=-1)
     answer_norms = linalg.vector_norm(directions.answers, dim=-1)
     dots = einsum(directions.questions, directions.answers, "row d_model, row d_model -> row")
+    spectrum = token_directions(model).unembedding
     columns = (
         question_norms, directions.question_biases, answer_norms,
         dots / (question_norms * answer_norms),
-        token_directions(model).unembedding.null_shares(directions.answers),
+        spectrum.null_shares(directions.answers),
     )  # fmt: skip
     rows = zip(*(column.tolist() for column in columns), strict=True)
     depth = directions.layer / max(1, model.config.layers - 1)
@@ -101,6 +102,7 @@ def measure_neurons(
             Shape(
                 shape.variance, shape.skew, shape.kurtosis, null_space,
                 answer_norm / (median or 1.0), depth, model.config.d_model,
+                null_part=spectrum.weakest / model.config.d_model,
             ),
             thresholds,
         )  # fmt: skip

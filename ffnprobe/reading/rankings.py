@@ -129,16 +129,18 @@ def compare_tokens(
     known = token_directions(model)
     if by == "answer":
         spectrum = known.unembedding
-        targets = model.centre(model.head[ids] * model.final_gain)
+        exact = model.centre(model.head[ids].cpu().double() * model.final_gain.cpu().double())
     else:
-        spectrum, targets = known.embedding, model.embedding[ids]
+        spectrum, exact = known.embedding, model.embedding[ids].cpu().double()
+    # What tokens have in common is taken away in fp64: it may be far larger than what they do not.
+    targets, apart = (part.to(model.head) for part in (exact, exact - spectrum.mean))
     target_norms = linalg.vector_norm(targets, dim=-1)
     parts: dict[str, list[Tensor]] = {name: [] for name in RANKS}
     for layer in layers:
         rows = _rows(model, layer, by=by)
         norms, spreads = _lengths(model, spectrum, rows, layer, by=by)
         dots = einsum(targets, rows, "token d_model, neuron d_model -> token neuron")
-        away = dots - einsum(rows, spectrum.mean, "neuron d_model, d_model -> neuron")
+        away = einsum(apart, rows, "token d_model, neuron d_model -> token neuron")
         lengths = target_norms[:, None] * norms
         parts["z"].append(torch.where(spreads > 0, away / spreads, 0.0))
         parts["cosine"].append(torch.where(lengths > 0, dots / lengths, 0.0))

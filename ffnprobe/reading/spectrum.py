@@ -3,14 +3,16 @@
 With C the covariance over tokens of their directions (u_t, or the embeddings), C = V diag(σ²) Vᵀ:
 
     spread of a direction w       std over tokens of w · u_t = |diag(σ) Vᵀ w|, no survey needed
-    null-space share of answer w  |V₀ᵀ (w − mean w)| / |w − mean w|, V₀ the weakest 1/64 of V
+    null-space share of answer w  |V₀ᵀ (w − mean w)| / |w − mean w|, V₀ the weakest part of V
 
-V₀ are the bottom singular directions of the unembedding centred over d_model and the vocabulary
-(12 of GPT-2 small's 768, at least 2; one is the constant direction, which no LayerNorm lets
-through and no centred answer has). What is written there barely moves one logit against another;
-it works through the final scale. A random direction has a share of 1/8.
+V₀ are the bottom singular directions of the unembedding centred over d_model and the vocabulary: 1/64
+of them (12 of GPT-2 small's 768, at least 2; one is the constant direction, which no LayerNorm lets
+through and no centred answer has), or all that no token reads where these are more, as where the
+vocabulary is smaller than d_model. What is written there barely moves one logit against another; it
+works through the final scale. A random direction has a share of sqrt(|V₀| / d_model): 1/8 as a rule.
 
-Sums run in fp32 over some thousand tokens at a time and in fp64 over these.
+The mean is taken away before anything is squared, so that a large vector common to all tokens costs
+no digits. Sums run in fp64; over a large vocabulary in fp32 over some thousand tokens at a time.
 """
 
 from dataclasses import dataclass
@@ -28,16 +30,21 @@ from ffnprobe.models.model import Model
 TOKENS_AT_ONCE = 8192
 TOKENS_IN_CACHE = 512
 NULL_PART = 64
+# So many products are done in fp64, which takes twice as long.
+EXACT_BELOW = 2**34
+# A direction in which tokens spread less than this, of their widest spread, is read by none of them.
+UNREAD_IN_FP64, UNREAD_IN_FP32 = 1e-6, 3e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
     """The mean of token directions, and how far tokens spread from it along each direction."""
 
-    mean: Float[Tensor, " d_model"]
+    mean: Float[Tensor, " d_model"]  # in fp64, on the CPU
     directions: Float[Tensor, "d_model direction"]
     deviations: Float[Tensor, " direction"]
     is_centred: bool  # over d_model: the norm before them lets no mean through
+    weakest: int  # how many directions are the null space, the first ones
 
     def spreads(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, " row"]:
         """Return the standard deviation over tokens of each row's dot product with them."""
@@ -46,7 +53,7 @@ class Spectrum:
 
     def null_shares(self, answers: Float[Tensor, "row d_model"]) -> Float[Tensor, " row"]:
         """Return the share of each answer's norm that lies in the weakest directions."""
-        weakest = self.directions[:, : max(2, len(self.mean) // NULL_PART)]
+        weakest = self.directions[:, : self.weakest]
         if self.is_centred:
             answers = answers - reduce(answers, "row d_model -> row 1", "mean")
         inside, whole = (linalg.vector_norm(part, dim=-1) for part in (answers @ weakest, answers))
@@ -113,13 +120,21 @@ def _covariance(
     rows: Float[Tensor, "vocab d_model"],
 ) -> tuple[Float[np.ndarray, " d_model"], Float[np.ndarray, "d_model d_model"]]:
     """Return the mean of the rows and their covariance, in fp64."""
-    mean = reduce(rows, "vocab d_model -> d_model", "mean").double().cpu().numpy()
-    total = np.zeros((len(mean), len(mean)))
+    # Any vector near the mean will do: what is left of the mean is taken away in the end.
+    near = reduce(rows, "vocab d_model -> d_model", "mean")
+    total, left = np.zeros((len(near), len(near))), np.zeros(len(near))
+    kind = torch.float64 if _is_exact(rows) else torch.float32
     for part in torch.split(rows, TOKENS_AT_ONCE):
-        some = part.cpu().numpy()
+        some = (part - near).cpu().to(kind).numpy()
         # NumPy knows that a matrix times itself is symmetric and does half the work torch does.
         total += rearrange(some, "vocab d_model -> d_model vocab") @ some
-    return mean, total / len(rows) - np.outer(mean, mean)
+        left += some.sum(axis=0, dtype=np.float64)
+    left /= len(rows)
+    return near.cpu().double().numpy() + left, total / len(rows) - np.outer(left, left)
+
+
+def _is_exact(rows: Float[Tensor, "vocab d_model"]) -> bool:
+    return rows.numel() * rows.shape[-1] <= EXACT_BELOW
 
 
 def _decompose(
@@ -131,6 +146,13 @@ def _decompose(
 ) -> Spectrum:
     """Find the principal directions, as fp32 tensors on the device of another."""
     values, directions = np.linalg.eigh(covariance)
-    parts = (mean, directions, np.sqrt(values.clip(min=0)))
-    centre, along, deviations = (torch.from_numpy(part).to(like) for part in parts)
-    return Spectrum(centre, along, deviations, is_centred)
+    deviations = np.sqrt(values.clip(min=0))
+    bound = UNREAD_IN_FP64 if _is_exact(like) else UNREAD_IN_FP32
+    unread = int((deviations <= bound * deviations.max()).sum())
+    return Spectrum(
+        mean=torch.from_numpy(mean),
+        directions=torch.from_numpy(directions).to(like),
+        deviations=torch.from_numpy(deviations).to(like),
+        is_centred=is_centred,
+        weakest=max(2, len(mean) // NULL_PART, unread),
+    )

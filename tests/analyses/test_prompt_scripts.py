@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
+import ffnprobe as fp
+
 ROOT = Path(__file__).parents[2]
 JORDAN, WOODS = "Michael Jordan plays the sport of", "Tiger Woods plays the sport of"
 # What each is given, and what it must print; numbers are those of its docstring.
@@ -95,12 +97,11 @@ def test_a_script_prints_its_tables_and_writes_a_whole_page(name, tmp_path, run)
 
 
 def test_the_whole_survey_is_a_table(tmp_path, run):
-    from ffnprobe.views.files.reader import read_table
 
     target = tmp_path / "neurons.csv"
     done = run("neuron_report", "--layers", "5", "--top", "3", "--table", str(target))
     assert done.returncode == 0, done.stderr
-    table = read_table(target)
+    table = fp.open_result(target).table
     assert len(table) == 768
     assert set(table.layer) == {5}
 

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 import ffnprobe as fp
 from ffnprobe.cli.main import app
-from ffnprobe.views.files.reader import read_table
 from tests.cli.runner import ffnprobe, refused
 
 
@@ -80,7 +79,7 @@ def test_survey_goes_to_every_format_and_comes_back(model, tiny, tmp_path, suffi
     if suffix == ".md":
         assert len([n for n in path.read_text().splitlines() if n.startswith("| L")]) == 104
         return
-    back = read_table(path)
+    back = fp.open_result(path).table
     assert back.attrs["provenance"] == expected.attrs["provenance"]
     assert back.question_tokens.tolist() == expected.question_tokens.tolist()
     assert back.promotes.str.split(" ").tolist() == expected.promotes.str.split(" ").tolist()

@@ -1,4 +1,4 @@
-"""A scan is what brute force finds, and the same after every interruption, order and crew."""
+"""A scan is what brute force finds, and the same after every interruption, order and number of workers."""
 
 import errno
 import os

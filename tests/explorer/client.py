@@ -40,7 +40,7 @@ class Client:
     def page(self, path, search=""):
         """Show a page; return its text, as JSON."""
         screen = {"dark": False, "narrow": False}
-        inputs = {"place.pathname": path, "place.search": search, "screen.data": screen}
+        inputs = {"location.pathname": path, "location.search": search, "screen.data": screen}
         status, _, body = self.call(PAGE, inputs)
         assert status == 200, body
         return body.decode()

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.server import bind, start
+from ffnprobe.views.explorer.session import Session
 from tests.conftest import JORDAN
 from tests.views.conftest import hostile  # noqa: F401  (a fixture)
 
@@ -18,10 +18,10 @@ CHROMIUM = next(
 
 
 @contextmanager
-def running(desk, host="127.0.0.1"):
-    """Serve a desk in a thread; give its address."""
+def running(session, host="127.0.0.1"):
+    """Serve a session in a thread; give its address."""
     with bind(host, 0) as listening:
-        server, address = start(desk, listening, host)
+        server, address = start(session, listening, host)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
@@ -33,22 +33,22 @@ def running(desk, host="127.0.0.1"):
 
 
 @pytest.fixture(scope="session")
-def desk(pocket):
+def session(pocket):
     scan = fp.scan(pocket, {"one": f"{JORDAN} basketball. Tiger Woods plays the sport of golf."})
-    made = Desk(pocket, scan)
+    made = Session(pocket, scan)
     made.warm()
     return made
 
 
 @pytest.fixture(scope="session")
-def explorer(desk):
-    with running(desk) as address:
+def explorer(session):
+    with running(session) as address:
         yield address
 
 
 @pytest.fixture(scope="session")
 def hostile_explorer(hostile):  # noqa: F811
-    with running(Desk(hostile)) as address:
+    with running(Session(hostile)) as address:
         yield address
 
 

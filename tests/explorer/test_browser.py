@@ -8,9 +8,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.views.explorer import desk as desks
-from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.files.reader import read_table
+from ffnprobe.views.explorer import session as sessions
+from ffnprobe.views.explorer.session import Session
 from tests.conftest import JORDAN
 from tests.explorer.conftest import running
 
@@ -114,7 +113,7 @@ def test_a_new_user_goes_from_a_prompt_to_an_export(tab, pocket, tmp_path):
     steered = fp.steer(pocket, JORDAN, {names[0]: -2.0}).predictions(8)
     after = [float(cell) for cell in one.cells("#steered", "probability after")]
     assert after == pytest.approx(steered.probability_after.tolist(), rel=2e-3)
-    page.get_by_role("button", name="Write on, both ways").click()
+    page.get_by_role("button", name="Generate both texts").click()
     page.wait_for_selector("#texts dd")
     assert page.locator("#texts dt").all_inner_texts() == ["as it is", f"{names[0]} = -2"]
 
@@ -130,7 +129,7 @@ def test_a_new_user_goes_from_a_prompt_to_an_export(tab, pocket, tmp_path):
         if suffix == ".html":
             assert "predictions" in file.read_text(encoding="utf-8")
             continue
-        table = read_table(file)
+        table = fp.open_result(file).table
         assert table.attrs["provenance"]["prompt"] == JORDAN
         assert table.probability_after[:8].tolist() == pytest.approx(steered.probability_after.tolist())  # fmt: skip
 
@@ -178,8 +177,8 @@ WRONG = [
     ({"prompt": JORDAN, "answer": " basket ball"}, '" basket ball" is 2 tokens here: "␣basket" "␣ball"'),
     ({"prompt": JORDAN, "answer": " basketball", "versus": " basketball"}, "nothing to compare"),
     ({"prompt": "word " * 100}, "pocket has 64 positions"),
-    ({"prompt": "word " * 5000}, "at most 20,000 are taken here"),
-    ({"prompt": JORDAN, "temperature": "warm"}, 'temperature = "warm" is no number'),
+    ({"prompt": "word " * 5000}, "takes at most 20,000"),
+    ({"prompt": JORDAN, "temperature": "warm"}, 'temperature = "warm" is not a number'),
     ({"prompt": JORDAN, "position": "99"}, "position 99 is outside the prompt"),
     ({"prompt": JORDAN, "answer_id": "999999"}, "token id 999999 does not exist"),
 ]  # fmt: skip
@@ -206,7 +205,7 @@ def test_an_empty_prompt_typed_is_said_and_mended(tab):
 
 def test_an_answer_without_its_space_is_noted_never_repaired(tab):
     one = tab(f"?{urlencode({'prompt': JORDAN, 'answer': 'football'})}")
-    note = one.page.locator("p:has-text('With a space in front it is another token')")
+    note = one.page.locator("p:has-text('With a leading space it is a different token')")
     note.locator("a").click()
     one.page.wait_for_url(re.compile(r"answer=(\+|%20)football"))
 
@@ -296,15 +295,15 @@ def test_facts_lead_to_prompts(tab):
     assert one.options() == {"prompt": JORDAN, "answer": " basketball"}
 
 
-def test_a_card_shows_the_examples_of_a_scan(tab, desk):
+def test_a_card_shows_the_examples_of_a_scan(tab, session):
     one = tab("neuron/L0N378")
-    found = fp.examples(desk.scan, "L0N378")
+    found = fp.examples(session.scan, "L0N378")
     marks = one.page.locator(".quotes mark").all_inner_texts()
     assert marks == [e.token for side in found.sides(5).values() for e in side]
 
 
 def test_the_evidence_fills_in_and_can_be_stopped_and_begun_again(tab, pocket, monkeypatch):
-    gate, real = threading.Semaphore(0), desks.explain
+    gate, real = threading.Semaphore(0), sessions.explain
 
     def slowly(*given, progress, **options):
         def count(done, total):
@@ -313,8 +312,8 @@ def test_the_evidence_fills_in_and_can_be_stopped_and_begun_again(tab, pocket, m
 
         return real(*given, progress=count, **options)
 
-    monkeypatch.setattr(desks, "explain", slowly)
-    with running(Desk(pocket)) as address:
+    monkeypatch.setattr(sessions, "explain", slowly)
+    with running(Session(pocket)) as address:
         one = tab(PAGES["prompt"], address=address)
         page = one.page
         page.wait_for_selector("#map figure")

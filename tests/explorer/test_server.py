@@ -12,9 +12,9 @@ import pytest
 
 from ffnprobe.cli import explore
 from ffnprobe.errors import OptionRefused
-from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.security import is_own, read_host
 from ffnprobe.views.explorer.server import bind
+from ffnprobe.views.explorer.session import Session
 from tests.cli.runner import refused
 from tests.conftest import JORDAN
 from tests.explorer.client import Client
@@ -60,7 +60,7 @@ def test_hosts_are_its_own_by_where_it_listens(named, bound, own):
 
 
 def test_a_host_is_read_without_its_port():
-    assert [read_host(h) for h in ("A.b:80", "[::1]:80", "a.", "[", "a:b:c")][:3] == ["a.b", "::1", "a"]  # fmt: skip
+    assert [read_host(h) for h in ("A.b:80", "[::1]:80", "a.", "a:b:c")] == ["a.b", "::1", "a", "a"]
     assert read_host("[") == ""
 
 
@@ -75,7 +75,7 @@ def test_a_host_is_read_without_its_port():
     ],
 )
 def test_a_post_from_another_page_is_refused(client, headers):
-    inputs = {"place.pathname": "/facts", "place.search": "", "screen.data": None}
+    inputs = {"location.pathname": "/facts", "location.search": "", "screen.data": None}
     outputs = ("page.children", "navigation.children", "live.data")
     assert client.call(outputs, inputs, **headers)[0] == 403
     assert client.call(outputs, inputs)[0] == 200
@@ -83,14 +83,14 @@ def test_a_post_from_another_page_is_refused(client, headers):
     assert client.call(outputs, inputs, **own)[0] == 200
 
 
-def test_a_get_changes_nothing_and_a_form_cannot_post(client, desk):
-    jobs = len(desk.jobs)
-    shelf = len(desk.shelf)
+def test_a_get_changes_nothing_and_a_form_cannot_post(client, session):
+    jobs = len(session.jobs)
+    cache = len(session.cache)
     for path in ("/", f"/{ASKED}", f"/neuron/L0N1{ASKED}", "/search", "/facts", "/_dash-layout"):
         assert client.ask("GET", path)[0] == 200
     assert client.ask("GET", "/_dash-update-component")[0] in (200, 405)
-    assert (len(desk.jobs), len(desk.shelf)) == (jobs, shelf)
-    # What a form of another site can send without asking first is no JSON to the server.
+    assert (len(session.jobs), len(session.cache)) == (jobs, cache)
+    # What a form of another site can send without asking first is not JSON to the server.
     sent = json.dumps({"output": "page.children"})
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
         status = client.ask("POST", "/_dash-update-component", sent, **{"Content-Type": kind})[0]
@@ -102,7 +102,7 @@ def test_a_request_too_large_is_refused(client):
     status = client.ask("POST", "/_dash-update-component", huge, **{"Content-Type": "application/json"})[0]  # fmt: skip
     assert status == 413
     said = client.page("/", f"?{urlencode({'prompt': 'x' * 30_000})}")
-    assert "at most 20,000 are taken here" in said
+    assert "takes at most 20,000" in said
 
 
 def test_replies_are_sealed(client):
@@ -150,7 +150,7 @@ def test_a_port_in_use_is_said_with_a_free_one():
         bind("127.0.0.1", free).close()
 
 
-@pytest.mark.parametrize(("host", "port", "said"), [("127.0.0.1", 70_000, "70000 is no port"), ("203.0.113.7", 0, "cannot be listened on")])  # fmt: skip
+@pytest.mark.parametrize(("host", "port", "said"), [("127.0.0.1", 70_000, "70000 is not a port"), ("203.0.113.7", 0, "cannot listen on")])  # fmt: skip
 def test_an_address_that_cannot_be_had_is_said(host, port, said):
     with pytest.raises(OptionRefused, match=said):
         bind(host, port)
@@ -167,7 +167,7 @@ def test_what_cannot_be_loaded_is_said_before_any_page(tmp_path):
 
 def test_explore_takes_no_file_to_write(tmp_path):
     said = refused("explore", "--no-open", "--out", tmp_path / "x.csv")
-    assert "explore prints and writes no result." in said
+    assert "explore does not print or write a result." in said
 
 
 def test_without_dash_the_command_says_how_to_get_it(monkeypatch):
@@ -194,10 +194,10 @@ def test_the_command_serves_says_where_and_ends_with_control_c(tmp_path):
 
 def test_many_users_clicks_are_all_answered_and_memory_stays(pocket):
     """Twenty users, a few clicks each: the full minute of it is measured by the benchmark."""
-    desk = Desk(pocket)
-    desk.warm()
+    session = Session(pocket)
+    session.warm()
     users, clicks, lost = 20, 6, []
-    with running(desk) as address:
+    with running(session) as address:
 
         def use(user):
             client = Client(address)
@@ -225,4 +225,4 @@ def test_many_users_clicks_are_all_answered_and_memory_stays(pocket):
         second = all_at_once()
     assert lost == []
     assert second - first < 60 * 2**20
-    assert len(desk.shelf) <= 64
+    assert len(session.cache) <= 64

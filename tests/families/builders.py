@@ -20,6 +20,15 @@ CASES: dict[str, tuple[str, dict]] = {
         "vocab_size": 301, "bos_token_id": 0, "eos_token_id": 0, "n_positions": 29, "n_embd": 35,
         "n_layer": 3, "n_head": 5, "n_inner": 52,
     }),
+    "gpt2 unscaled": ("GPT2", {
+        "vocab_size": 301, "bos_token_id": 0, "eos_token_id": 0, "n_positions": 29, "n_embd": 35,
+        "n_layer": 3, "n_head": 5, "n_inner": 52, "scale_attn_weights": False,
+    }),
+    "gpt2 scaled by layer": ("GPT2", {
+        "vocab_size": 301, "bos_token_id": 0, "eos_token_id": 0, "n_positions": 29, "n_embd": 35,
+        "n_layer": 3, "n_head": 5, "n_inner": 52, "scale_attn_weights": False,
+        "scale_attn_by_inverse_layer_idx": True,
+    }),
     "gpt_neo": ("GPTNeo", PLAIN | {
         "hidden_size": 35, "num_layers": 3, "num_heads": 5, "intermediate_size": 52,
         "attention_types": [[["global", "local"], 1], [["local"], 1]], "window_size": 4,
@@ -31,6 +40,10 @@ CASES: dict[str, tuple[str, dict]] = {
     "gpt_neox in turn": ("GPTNeoX", PLAIN | {
         "hidden_size": 40, "num_hidden_layers": 3, "num_attention_heads": 5,
         "intermediate_size": 52, "use_parallel_residual": False, "tie_word_embeddings": True,
+    }),
+    "gpt_neox without biases": ("GPTNeoX", PLAIN | {
+        "hidden_size": 40, "num_hidden_layers": 3, "num_attention_heads": 5,
+        "intermediate_size": 52, "attention_bias": False,
     }),
     "opt": ("OPT", PLAIN | {
         "hidden_size": 35, "num_hidden_layers": 3, "ffn_dim": 52, "num_attention_heads": 5,
@@ -52,7 +65,10 @@ CASES: dict[str, tuple[str, dict]] = {
     }),
     "gemma3_text": ("Gemma3", GATED | WINDOW | {"query_pre_attn_scalar": 9}),
 }  # fmt: skip
-SHAPES = {"gpt2": 35, "gpt_neo": 35, "gpt_neox": 40, "gpt_neox in turn": 40, "opt": 35}
+SHAPES = {
+    case: 40 if case.startswith("gpt_neox") else 35
+    for case in CASES if case.startswith(("gpt", "opt"))
+}  # fmt: skip
 
 
 def write_family(folder: Path, case: str, *, seed: int = 1, **changed: object) -> Path:

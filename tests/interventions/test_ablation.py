@@ -319,3 +319,21 @@ def test_top_k_beyond_the_neurons_asked(tiny_trace: fp.Trace) -> None:
         effects.top(3)
     with pytest.raises(FfnProbeError, match="no group of neurons"):
         fp.ablate_together(tiny_trace, 5, [])
+
+
+def test_a_neuron_s_own_activation_put_back_has_no_effect(jordan, tiny_trace):
+    """Clean and changed are rows of one batch: what they share in rounding cancels."""
+    own = jordan.activations[:, -1]
+    effects = fp.ablate(jordan, " basketball", replace=own)
+    assert float(effects.values.abs().max()) == 0
+    assert float(effects.log_probability.abs().max()) == 0
+    groups = [["L0N378", "L1N5"], ["L4"], ["L0N31", "L3N700", "L5N2"]]
+    assert fp.ablate_together(jordan, " basketball", groups, replace=own).values.tolist() == [
+        0,
+        0,
+        0,
+    ]
+    # Rows that do not fill a vector of the processor are rounded by their place in the batch.
+    odd = fp.ablate(tiny_trace, " football", replace=tiny_trace.activations[:, 2], position=2)
+    assert float(odd.values.abs().max()) < 1e-6
+    assert float(odd.log_probability.abs().max()) < 3e-6

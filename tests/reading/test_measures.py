@@ -120,3 +120,47 @@ def test_a_planted_null_space_answer_is_an_entropy_neuron(tiny, tmp_path):
     assert reading.kind == "entropy"
     assert reading.null_space > 0.99
     assert "its token lists mean nothing" in str(reading)
+
+
+def test_the_whole_null_space_counts_where_the_vocabulary_is_smaller_than_d_model(tmp_path):
+    from dataclasses import replace
+
+    from tests.builders import TINY, random_weights, write_model
+
+    config = replace(TINY, d_model=640, d_mlp=52, vocab=301, heads=5)
+    model = fp.load(write_model(tmp_path, config, random_weights(config)))
+    u = (model.unembedding.double() - model.unembedding.double().mean(0)).numpy()
+    _, sizes, directions = np.linalg.svd(u, full_matrices=True)
+    rank = int((sizes > 1e-6 * sizes[0]).sum())
+    assert rank == 300
+    w = model.answers[2].double().numpy()
+    w = w - w.mean(1, keepdims=True)
+    shares = np.linalg.norm(w @ directions[rank:].T, axis=1) / np.linalg.norm(w, axis=1)
+    table = fp.survey(model, layers="2")
+    np.testing.assert_allclose(table["null_space"], shares, atol=1e-5)
+    assert np.median(shares) > 0.7
+    # A random answer has so much of it by chance, and is no entropy neuron for that.
+    assert "entropy" not in set(fp.survey(model, thresholds=fp.Thresholds(relative_norm=0)).kind)
+
+
+def test_a_large_vector_common_to_all_tokens_costs_no_digits(tiny, tmp_path):
+    """The account of the same model without that vector: z and null space are of differences."""
+    from dataclasses import replace
+
+    from tests.builders import TINY, random_weights, write_model
+
+    config = replace(TINY, is_tied=False)
+    weights = random_weights(config)
+    weights["ln_f.weight"] = torch.ones(35)
+    # Numbers that fp32 holds to the last bit with and without the vector added.
+    weights["lm_head.weight"] = (weights["lm_head.weight"] * 1024).round() / 1024
+    common = 4096.0 * torch.randint(-1, 2, [35], generator=torch.Generator().manual_seed(5))
+    plain = fp.load(write_model(tmp_path / "plain", config, dict(weights)))
+    weights["lm_head.weight"] = weights["lm_head.weight"] + common
+    moved = fp.load(write_model(tmp_path / "moved", config, weights))
+    for one, other in zip(
+        *(fp.survey(m, layers="1").null_space.tolist() for m in (plain, moved)), strict=True
+    ):
+        assert one == pytest.approx(other, abs=1e-5)
+    first, second = (fp.search(m, " basketball", k=156).sort_values("name") for m in (plain, moved))
+    np.testing.assert_allclose(first.z, second.z, rtol=1e-4, atol=1e-5)

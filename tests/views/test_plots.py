@@ -8,7 +8,7 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
 from ffnprobe.views.files import pictures
-from ffnprobe.views.plots import ASKED, FIGURES, SEARCH, SURVEY, plot_all
+from ffnprobe.views.plots import FIGURES, plot_all
 from tests.views.results import every_result
 
 
@@ -16,7 +16,7 @@ def draw_all(results):
     """Draw every figure of every result, by name."""
     drawn = {}
     for name, result in results.items():
-        for known in (FIGURES.get(type(result)), {"survey": SURVEY, "search": SEARCH}.get(name)):
+        for known in (FIGURES.get(type(result)),):
             for figure in known or {}:
                 more = {"neuron": {"neuron": "L0N1"}, "pushes": {"pushes": results["Pushes"]}}
                 drawn[name, figure] = fp.plot(result, figure, **more.get(figure, {}))
@@ -160,7 +160,7 @@ def test_the_survey_figures_hold_every_neuron(results):
     kinds = fp.plot(survey)
     assert sum(len(trace.x) for trace in kinds.data) == len(survey)
     norms = fp.plot(survey, "norms")
-    assert list(norms.data[1].y) == survey.answer_norm.tolist()
+    assert list(norms.data[1].y) == survey.table.answer_norm.tolist()
 
 
 def test_what_cannot_be_drawn_is_said_in_words(results):
@@ -179,7 +179,6 @@ def test_what_cannot_be_drawn_is_said_in_words(results):
     with pytest.raises(OptionRefused, match="without effects"):
         fp.plot(explanation, "map")
     assert len(plot_all(explanation)) == 3
-    assert all(callable(make) for make in ASKED)
 
 
 def test_a_picture_needs_a_known_suffix_kaleido_and_a_browser(results, tmp_path, monkeypatch):

@@ -110,9 +110,9 @@ def test_a_large_survey_shows_the_most_selective_and_says_so(results, tmp_path, 
     fp.save(survey, tmp_path / "x.html")
     text = (tmp_path / "x.html").read_text(encoding="utf-8").partition("<script>")[0]
     assert f"have {len(survey)} neurons; this page shows the 20" in text
-    best = survey.nlargest(20, "vocab_kurtosis")
+    best = survey.top(20)
     shown = re.findall(r"<tr><td>(L\d+N\d+)</td>", text)
-    assert shown == [name for name in survey["name"] if name in set(best["name"])]
+    assert shown == [name for name in survey.table["name"] if name in set(best["name"])]
 
 
 def test_json_in_a_script_cannot_end_it():

@@ -11,7 +11,6 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.results import as_result
-from ffnprobe.views.files.reader import read_table
 from tests.views.results import every_result
 
 NAMES = (
@@ -32,10 +31,10 @@ def test_a_saved_table_reads_back(results, name, suffix, tmp_path):
     fp.save(results[name], path)
     known = as_result(results[name])
     table = next(t for t in known.tables().values())
-    found = read_table(path)
-    # json has numbers, but no word for how wide they are.
-    pd.testing.assert_frame_equal(found, table, check_dtype=suffix != "json", check_exact=True)
-    assert found.attrs["provenance"] == known.provenance.as_dict()
+    found = fp.open_result(path)
+    pd.testing.assert_frame_equal(found.table, table, check_exact=True)
+    assert found.provenance == known.provenance
+    assert found.table.attrs["provenance"] == known.provenance.as_dict()
     assert os.listdir(tmp_path) == [path.name]
 
 
@@ -44,9 +43,21 @@ def test_json_holds_every_table(results, name, tmp_path):
     fp.save(results[name], tmp_path / "file.json")
     tables = as_result(results[name]).tables()
     found = json.loads((tmp_path / "file.json").read_text())
-    assert list(found) == ["provenance", *(["rows"] if len(tables) == 1 else tables)]
-    for key, table in zip(list(found)[1:], tables.values(), strict=True):
-        assert len(found[key]) == len(table)
+    assert list(found) == ["provenance", "result", *(["rows"] if len(tables) == 1 else tables)]
+    opened = fp.open_result(tmp_path / "file.json")
+    assert list(opened.tables()) == list(tables)
+    assert opened.title == as_result(results[name]).title
+    for table, known in zip(opened.tables().values(), tables.values(), strict=True):
+        pd.testing.assert_frame_equal(table, known, check_exact=True)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("survey", fp.Survey), ("search", fp.Search)])
+@pytest.mark.parametrize("suffix", ["json", "parquet"])
+def test_a_survey_and_a_search_are_read_back_as_such(results, name, kind, suffix, tmp_path):
+    fp.save(results[name], tmp_path / f"x.{suffix}")
+    found = fp.open_result(tmp_path / f"x.{suffix}")
+    assert type(found) is kind
+    assert fp.plot(found).layout.title.text == fp.plot(results[name]).layout.title.text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,9 +86,9 @@ def test_hostile_tokens_read_back_from_every_format(hostile_results, tmp_path):
             fp.save(result, path)
             known = as_result(result)
             table = next(iter(known.tables().values()))
-            found = read_table(path)
-            pd.testing.assert_frame_equal(found, table, check_dtype=suffix != "json")
-            assert found.attrs["provenance"] == known.provenance.as_dict()
+            found = fp.open_result(path)
+            pd.testing.assert_frame_equal(found.table, table)
+            assert found.provenance == known.provenance
 
 
 def test_a_table_taken_from_a_result_knows_where_it_comes_from(results, tmp_path):
@@ -85,12 +96,12 @@ def test_a_table_taken_from_a_result_knows_where_it_comes_from(results, tmp_path
     for table in (pushes.top(30), pushes.by_part(), results["Effects"].against(3),
                   results["Trace"].fired(k=4), results["Reading"].answer.promotes(3)):  # fmt: skip
         fp.save(table, tmp_path / "t.parquet")
-        found = read_table(tmp_path / "t.parquet")
-        assert len(found) == len(table)
-        assert found.attrs["provenance"]["model"] == pushes.provenance.model
+        found = fp.open_result(tmp_path / "t.parquet")
+        assert len(found.table) == len(table)
+        assert found.provenance.model == pushes.provenance.model
     with pytest.raises(DataRefused, match="does not say where its numbers come from"):
         fp.save(pd.DataFrame({"a": [1]}), tmp_path / "t.csv")
-    with pytest.raises(DataRefused, match="list is no result of ffnprobe"):
+    with pytest.raises(DataRefused, match="list is not a result of ffnprobe"):
         fp.save([1, 2], tmp_path / "t.csv")
 
 
@@ -161,17 +172,17 @@ def test_an_empty_result_is_refused(results, tmp_path):
 
 def test_what_is_no_file_of_ours_is_not_read(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataRefused, match="no table that ffnprobe wrote"):
-        read_table(tmp_path / "x.csv")
+    with pytest.raises(DataRefused, match="not a result that ffnprobe wrote"):
+        fp.open_result(tmp_path / "x.csv")
     with pytest.raises(DataRefused, match="cannot be read back"):
-        read_table(tmp_path / "x.md")
+        fp.open_result(tmp_path / "x.md")
     with pytest.raises(DataRefused, match="there is no file"):
-        read_table(tmp_path / "y.json")
+        fp.open_result(tmp_path / "y.json")
 
 
 def test_a_named_table_is_read_from_json(results, tmp_path):
     fp.save(results["Pushes"], tmp_path / "p.json")
-    layers = read_table(tmp_path / "p.json", "layers")
+    layers = fp.open_result(tmp_path / "p.json").tables()["layers"]
     assert layers["push"].tolist() == results["Pushes"].by_layer()["push"].tolist()
 
 

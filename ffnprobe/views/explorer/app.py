@@ -1,4 +1,4 @@
-"""The app: one frame, four pages in it, and which one an address shows."""
+"""The app: one frame and four pages, chosen by the address."""
 
 from collections.abc import Callable
 from importlib.resources import files
@@ -7,14 +7,14 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, html
 
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.views.explorer import evidence, exports, facts, frame, neuron, prompt, search
-from ffnprobe.views.explorer.blocks import Component, Look, alert, link, read_look
-from ffnprobe.views.explorer.desk import Desk
+from ffnprobe.views.explorer import downloads, evidence, facts, frame, neuron, prompt, search
+from ffnprobe.views.explorer.addresses import Address, read_address
+from ffnprobe.views.explorer.blocks import Component, Viewport, alert, link, read_viewport
 from ffnprobe.views.explorer.jobs import log_error
-from ffnprobe.views.explorer.places import Place, read_place
 from ffnprobe.views.explorer.security import guard
+from ffnprobe.views.explorer.session import Session
 
-Show = Callable[[Desk, Place, Look], Component]
+Show = Callable[[Session, Address, Viewport], Component]
 PAGES: dict[str, Show] = {
     "/": prompt.show,
     "/neuron": neuron.show_none,
@@ -23,8 +23,8 @@ PAGES: dict[str, Show] = {
 }
 
 
-def build(desk: Desk, *, host: str = "127.0.0.1") -> Dash:
-    """Make the app around a desk; nothing in it is fetched from anywhere else."""
+def build(session: Session, *, host: str = "127.0.0.1") -> Dash:
+    """Build the app around a session; it loads nothing from other servers."""
     app = Dash(
         "ffnprobe.views.explorer",
         assets_folder=str(files("ffnprobe.views.explorer").joinpath("assets")),
@@ -33,44 +33,44 @@ def build(desk: Desk, *, host: str = "127.0.0.1") -> Dash:
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
         index_string=frame.INDEX, on_error=_note,
     )  # fmt: skip
-    app.layout = frame.frame(desk)
+    app.layout = frame.frame(session)
 
     def show(path: str | None, search_text: str | None, screen: object) -> tuple[Component, ...]:
-        place = read_place(path, search_text)
-        return show_page(desk, place, read_look(screen)), frame.navigation(place), {}
+        address = read_address(path, search_text)
+        return show_page(session, address, read_viewport(screen)), frame.navigation(address), {}
 
     app.callback(
         Output("page", "children"), Output("navigation", "children"), Output("live", "data"),
-        Input("place", "pathname"), Input("place", "search"), Input("screen", "data"),
+        Input("location", "pathname"), Input("location", "search"), Input("screen", "data"),
     )(show)  # fmt: skip
     for name, output, trigger in (
-        ("watchScreen", Output("screen", "data"), Input("place", "id")),
+        ("watchScreen", Output("screen", "data"), Input("location", "id")),
         ("writeAddress", Output("address", "data"), Input("live", "data")),
         ("openCell", Output("cell", "data"), Input("lens", "clickData")),
         ("openNeuron", Output("point", "data"), Input("kinds", "clickData")),
         ("nameWindow", Output("window", "data"), Input("page", "children")),
     ):
         app.clientside_callback(ClientsideFunction("explorer", name), output, trigger)
-    for room in (prompt, evidence, neuron, search, exports):
-        room.register(app, desk)
+    for room in (prompt, evidence, neuron, search, downloads):
+        room.register(app, session)
     guard(app, host=host)
     return app
 
 
-def show_page(desk: Desk, place: Place, look: Look) -> Component:
-    """Show a place's page; what is wrong with the place is said on it."""
-    show = neuron.show if place.neuron else PAGES.get(place.path)
+def show_page(session: Session, address: Address, viewport: Viewport) -> Component:
+    """Show the page of an address, or the error in the address."""
+    show = neuron.show if address.neuron else PAGES.get(address.path)
     if show is None:
         return html.Div(
-            [html.H1("No such page"), html.P(["Begin with ", link("a prompt", "/"), "."])]
+            [html.H1("No such page"), html.P(["Start with ", link("a prompt", "/"), "."])]
         )
     try:
-        return show(desk, place, look)
+        return show(session, address, viewport)
     except FfnProbeError as error:
         return html.Div([html.H1("This cannot be shown"), alert(error)])
 
 
 def _note(error: Exception) -> Any:
-    """Keep an unforeseen error from the page, where it would say nothing to its reader."""
+    """Log an unexpected error instead of showing it on the page."""
     log_error()
     return None

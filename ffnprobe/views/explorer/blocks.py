@@ -1,4 +1,4 @@
-"""The pieces a page is made of, as components: a token is always text to them, never markup."""
+"""The components a page is made of; a token is always text, never markup."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pandas.api.types import is_numeric_dtype
 from ffnprobe.cards import shade
 from ffnprobe.cells import format_value
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.views.explorer.places import Place
+from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.recipes import Recipe
 from ffnprobe.views.screens import fit
 
@@ -21,26 +21,26 @@ ROWS = 200
 
 
 @dataclass(frozen=True)
-class Look:
-    """What the browser says of itself: whether its user wants dark, whether it is a phone."""
+class Viewport:
+    """The browser's screen: whether it is in dark mode, whether it is as narrow as a phone."""
 
     is_dark: bool = False
     is_narrow: bool = False
 
 
-def read_look(data: object) -> Look:
-    """Take what the browser says at its word, but nothing else."""
+def read_viewport(data: object) -> Viewport:
+    """Read what the browser reports; anything unexpected counts as False."""
     known = data if isinstance(data, Mapping) else {}
-    return Look(known.get("dark") is True, known.get("narrow") is True)
+    return Viewport(known.get("dark") is True, known.get("narrow") is True)
 
 
 def is_untouched(value: float, first: float, live: object) -> bool:
-    """Say whether a slider only says what it was drawn with."""
+    """Say whether a slider still has its first value."""
     return not live and value == first
 
 
 def section(title: str, *children: Component, name: str = "") -> Component:
-    """Put children under a title."""
+    """Group children under a title."""
     named = {"id": name} if name else {}
     return html.Section([html.H2(title), *children], **named)
 
@@ -59,20 +59,20 @@ def alert(error: FfnProbeError) -> Component:
 
 
 def link(text: Component, href: str, *, is_near: bool = False, **more: Any) -> Component:
-    """Lead to another place; a near one is on this page, which then stays where it is."""
+    """Link to an address; a near one is on the same page, which keeps its scroll position."""
     if is_near:
         more["data-near"] = "yes"
     return html.A(text, href=href, **more)
 
 
-def neuron_link(place: Place, name: str) -> Component:
-    """Lead to a neuron's card, the question carried along."""
-    return link(name, place.to(f"/neuron/{name}"), className="neuron")
+def neuron_link(address: Address, name: str) -> Component:
+    """Link to a neuron, and keep the question."""
+    return link(name, address.to(f"/neuron/{name}"), className="neuron")
 
 
-def figure(drawn: go.Figure, look: Look, *, name: str = "") -> Component:
-    """Place a figure, its title and note above it as text."""
-    screen = fit(drawn, is_dark=look.is_dark, is_narrow=look.is_narrow)
+def figure(drawn: go.Figure, viewport: Viewport, *, name: str = "") -> Component:
+    """Show a figure, with its title and note as text above it."""
+    screen = fit(drawn, is_dark=viewport.is_dark, is_narrow=viewport.is_narrow)
     named = {"id": name} if name else {}
     graph = dcc.Graph(
         figure=screen.figure, responsive=True, style={"height": f"{screen.height}px"},
@@ -89,7 +89,7 @@ def table(
     links: Mapping[str, Sequence[Component]] | None = None,
     most: int = ROWS,
 ) -> Component:
-    """Write a table; a column in `links` is replaced by what is given for its rows."""
+    """Write a table; a column named in `links` shows those links instead."""
     shown = frame.head(most)
     replaced = links or {}
     is_number = {column: is_numeric_dtype(shown[column]) for column in shown.columns}
@@ -123,7 +123,7 @@ def chips(
     hrefs: Sequence[str] | None = None,
     current: int | None = None,
 ) -> Component:
-    """Write tokens as chips, coloured by their values, each leading where it is told."""
+    """Write tokens as chips, coloured by their values; `hrefs` makes them links."""
     most = max(map(abs, values), default=0.0) or 1.0 if values is not None else 1.0
     shown = []
     for order, token in enumerate(tokens):
@@ -141,7 +141,7 @@ def chips(
 
 
 def recipes(recipe: Recipe) -> list[Component]:
-    """Write the command and the Python that give what is on the screen."""
+    """Write the command and the Python that give what the page shows."""
     texts = {"command": recipe.command, "Python": recipe.python}
     return [
         html.Div(
@@ -158,6 +158,6 @@ def recipes(recipe: Recipe) -> list[Component]:
 
 
 def field(label: str, box: Component, *, hint: str = "") -> Component:
-    """Put a label before a box, and a hint after it."""
+    """Put a label before an input and a hint after it."""
     parts = [html.Label(label, htmlFor=box.id), box]
     return html.Div([*parts, html.Small(hint, className="soft")] if hint else parts, className="field")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Why this answer: the evidence as it comes in, with the way it has still to go and a way to stop it."""
+"""Why this answer: the evidence as it comes in, with its progress and a button to cancel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,43 +7,43 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.evidence.explanation import Explanation
+from ffnprobe.views.explorer.addresses import Address, name_token, read_address
 from ffnprobe.views.explorer.blocks import (
     Component,
-    Look,
+    Viewport,
     alert,
     chips,
     figure,
     link,
     neuron_link,
-    read_look,
+    read_viewport,
     section,
     table,
     words,
 )
-from ffnprobe.views.explorer.desk import Desk, Question
 from ffnprobe.views.explorer.jobs import Job
-from ffnprobe.views.explorer.places import Place, name_token, read_place
+from ffnprobe.views.explorer.session import Question, Session
 from ffnprobe.views.plots import plot
 from ffnprobe.views.recipes import spell_token
 
-TICK = 300  # milliseconds between two looks at work in the background
+TICK = 300  # milliseconds between two polls of the background work
 SAID = (
-    "Three kinds of evidence stand side by side, since each misleads alone: what the weights promote (z), "
-    "what the neuron pushed here, and what the answer loses when it is removed (effect). A: all three, "
-    "B: two, C: one. Names lead to the neurons."
+    "Three kinds of evidence, because each one alone can mislead: what the weights promote (z), "
+    "what the neuron pushed here, and what the answer loses when it is ablated (effect). A: all three, "
+    "B: two, C: one. Click a name to see the neuron."
 )
 
 
-def panel(desk: Desk, place: Place, look: Look) -> Component:
-    """Hold the places where the evidence comes in, or offer to gather it."""
-    question = desk.question(place)
+def panel(session: Session, address: Address, viewport: Viewport) -> Component:
+    """Lay out where the evidence is shown, or offer to gather it."""
+    question = session.question(address)
     if question[2] is None:
-        return section("Why?", *_offer(desk, place), name="why")
-    explanation = desk.explanation(question)
+        return section("Why?", *_offer(session, address), name="why")
+    explanation = session.explanation(question)
     known = (
         {}
         if explanation is None
-        else {part: show(explanation, place, look) for part, show in PARTS.items()}
+        else {part: show(explanation, address, viewport) for part, show in PARTS.items()}
     )
     bar = html.Div(
         [
@@ -54,10 +54,10 @@ def panel(desk: Desk, place: Place, look: Look) -> Component:
         className="row",
     )
     return section(
-        f"Why {_name(desk, question)}?",
-        # What starts the work is in the browser, so that only a page somebody sees is computed.
+        f"Why {_name(session, question)}?",
+        # The browser starts the work, so that only a page somebody sees is computed.
         dcc.Store(id="question", data=list(question)),
-        # It ticks once, and again when it is told to: no two looks at the work at a time.
+        # It ticks once, and again when told to, so that two polls never overlap.
         dcc.Interval(id="tick", interval=TICK, max_intervals=0),
         words(SAID),
         bar,
@@ -66,26 +66,26 @@ def panel(desk: Desk, place: Place, look: Look) -> Component:
     )
 
 
-def _offer(desk: Desk, place: Place) -> list[Component]:
-    trace = desk.trace(place)
+def _offer(session: Session, address: Address) -> list[Component]:
+    trace = session.trace(address)
     first = trace.predictions(1)
-    token = spell_token(desk.model, int(first.id[0]))
-    href = place.here(**name_token("answer", token), after=None)
+    token = spell_token(session.model, int(first.id[0]))
+    href = address.here(**name_token("answer", token), after=None)
     return [
         html.P(
             [
-                "Choose an answer above, or ask for the model's own: ",
+                "Choose an answer above, or ask about the model's own: ",
                 link(["why ", html.Code(str(first.token[0])), "?"], href, is_near=True),
             ]
         )
     ]
 
 
-def _name(desk: Desk, question: Question) -> str:
-    """Write the answer and its rival as tokens are shown; what is wrong with them is said later."""
+def _name(session: Session, question: Question) -> str:
+    """Write the answer and its rival as shown tokens; errors in them are shown later."""
 
     def show(token: str | int) -> str:
-        vocab = desk.model.vocab
+        vocab = session.model.vocab
         try:
             ids = [token] if isinstance(token, int) else vocab.pieces(token)
             return "".join(vocab.show_all(ids))
@@ -97,46 +97,46 @@ def _name(desk: Desk, question: Question) -> str:
     return f"{show(answer or '')}{than}"
 
 
-def _neurons(explanation: Explanation, place: Place, look: Look) -> list[Component]:
+def _neurons(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
     shown = explanation.neurons.drop(columns=["layer", "neuron", "position"])
-    names = [neuron_link(place, name) for name in shown.name]
+    names = [neuron_link(address, name) for name in shown.name]
     return [table(shown, caption=f"the neurons behind {explanation.title}", links={"name": names})]
 
 
-def _map(explanation: Explanation, place: Place, look: Look) -> list[Component]:
+def _map(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
     if explanation.map is None:
         return []
     by_position = explanation.map.groupby("position").effect.sum().tolist()
     said = "Colour: what the answer loses without the MLP layers at a token, added up (blue: they help)."
     return [
         html.H3("Where the MLP layers matter"),
-        figure(plot(explanation, "map"), look),
+        figure(plot(explanation, "map"), viewport),
         chips(explanation.trace.tokens, by_position),
         words(said, is_soft=True),
     ]
 
 
-def _carriers(explanation: Explanation, place: Place, look: Look) -> list[Component]:
+def _carriers(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
     return [
-        html.H3("Who carries the answer's logit"),
-        figure(plot(explanation, "account"), look),
-        figure(plot(explanation, "layers"), look),
+        html.H3("What makes up the answer's logit"),
+        figure(plot(explanation, "account"), viewport),
+        figure(plot(explanation, "layers"), viewport),
     ]
 
 
-def _together(explanation: Explanation, place: Place, look: Look) -> list[Component]:
+def _together(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
     if explanation.together is None:
         return []
     shown = explanation.together.drop(columns="position")
     return [
-        figure(plot(explanation, "evidence"), look),
-        html.H3("Without all of them at once"),
-        table(shown, caption="removed at once, beside random neurons"),
+        figure(plot(explanation, "evidence"), viewport),
+        html.H3("Without all of them together"),
+        table(shown, caption="ablated together, compared with random neurons"),
         words(f"{explanation.provenance.describe()}.", is_soft=True),
     ]
 
 
-PARTS: dict[str, Callable[[Explanation, Place, Look], list[Component]]] = {
+PARTS: dict[str, Callable[[Explanation, Address, Viewport], list[Component]]] = {
     "evidence": _neurons,
     "map": _map,
     "carriers": _carriers,
@@ -144,8 +144,8 @@ PARTS: dict[str, Callable[[Explanation, Place, Look], list[Component]]] = {
 }
 
 
-def register(app: Dash, desk: Desk) -> None:
-    """Start, watch and stop the work behind a question."""
+def register(app: Dash, session: Session) -> None:
+    """Register the work behind a question: start, poll, cancel."""
 
     def start(
         asked: list[Any] | None, again: int, job: dict[str, Any] | None, ticks: int | None
@@ -157,14 +157,18 @@ def register(app: Dash, desk: Desk) -> None:
         before, is_again = job or {}, ctx.triggered_id == "again" and bool(again)
         one_more = (ticks or 0) + 1
         fresh = {"question": asked, "name": None, "changes": 0, "shown": []}
-        if desk.explanation(question) is not None:
+        if session.explanation(question) is not None:
             return fresh, 0, [], True
-        if before.get("question") == asked and not is_again and desk.jobs.find(before.get("name")):
-            # The same page drawn anew: what is running goes on, what was stopped stays so.
+        if (
+            before.get("question") == asked
+            and not is_again
+            and session.jobs.find(before.get("name"))
+        ):
+            # The same page drawn again: a running job keeps running, a stopped one stays stopped.
             return {**fresh, "name": before["name"]}, one_more, no_update, no_update
-        desk.jobs.cancel(before.get("name"))
+        session.jobs.cancel(before.get("name"))
         try:
-            name = desk.ask(question).name
+            name = session.ask(question).name
         except FfnProbeError as error:
             return fresh, 0, alert(error), True
         return {**fresh, "name": name}, one_more, "measuring …", False
@@ -181,20 +185,22 @@ def register(app: Dash, desk: Desk) -> None:
     ) -> Any:  # fmt: skip
         if job is None or job.get("question") != asked:
             return (no_update,) * (len(PARTS) + 5)
-        place, look = read_place(path, search), read_look(screen)
-        found = desk.jobs.find(job["name"])
+        address, viewport = read_address(path, search), read_viewport(screen)
+        found = session.jobs.find(job["name"])
         if found is None:
-            # Forgotten meanwhile: the shelf may have it, else it can be asked for again.
-            whole = desk.explanation((asked[0], asked[1], asked[2], asked[3]))
-            told = [show(whole, place, look) if whole else no_update for show in PARTS.values()]
+            # The job was dropped: the result may be in the cache, else it can be asked for again.
+            whole = session.explanation((asked[0], asked[1], asked[2], asked[3]))
+            told = [
+                show(whole, address, viewport) if whole else no_update for show in PARTS.values()
+            ]
             return *told, "", no_update, True, whole is not None, no_update
         changes, is_over, explanation = found.changes, found.is_over, found.found
         parts: dict[str, object] = dict.fromkeys(PARTS, no_update)
         if changes != job["changes"] and explanation is not None:
             for part, show in PARTS.items():
-                # Only the table grows on the way; the rest is drawn once, and at the end.
+                # Only the table is updated on the way; the rest is drawn once, and at the end.
                 if part == "evidence" or part not in job["shown"] or is_over:
-                    parts[part] = show(explanation, place, look) or no_update
+                    parts[part] = show(explanation, address, viewport) or no_update
         drawn = [part for part, shown in parts.items() if shown is not no_update]
         after = {**job, "changes": changes, "shown": sorted({*job["shown"], *drawn})}
         return (
@@ -209,13 +215,13 @@ def register(app: Dash, desk: Desk) -> None:
         Output("cancel", "hidden", allow_duplicate=True), Output("again", "hidden"),
         Output("job", "data", allow_duplicate=True),
         Input("tick", "n_intervals"), State("job", "data"), State("question", "data"),
-        State("place", "pathname"), State("place", "search"), State("screen", "data"),
+        State("location", "pathname"), State("location", "search"), State("screen", "data"),
         prevent_initial_call=True,
     )(follow)  # fmt: skip
 
     def cancel(clicks: int, job: dict[str, Any] | None) -> Any:
         if clicks:
-            desk.jobs.cancel((job or {}).get("name"))
+            session.jobs.cancel((job or {}).get("name"))
         return no_update
 
     app.callback(
@@ -225,11 +231,11 @@ def register(app: Dash, desk: Desk) -> None:
 
 
 def _progress(job: Job) -> Component:
-    """Say how far the work is."""
+    """Show how far the work is."""
     if job.error is not None:
         return alert(job.error)
     if job.state == "cancelled":
-        return "cancelled: the effects shown are those measured so far."
+        return "cancelled: these are the effects measured so far."
     if job.is_over:
         return ""
     if not job.total:

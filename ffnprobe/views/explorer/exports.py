@@ -1,81 +1,66 @@
-"""Answer the buttons that take a page along, and keep its recipes true to its sliders."""
+"""What a page exports: files, an HTML report, and the command and the Python that give the same."""
 
-import base64
-import re
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from dash import Dash, Input, Output, State, ctx, no_update
+import pandas as pd
+from dash import dcc, html
 
-from ffnprobe.errors import FfnProbeError
-from ffnprobe.views.explorer import facts, neuron, prompt, search
-from ffnprobe.views.explorer.blocks import alert, recipes
-from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.explorer.places import Place, read_place
-from ffnprobe.views.explorer.sheets import Live, Sheet, write
-
-SUFFIXES = {"csv": ".csv", "parquet": ".parquet", "report": ".html"}
-TYPES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".html": "text/html"}
-GATHER: dict[str, Callable[[Desk, Place, Live], Sheet]] = {
-    "/": prompt.gather,
-    "/search": search.gather,
-    "/facts": facts.gather,
-}
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result, TableSet, as_result
+from ffnprobe.views.explorer.blocks import Component
+from ffnprobe.views.files.saving import encode_result
+from ffnprobe.views.recipes import Recipe
 
 
-def gather(desk: Desk, place: Place, live: Live) -> Sheet:
-    """Gather what a place shows."""
-    if place.neuron:
-        return neuron.gather(desk, place, live)
-    if place.path not in GATHER:
-        raise FfnProbeError("there is nothing on this page to take along.")
-    return GATHER[place.path](desk, place, live)
+@dataclass(frozen=True)
+class Live:
+    """What the page shows but its address does not hold: sliders, and a running job."""
+
+    sliders: dict[str, Any] = field(default_factory=dict)
+    job: dict[str, Any] = field(default_factory=dict)
 
 
-def register(app: Dash, desk: Desk) -> None:
-    """Answer the buttons, and keep the recipes true to the sliders."""
+@dataclass(frozen=True)
+class Export:
+    """What a page exports: a result, its tables by name, and how to get it again."""
 
-    def read(path: str, search_text: str, live: object, job: object) -> Sheet:
-        said, running = (part if isinstance(part, dict) else {} for part in (live, job))
-        return gather(desk, read_place(path, search_text), Live(said, running))
+    stem: str
+    result: Result
+    tables: dict[str, pd.DataFrame]
+    recipe: Recipe
 
-    def list_tables(
-        live: object, job: object, _: object, chosen: str | None, path: str, search_text: str
-    ) -> Any:
-        try:
-            sheet = read(path, search_text, live, job)
-        except FfnProbeError:
-            return [], None, []
-        names = list(sheet.tables)
-        # A choice just made must not be taken back by a reply that did not know of it.
-        value = no_update if chosen in names else names[0]
-        return names, value, recipes(sheet.recipe)
 
-    app.callback(
-        Output("save-table", "options"), Output("save-table", "value"), Output("recipes", "children"),
-        Input("live", "data"), Input("job", "data"), Input("saved", "id"),
-        State("save-table", "value"), State("place", "pathname"), State("place", "search"),
-    )(list_tables)  # fmt: skip
+def bar() -> Component:
+    """Offer the files and the recipes; the list of tables is filled in once the page is shown."""
+    buttons = [
+        html.Button(title, id=f"save-{name}", n_clicks=0)
+        for name, title in (("csv", "csv"), ("parquet", "parquet"), ("report", "HTML report"))
+    ]
+    chosen = dcc.RadioItems(options=[], value=None, id="save-table", inline=True, className="radio")
+    return html.Section(
+        [
+            html.H2("Export"),
+            html.Fieldset([html.Legend("Table for csv and parquet"), chosen]),
+            html.Div(buttons, className="row"),
+            html.Div(id="saved", role="status"),
+            html.Div(id="recipes"),
+        ]
+    )
 
-    def save(_csv: int, _parquet: int, _report: int, chosen: str | None, live: object, job: object,
-             path: str, search_text: str) -> Any:  # fmt: skip
-        name = str(ctx.triggered_id or "").removeprefix("save-")
-        if name not in SUFFIXES or not ctx.triggered[0]["value"]:
-            return no_update, no_update
-        suffix = SUFFIXES[name]
-        try:
-            sheet = read(path, search_text, live, job)
-            data = write(sheet, suffix, chosen)
-        except FfnProbeError as error:
-            return no_update, alert(error)
-        stem = sheet.stem if suffix == ".html" or not chosen else f"{sheet.stem}-{chosen}"
-        file = re.sub(r"[^\w.-]+", "-", stem) + suffix
-        content = {"filename": file, "content": base64.b64encode(data).decode(), "base64": True, "type": TYPES[suffix]}  # fmt: skip
-        return content, f"saved {file}"
 
-    app.callback(
-        Output("download", "data"), Output("saved", "children"),
-        Input("save-csv", "n_clicks"), Input("save-parquet", "n_clicks"), Input("save-report", "n_clicks"),
-        State("save-table", "value"), State("live", "data"), State("job", "data"),
-        State("place", "pathname"), State("place", "search"), prevent_initial_call=True,
-    )(save)  # fmt: skip
+def provenance_of(table: pd.DataFrame) -> Provenance:
+    """Return the provenance of a table."""
+    return as_result(table).provenance
+
+
+def write(export: Export, suffix: str, chosen: str | None) -> bytes:
+    """Write an export as a file: the chosen table, or for .html all of it."""
+    if suffix == ".html":
+        # An explanation and a survey have their own report; others list every table.
+        own = export.stem in ("explanation", "survey")
+        tables = export.result.tables() if own else export.tables
+        return encode_result(export.result, suffix, tables=tables)
+    name = chosen if chosen in export.tables else next(iter(export.tables))
+    table = export.tables[name]
+    return encode_result(TableSet(name, {name: table}, provenance_of(table)), suffix)

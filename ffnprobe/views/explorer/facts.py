@@ -6,28 +6,28 @@ import pandas as pd
 from dash import html
 
 from ffnprobe.results import as_result
-from ffnprobe.views.explorer.blocks import Component, Look, link, section, table, words
-from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.explorer.places import Place
-from ffnprobe.views.explorer.sheets import Live, Sheet, bar
+from ffnprobe.views.explorer.addresses import Address
+from ffnprobe.views.explorer.blocks import Component, Viewport, link, section, table, words
+from ffnprobe.views.explorer.exports import Export, Live, bar
+from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.recipes import Recipe
 
 ROWS = 1_000
 
 
-def show(desk: Desk, place: Place, look: Look) -> Component:
+def show(session: Session, address: Address, viewport: Viewport) -> Component:
     """Show the relations, and the facts of the one chosen."""
-    counts = Counter(row.relation for row in desk.facts.rows)
-    chosen = place.text("relation", next(iter(counts)))
+    counts = Counter(row.relation for row in session.facts.rows)
+    chosen = address.text("relation", next(iter(counts)))
     relations = [
-        link(f"{relation or 'no relation'} ({many:,})", place.to("/facts", relation=relation),
+        link(f"{relation or 'no relation'} ({many:,})", address.to("/facts", relation=relation),
              is_near=True, className="chip", **({"aria-current": "true"} if relation == chosen else {}))
         for relation, many in counts.items()
     ]  # fmt: skip
-    said = f"{len(desk.facts.rows):,} facts of {desk.facts.source}. A prompt leads to what the model says after it, and why."
-    found = list_facts(desk, chosen)
+    said = f"{len(session.facts.rows):,} facts of {session.facts.source}. Click a prompt to see what the model predicts after it, and why."
+    found = list_facts(session, chosen)
     prompts = [
-        link(prompt, _to_prompt(place, prompt, answer))
+        link(prompt, _to_prompt(address, prompt, answer))
         for prompt, answer in zip(found.prompt, found.answer, strict=True)
     ]
     shown = found[["prompt", "answer", "subject"]].copy()
@@ -35,11 +35,11 @@ def show(desk: Desk, place: Place, look: Look) -> Component:
     whole = (
         table(shown, caption=f"the facts of {chosen}", links={"prompt": prompts}, most=ROWS)
         if len(found)
-        else words("There are none.")
+        else words("There are no facts of this relation.")
     )
     return html.Div(
         [
-            html.H1("What is there to ask?"),
+            html.H1("Facts to ask about"),
             words(said),
             html.Nav(relations, className="prompt", **{"aria-label": "relations"}),
             section(chosen or "Facts", whole),
@@ -48,30 +48,30 @@ def show(desk: Desk, place: Place, look: Look) -> Component:
     )
 
 
-def _to_prompt(place: Place, prompt: str, answer: str) -> str:
-    fresh = Place("/", tuple(pair for pair in place.options if pair[0] == "bos"))
+def _to_prompt(address: Address, prompt: str, answer: str) -> str:
+    fresh = Address("/", tuple(pair for pair in address.options if pair[0] == "bos"))
     return fresh.to("/", prompt=prompt, answer=answer)
 
 
-def list_facts(desk: Desk, relation: str) -> pd.DataFrame:
-    """Table a relation's facts: subject, prompt, answer, where they were read."""
+def list_facts(session: Session, relation: str) -> pd.DataFrame:
+    """List a relation's facts: subject, prompt, answer, source line."""
     rows = [
         (row.subject, row.prompt, row.answer, row.where)
-        for row in desk.facts.rows
+        for row in session.facts.rows
         if row.relation == relation
     ]
     table = pd.DataFrame(rows, columns=["subject", "prompt", "answer", "where"])
-    return desk.model.provenance(settings={"facts": desk.facts.source, "relation": relation}).note(
-        table
-    )
+    return session.model.provenance(
+        settings={"facts": session.facts.source, "relation": relation}
+    ).note(table)
 
 
-def gather(desk: Desk, place: Place, live: Live) -> Sheet:
+def gather(session: Session, address: Address, live: Live) -> Export:
     """Gather a relation's facts."""
-    relation = place.text("relation", desk.facts.rows[0].relation)
-    found = list_facts(desk, relation)
+    relation = address.text("relation", session.facts.rows[0].relation)
+    found = list_facts(session, relation)
     python = (
-        f"from ffnprobe.facts.formats import read_facts\n\nrows = read_facts({desk.facts_file!r}).rows\n"
+        f"from ffnprobe.facts.formats import read_facts\n\nrows = read_facts({session.facts_file!r}).rows\n"
         f"print([row for row in rows if row.relation == {relation!r}])"
     )
-    return Sheet("facts", as_result(found), {"facts": found}, Recipe(None, python))
+    return Export("facts", as_result(found), {"facts": found}, Recipe(None, python))

@@ -1,16 +1,16 @@
-"""The frame around every page: its name, the way to the other pages, the model, and what lives in the browser."""
+"""The frame around every page: navigation, the model, and what is stored in the browser."""
 
 from typing import Any
 
 from dash import dcc, html
 
 from ffnprobe.version import VERSION
+from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.explorer.blocks import Component, link
-from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.explorer.places import Place
+from ffnprobe.views.explorer.session import Session
 
 TITLES = {"/": "Prompt", "/neuron": "Neuron", "/search": "Search", "/facts": "Facts"}
-# Dash's own page says no language, and shows a reader nothing while its scripts load.
+# Dash's own page names no language and shows nothing without JavaScript.
 INDEX = """<!DOCTYPE html>
 <html lang="en">
 <head>{%metas%}<title>{%title%}</title>{%favicon%}{%css%}</head>
@@ -20,14 +20,14 @@ INDEX = """<!DOCTYPE html>
 </html>"""
 
 
-def frame(desk: Desk) -> Component:
-    """Lay out what stays while pages change."""
-    model = desk.model
+def frame(session: Session) -> Component:
+    """Lay out what all pages share."""
+    model = session.model
     c = model.config
     return html.Div(
         [
-            dcc.Location(id="place", refresh="callback-nav"),
-            # screen: dark or not, phone or not; live: what sliders say; job: what is being computed.
+            dcc.Location(id="location", refresh="callback-nav"),
+            # screen: dark mode and width; live: the sliders; job: the work in the background.
             *(dcc.Store(id=name) for name in ("screen", "live", "job", "address", "window", "cell", "point")),
             dcc.Download(id="download"),
             html.A("to the page", href="#page", className="skip"),
@@ -48,8 +48,8 @@ def frame(desk: Desk) -> Component:
     )  # fmt: skip
 
 
-def navigation(place: Place) -> list[Component]:
-    """Lead to every page, the question carried along; say which one this is."""
-    here = "/neuron" if place.neuron else place.path
+def navigation(address: Address) -> list[Component]:
+    """Link to every page, keep the question, and mark the current one."""
+    here = "/neuron" if address.neuron else address.path
     marks: dict[str, Any] = {here: {"aria-current": "page"}}
-    return [link(title, place.to(path), **marks.get(path, {})) for path, title in TITLES.items()]
+    return [link(title, address.to(path), **marks.get(path, {})) for path, title in TITLES.items()]

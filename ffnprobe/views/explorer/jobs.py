@@ -1,8 +1,8 @@
-"""Work that takes longer than a click: done in the background, watched, cancelled, forgotten.
+"""Work in the background: started, polled, cancelled, dropped.
 
-One thread works on jobs in turn. A job nobody has asked after for a while is cancelled, and a
-finished one forgotten, so a closed tab costs nothing for long. Cancelling is raised from the work's
-own progress callback.
+One thread works on jobs in turn. A job that no page has polled for a while is cancelled,
+and a finished one dropped, so that a closed tab soon costs nothing. A cancelled job is stopped by an
+exception from its own progress callback.
 """
 
 import secrets
@@ -16,19 +16,19 @@ from typing import Any
 from ffnprobe.errors import FfnProbeError, OptionRefused
 
 MOST = 64
-# What a finished job has found can be large; the shelf keeps it too.
+# A finished job's result can be large; the cache keeps it too.
 KEPT = 8
-# Browsers wake a tab in the background once a minute at least.
+# Browsers wake a background tab at least once a minute.
 PATIENCE = 90.0
 
 
 class Cancelled(Exception):
-    """Ends work that nobody wants any more."""
+    """Raised to stop a job that no page waits for."""
 
 
 @dataclass(eq=False)
 class Job:
-    """One piece of work: what it has found so far, how far it is, how it ended."""
+    """One job: its result so far, its progress, its state."""
 
     work: Callable[["Job"], Any]
     name: str = field(default_factory=lambda: secrets.token_urlsafe(12))
@@ -43,22 +43,22 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the job has ended."""
         return self.state in ("done", "cancelled", "failed")
 
     def count(self, done: int, total: int) -> None:
-        """Take note of progress, or stop if nobody wants it."""
+        """Record progress, or stop if cancelled."""
         self.check()
         self.done, self.total = done, total
 
     def show(self, found: Any) -> None:
-        """Show what is known so far."""
+        """Keep the result so far."""
         self.check()
         self.found = found
         self.changes += 1
 
     def check(self) -> None:
-        """Stop here if nobody wants it."""
+        """Stop if the job is cancelled or no page has polled it."""
         if self.is_unwanted or time.monotonic() - self.seen > PATIENCE:
             raise Cancelled
 
@@ -75,11 +75,13 @@ class Jobs:
         return len(self._jobs)
 
     def start(self, work: Callable[[Job], Any]) -> Job:
-        """Put work in the queue; refuse where too many wait."""
+        """Queue work; refuse if too many jobs wait."""
         with self._changed:
             self._forget()
             if len(self._jobs) >= MOST:
-                raise OptionRefused("too many pages are waiting for effects.", remedy="in a minute")
+                raise OptionRefused(
+                    "too many pages are waiting for effects.", remedy="wait a minute"
+                )
             job = Job(work)
             self._jobs[job.name] = job
             if self._worker is None:
@@ -89,7 +91,7 @@ class Jobs:
             return job
 
     def find(self, name: object) -> Job | None:
-        """Return a job that is asked after, or None if it is forgotten."""
+        """Return a job and note that it was polled, or None if it was dropped."""
         with self._changed:
             job = self._jobs.get(name) if isinstance(name, str) else None
             if job is not None:
@@ -103,7 +105,7 @@ class Jobs:
             job.is_unwanted = True
 
     def _forget(self) -> None:
-        """Drop what is over and unwatched; of the rest that is over, keep the latest."""
+        """Drop ended jobs that are not polled; of the others keep the latest."""
         now = time.monotonic()
         over = [job for job in self._jobs.values() if job.is_over]
         for number, job in enumerate(over):
@@ -129,7 +131,7 @@ class Jobs:
             state = "cancelled"
         except FfnProbeError as error:
             job.error, state = error, "failed"
-        except Exception:  # a job must not take the worker with it
+        except Exception:  # an error in a job must not end the worker
             job.error, state = FfnProbeError("this could not be computed."), "failed"
             log_error()
         job.state = state
@@ -137,7 +139,7 @@ class Jobs:
 
 
 def log_error() -> None:
-    """Write the traceback of an error nobody foresaw where the operator sees it."""
+    """Log the traceback of an unexpected error."""
     import logging
 
-    logging.getLogger("ffnprobe").exception("the explorer met an error")
+    logging.getLogger("ffnprobe").exception("unexpected error in the explorer")

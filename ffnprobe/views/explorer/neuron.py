@@ -10,9 +10,10 @@ from ffnprobe.reading.readings import Reading, Readings
 from ffnprobe.reading.related import Related
 from ffnprobe.results import Result
 from ffnprobe.views.explorer import forms, whatif
+from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.explorer.blocks import (
     Component,
-    Look,
+    Viewport,
     alert,
     chips,
     field,
@@ -22,60 +23,59 @@ from ffnprobe.views.explorer.blocks import (
     table,
     words,
 )
-from ffnprobe.views.explorer.desk import EXAMPLES, Desk
-from ffnprobe.views.explorer.places import Place
-from ffnprobe.views.explorer.sheets import Live, Sheet, bar
+from ffnprobe.views.explorer.exports import Export, Live, bar
+from ffnprobe.views.explorer.session import EXAMPLES, Session
 from ffnprobe.views.recipes import recipe_reading, recipe_steering, spell_token
 
 TOKENS = 10
 RELATIONS = {
     "feeds": "Its answer feeds the questions of",
     "fed_by": "Its question is fed by the answers of",
-    "similar": "Its answer is like those of",
+    "similar": "Its answer resembles those of",
     "opens": "Its answer feeds the gates of",
     "opened_by": "Its gate is fed by the answers of",
 }
 
 
-def show_none(desk: Desk, place: Place, look: Look) -> Component:
-    """Ask which neuron."""
-    c = desk.model.config
-    about = f"{desk.model.name} has {c.layers} layers of {c.d_mlp:,} neurons: L0N0 to L{c.layers - 1}N{c.d_mlp - 1}."
-    return html.Div([html.H1("Which neuron?"), words(about), _chooser(place)])
+def show_none(session: Session, address: Address, viewport: Viewport) -> Component:
+    """Ask for a neuron."""
+    c = session.model.config
+    about = f"{session.model.name} has {c.layers} layers of {c.d_mlp:,} neurons: L0N0 to L{c.layers - 1}N{c.d_mlp - 1}."
+    return html.Div([html.H1("Which neuron?"), words(about), _chooser(address)])
 
 
-def _chooser(place: Place) -> Component:
-    box = dcc.Input(id="name", value=place.neuron, placeholder="L3N12", spellCheck=False)  # fmt: skip
+def _chooser(address: Address) -> Component:
+    box = dcc.Input(id="name", value=address.neuron, placeholder="L3N12", spellCheck=False)  # fmt: skip
     button = html.Button("Show", id="go")
     return html.Div([field("Neuron", box), button], className="row", role="search")
 
 
-def show(desk: Desk, place: Place, look: Look) -> Component:
+def show(session: Session, address: Address, viewport: Viewport) -> Component:
     """Show a neuron."""
     try:
-        reading = desk.reading(place.neuron)
+        reading = session.reading(address.neuron)
     except FfnProbeError as error:
-        return html.Div([html.H1("Which neuron?"), _chooser(place), alert(error)])
+        return html.Div([html.H1("Which neuron?"), _chooser(address), alert(error)])
     return html.Div(
         [
             html.H1([reading.name, " ", html.Span(reading.kind, className="kind")]),
-            _chooser(place),
-            _card(reading, place),
-            *_on_prompt(desk, place, reading, look),
-            *_examples(desk.examples(reading.name)),
-            _related(desk.related(reading), place),
+            _chooser(address),
+            _card(reading, address),
+            *_on_prompt(session, address, reading, viewport),
+            *_examples(session.examples(reading.name)),
+            _related(session.related(reading), address),
             bar(),
         ]
     )
 
 
-def _card(reading: Reading, place: Place) -> Component:
+def _card(reading: Reading, address: Address) -> Component:
     model = reading.question.model
     listed = Readings(model, (reading,), reading.provenance).tokens(min(TOKENS, len(model.vocab)))
     lists = []
     for side, part in listed.groupby("list", sort=False):
         tokens = [
-            _token(place, model.vocab.show(token), spell_token(model, token))
+            _token(address, model.vocab.show(token), spell_token(model, token))
             for token in part.id.tolist()
         ]
         whole = table(part[["token", "value"]], caption=TITLES[str(side)], links={"token": tokens})
@@ -84,23 +84,23 @@ def _card(reading: Reading, place: Place) -> Component:
     return section("Question and answer", html.Div(lists, className="lists"), *numbers)
 
 
-def _token(place: Place, shown: str, token: str | int) -> Component:
-    """Lead from a token to the neurons that push it, where it can be typed."""
-    return shown if isinstance(token, int) else link(shown, place.to("/search", token=token))
+def _token(address: Address, shown: str, token: str | int) -> Component:
+    """Link a token to the neurons that promote it, if it can be typed."""
+    return shown if isinstance(token, int) else link(shown, address.to("/search", token=token))
 
 
-def _related(related: Related, place: Place) -> Component:
+def _related(related: Related, address: Address) -> Component:
     tables = []
     for relation, found in related.tables().items():
         if found.empty:
             continue
-        names = [neuron_link(place, name) for name in found.name]
+        names = [neuron_link(address, name) for name in found.name]
         shown = found.drop(columns=["layer", "neuron"])
         tables += [
             html.H3(RELATIONS[relation]),
             table(shown, caption=RELATIONS[relation], links={"name": names}),
         ]
-    return section("Related neurons", words("By the weights alone.", is_soft=True), *tables)
+    return section("Related neurons", words("From the weights alone.", is_soft=True), *tables)
 
 
 def _examples(found: Examples | None) -> list[Component]:
@@ -119,48 +119,50 @@ def _example(example: Example, listed: tuple[Example, ...]) -> Component:
     return html.Li([join(example.before), mark, join(example.after), where])
 
 
-def _on_prompt(desk: Desk, place: Place, reading: Reading, look: Look) -> list[Component]:
-    if not place.text("prompt"):
-        return [section("On a prompt", forms.prompt_form(place, None, has_answer=False))]
+def _on_prompt(
+    session: Session, address: Address, reading: Reading, viewport: Viewport
+) -> list[Component]:
+    if not address.text("prompt"):
+        return [section("On a prompt", forms.prompt_form(address, None, has_answer=False))]
     try:
-        trace = desk.trace(place)
-        found = trace.neuron(reading.name, place.token("answer"))
+        trace = session.trace(address)
+        found = trace.neuron(reading.name, address.token("answer"))
     except FfnProbeError as error:
-        return [section("On a prompt", forms.prompt_form(place, None, has_answer=False), alert(error))]  # fmt: skip
+        return [section("On a prompt", forms.prompt_form(address, None, has_answer=False), alert(error))]  # fmt: skip
     activations = found.activation.tolist()
     return [
         section(
             "On the prompt",
-            forms.prompt_form(place, trace, has_answer=False),
+            forms.prompt_form(address, trace, has_answer=False),
             chips(trace.tokens, activations),
             words("Colour: the activation at a token (blue above zero).", is_soft=True),
             table(found, caption=f"{reading.name} at every token: its activation, and its push toward a token, in logits"),
-            html.P(link("Back to the prompt and its evidence", place.to("/"))),
+            html.P(link("Back to the prompt and its evidence", address.to("/"))),
         ),
-        whatif.panel(desk, place, reading.name, activations, look),
+        whatif.panel(session, address, reading.name, activations, viewport),
     ]  # fmt: skip
 
 
-def gather(desk: Desk, place: Place, live: Live) -> Sheet:
-    """Gather the card, or what the slider made of the prompt."""
-    reading = desk.reading(place.neuron)
+def gather(session: Session, address: Address, live: Live) -> Export:
+    """Gather the card, or the predictions with the slider's activation."""
+    reading = session.reading(address.neuron)
     tables, recipe = reading.tables(), recipe_reading(reading)
-    found = desk.examples(reading.name)
+    found = session.examples(reading.name)
     if found is not None:
         tables |= found.tables()
-    tables |= desk.related(reading).tables()
+    tables |= session.related(reading).tables()
     result: Result = reading
-    if place.text("prompt"):
-        tables["prompt"] = desk.trace(place).neuron(reading.name, place.token("answer"))
-        value = live.sliders.get("set", place.number("set", 0.0) if place.has("set") else None)
+    if address.text("prompt"):
+        tables["prompt"] = session.trace(address).neuron(reading.name, address.token("answer"))
+        value = live.sliders.get("set", address.number("set", 0.0) if address.has("set") else None)
         if value is not None:
             many = int(live.sliders.get("generate", 0))
-            result = steering = desk.steering(place, reading.name, float(value), generate=many)
+            result = steering = session.steering(address, reading.name, float(value), generate=many)
             tables |= steering.tables()
             recipe = recipe_steering(steering, {reading.name: float(value)}, generate=many)
-    return Sheet(reading.name, result, tables, recipe)
+    return Export(reading.name, result, tables, recipe)
 
 
-def register(app: Dash, desk: Desk) -> None:
-    """Answer the sliders."""
-    whatif.register(app, desk)
+def register(app: Dash, session: Session) -> None:
+    """Register the sliders."""
+    whatif.register(app, session)

@@ -1,4 +1,4 @@
-"""The page of a prompt: its tokens, what comes next, what each layer already says, and why."""
+"""The page of a prompt: its tokens, the prediction, the logit lens, and why."""
 
 import pandas as pd
 from dash import Dash, Input, Output, State, dcc, html, no_update
@@ -8,49 +8,49 @@ from ffnprobe.results import TableSet
 from ffnprobe.tracing.streams import name_streams
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer import evidence, forms
+from ffnprobe.views.explorer.addresses import Address, name_token, read_address
 from ffnprobe.views.explorer.blocks import (
     Component,
-    Look,
+    Viewport,
     alert,
     chips,
     field,
     figure,
     is_untouched,
     link,
-    read_look,
+    read_viewport,
     section,
     table,
     words,
 )
-from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.explorer.places import Place, name_token, read_place
-from ffnprobe.views.explorer.sheets import Live, Sheet, bar, provenance_of
+from ffnprobe.views.explorer.exports import Export, Live, bar, provenance_of
+from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.plots import plot
 from ffnprobe.views.recipes import recipe_explanation, recipe_trace, spell_token
 
 TOKENS = 10
-WARMEST = 3.0
+MAX_TEMPERATURE = 3.0
 EXAMPLES = 6
 
 
-def show(desk: Desk, place: Place, look: Look) -> Component:
+def show(session: Session, address: Address, viewport: Viewport) -> Component:
     """Show a prompt, or ask for one."""
-    if not place.has("prompt"):
-        return _welcome(desk, place)
+    if not address.has("prompt"):
+        return _welcome(session, address)
     try:
-        trace = desk.trace(place)
+        trace = session.trace(address)
     except FfnProbeError as error:
-        form = forms.prompt_form(place, None)
-        return html.Div([html.H1("What does the model say next?"), form, alert(error)])
+        form = forms.prompt_form(address, None)
+        return html.Div([html.H1("What does the model predict next?"), form, alert(error)])
     return html.Div(
         [
             html.H1(_title(trace)),
-            forms.prompt_form(place, trace),
-            *forms.spelling_note(desk, place),
-            _tokens(place, trace),
-            _next(place, trace, look),
-            _lens(desk, place, trace, look),
-            evidence.panel(desk, place, look),
+            forms.prompt_form(address, trace),
+            *forms.spelling_note(session, address),
+            _tokens(address, trace),
+            _next(address, trace, viewport),
+            _lens(session, address, trace, viewport),
+            evidence.panel(session, address, viewport),
             bar(),
         ]
     )
@@ -60,93 +60,97 @@ def _title(trace: Trace) -> str:
     return f"{trace.predictions(1).token[0]} comes next"
 
 
-def _welcome(desk: Desk, place: Place) -> Component:
+def _welcome(session: Session, address: Address) -> Component:
     about = (
-        "Type the beginning of a sentence. The explorer shows which token the model says next, which "
-        "neurons pushed it, and what happens without them; every number leads further."
+        "Type the beginning of a sentence. The explorer shows which token the model predicts next, which "
+        "neurons pushed it, and what happens without them."
     )
     rows: list[Component] = []
     seen: set[str] = set()
-    for row in desk.facts.rows:
+    for row in session.facts.rows:
         if row.relation not in seen and len(rows) < EXAMPLES:
             seen.add(row.relation)
-            rows.append(html.Li(link(row.prompt, place.to("/", prompt=row.prompt))))
+            rows.append(html.Li(link(row.prompt, address.to("/", prompt=row.prompt))))
     return html.Div(
         [
-            html.H1("What does the model say next, and why?"),
+            html.H1("What does the model predict next, and why?"),
             words(about),
-            forms.prompt_form(place, None),
-            section("Or begin with one of these", html.Ul(rows)),
+            forms.prompt_form(address, None),
+            section("Or start with one of these", html.Ul(rows)),
         ]
     )
 
 
-def _tokens(place: Place, trace: Trace) -> Component:
-    chosen = trace.at(int(place.number("position", -1)))
-    hrefs = [place.here(position=order) for order in range(len(trace))]
-    said = "What the model reads. A click on a token shows what would come next after it."
+def _tokens(address: Address, trace: Trace) -> Component:
+    chosen = trace.at(int(address.number("position", -1)))
+    hrefs = [address.here(position=order) for order in range(len(trace))]
+    said = "What the model reads. Click a token to see the prediction at it."
     return section("Tokens", chips(trace.tokens, hrefs=hrefs, current=chosen), words(said, is_soft=True))  # fmt: skip
 
 
-def _next(place: Place, trace: Trace, look: Look) -> Component:
-    warmth = place.number("temperature", 1.0)
+def _next(address: Address, trace: Trace, viewport: Viewport) -> Component:
+    temperature = address.number("temperature", 1.0)
     slider = dcc.Input(
-        id="temperature", type="range", min=0.05, max=WARMEST, step=0.05, value=warmth
+        id="temperature", type="range", min=0.05, max=MAX_TEMPERATURE, step=0.05, value=temperature
     )
     return section(
         "What comes next",
-        dcc.Store(id="first", data=warmth),
-        field("Temperature", slider, hint="Below 1 the likeliest gain, above 1 the others."),
-        html.Div(_predictions(place, trace, warmth, look), id="predictions", **{"aria-live": "polite"}),
+        dcc.Store(id="first", data=temperature),
+        field("Temperature", slider, hint="Below 1 likely tokens become likelier, above 1 less likely."),
+        html.Div(_predictions(address, trace, temperature, viewport), id="predictions", **{"aria-live": "polite"}),
     )  # fmt: skip
 
 
-def _predictions(place: Place, trace: Trace, temperature: float, look: Look) -> list[Component]:
-    k, position = min(TOKENS, len(trace.model.vocab)), int(place.number("position", -1))
+def _predictions(
+    address: Address, trace: Trace, temperature: float, viewport: Viewport
+) -> list[Component]:
+    k, position = min(TOKENS, len(trace.model.vocab)), int(address.number("position", -1))
     found = trace.predictions(k, temperature=temperature, position=position)
     drawn = plot(trace, "predictions", k=k, temperature=temperature, position=position)
     whole = table(
         found.drop(columns="id"),
         caption=f"the {k} likeliest next tokens at temperature {temperature:g}",
-        links={"token": _answers(place, trace, found)},
+        links={"token": _answers(address, trace, found)},
     )
-    said = "A click on a token asks why the model says it."
+    said = "Click a token to see why the model predicts it."
     return [
         html.P(html.Output(f"temperature {temperature:g}")),
-        html.Div([whole, figure(drawn, look)], className="beside"),
+        html.Div([whole, figure(drawn, viewport)], className="beside"),
         words(said, is_soft=True),
     ]
 
 
-def _answers(place: Place, trace: Trace, found: pd.DataFrame) -> list[Component]:
-    """Make each token an answer to be explained; it is predicted where the prompt ends."""
+def _answers(address: Address, trace: Trace, found: pd.DataFrame) -> list[Component]:
+    """Make each token a link that explains it as the answer."""
     model = trace.model
     return [
         link(
-            shown, place.here(**name_token("answer", spell_token(model, int(token)))), is_near=True
+            shown,
+            address.here(**name_token("answer", spell_token(model, int(token)))),
+            is_near=True,
         )
         for shown, token in zip(found.token, found.id, strict=True)
     ]
 
 
-def _lens(desk: Desk, place: Place, trace: Trace, look: Look) -> Component:
+def _lens(session: Session, address: Address, trace: Trace, viewport: Viewport) -> Component:
     said = (
-        "What each layer would say, were the stream read there: only the last row is the model's own. "
-        "A click on a cell, or a layer below and a token above, shows the likeliest tokens there."
+        "The logit lens: what the model would predict if it ended after this layer. Only the last row is its real prediction. "
+        "Click a cell, or choose a layer below and a token above, to see the likeliest tokens there."
     )
-    after, position = place.text("after"), trace.at(int(place.number("position", -1)))
+    after, position = address.text("after"), trace.at(int(address.number("position", -1)))
     stages = [
-        link(stage, place.here(after=stage, position=position), is_near=True, className="chip",
+        link(stage, address.here(after=stage, position=position), is_near=True, className="chip",
              **({"aria-current": "true"} if stage == after else {}))
-        for stage in name_streams(desk.model)
+        for stage in name_streams(session.model)
     ]  # fmt: skip
     parts = [
         words(said),
-        figure(desk.lens(trace), look, name="lens"),
+        figure(session.lens(trace), viewport, name="lens"),
         html.P(["after ", *stages]),
     ]
     if after:
-        k = min(TOKENS, len(desk.model.vocab))
+        k = min(TOKENS, len(session.model.vocab))
         try:
             found = trace.predictions(k, position=position, after=after)
             caption = f"the likeliest tokens after {after} at {trace.tokens[position]} (position {position})"
@@ -155,49 +159,51 @@ def _lens(desk: Desk, place: Place, trace: Trace, look: Look) -> Component:
             )
         except FfnProbeError as error:
             parts.append(alert(error))
-    return section("What each layer says", *parts)
+    return section("What each layer predicts", *parts)
 
 
-def gather(desk: Desk, place: Place, live: Live) -> Sheet:
-    """Gather the evidence as far as it is known, else the predictions."""
-    trace = desk.trace(place)
-    warmth = float(live.sliders.get("temperature", place.number("temperature", 1.0)))
-    position, k = int(place.number("position", -1)), min(10, len(desk.model.vocab))
-    predictions = trace.predictions(k, temperature=warmth, position=position)
+def gather(session: Session, address: Address, live: Live) -> Export:
+    """Gather the evidence known so far, else the predictions."""
+    trace = session.trace(address)
+    temperature = float(live.sliders.get("temperature", address.number("temperature", 1.0)))
+    position, k = int(address.number("position", -1)), min(10, len(session.model.vocab))
+    predictions = trace.predictions(k, temperature=temperature, position=position)
     tables = {"predictions": predictions}
-    if place.text("after"):
-        tables["lens"] = trace.predictions(k, position=position, after=place.text("after"))
-    question = desk.question(place)
-    explanation = None if question[2] is None else desk.explanation(question)
+    if address.text("after"):
+        tables["lens"] = trace.predictions(k, position=position, after=address.text("after"))
+    question = session.question(address)
+    explanation = None if question[2] is None else session.explanation(question)
     running = (
-        desk.jobs.find(live.job.get("name")) if live.job.get("question") == list(question) else None
+        session.jobs.find(live.job.get("name"))
+        if live.job.get("question") == list(question)
+        else None
     )
     if explanation is None and running is not None:
         explanation = running.found
     if explanation is None:
         result = TableSet("predictions", tables, provenance_of(predictions))
-        return Sheet("prompt", result, tables, recipe_trace(trace, temperature=warmth))
-    return Sheet(
+        return Export("prompt", result, tables, recipe_trace(trace, temperature=temperature))
+    return Export(
         "explanation", explanation, explanation.tables() | tables, recipe_explanation(explanation)
     )
 
 
-def register(app: Dash, desk: Desk) -> None:
-    """Answer the slider."""
+def register(app: Dash, session: Session) -> None:
+    """Register the slider."""
 
     def warm(
         value: float | None, first: float, live: object, path: str, search: str, screen: object
     ) -> tuple[object, object]:
         if value is None or is_untouched(value, first, live):
             return no_update, no_update
-        place = read_place(path, search)
-        trace = desk.trace(place)
-        panel = _predictions(place, trace, float(value), read_look(screen))
+        address = read_address(path, search)
+        trace = session.trace(address)
+        panel = _predictions(address, trace, float(value), read_viewport(screen))
         return panel, {"temperature": value}
 
     app.callback(
         Output("predictions", "children"), Output("live", "data", allow_duplicate=True),
         Input("temperature", "value"), State("first", "data"), State("live", "data"),
-        State("place", "pathname"), State("place", "search"), State("screen", "data"),
+        State("location", "pathname"), State("location", "search"), State("screen", "data"),
         prevent_initial_call=True,
     )(warm)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The page that leads from tokens to neurons, and the survey of all neurons as a field to walk in."""
+"""The search page: from tokens to neurons, and a survey of all neurons."""
 
 from typing import Any
 
@@ -9,28 +9,28 @@ from ffnprobe.reading.kinds import KINDS
 from ffnprobe.reading.rankings import RANKS, SIDES, search
 from ffnprobe.reading.searches import Search
 from ffnprobe.reading.surveys import Survey
+from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.blocks import (
     Component,
-    Look,
+    Viewport,
     alert,
     field,
     figure,
     neuron_link,
-    read_look,
+    read_viewport,
     section,
     table,
     words,
 )
-from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.explorer.places import Place, read_place
-from ffnprobe.views.explorer.sheets import Live, Sheet, bar
+from ffnprobe.views.explorer.exports import Export, Live, bar
+from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.plots import plot
 from ffnprobe.views.recipes import recipe_search, recipe_survey
 
 FOUND = 20
-TICK = 300  # milliseconds between two looks at the survey
+TICK = 300  # milliseconds between two polls of the survey
 LISTED = 40
-# What the form offers, the empty value being the default; the names are those of the address.
+# The choices of the form, by their names in the address; the empty value is the default.
 CHOICES = {
     "kind": ("Kind", {"": "any"} | {kind: kind for kind in KINDS}),
     "rank": ("Rank by", {"": RANKS[0]} | {rank: rank for rank in RANKS[1:]}),
@@ -39,16 +39,18 @@ CHOICES = {
 }
 
 
-def show(desk: Desk, place: Place, look: Look) -> Component:
+def show(session: Session, address: Address, viewport: Viewport) -> Component:
     """Show what a search finds, and the survey."""
-    parts: list[Component] = [html.H1("Which neurons push toward a token?"), _form(place)]
-    parts.append(html.Div(_results(desk, place, look), id="found"))
+    parts: list[Component] = [html.H1("Which neurons promote a token?"), _form(address)]
+    parts.append(html.Div(_results(session, address, viewport), id="found"))
     about = (
         "Every neuron is a point: how unevenly its answer falls on the vocabulary. A click on one, or a "
         "name in the table, leads to its card."
     )
-    known = desk.neurons
-    holder = html.Div([] if known is None else _field(desk, known, place, look), id="survey")
+    known = session.neurons
+    holder = html.Div(
+        [] if known is None else _field(session, known, address, viewport), id="survey"
+    )
     waiting = html.Div(
         [
             dcc.Store(id="surveying", data=known is None),
@@ -61,17 +63,17 @@ def show(desk: Desk, place: Place, look: Look) -> Component:
     return html.Div(parts)
 
 
-def _form(place: Place) -> Component:
+def _form(address: Address) -> Component:
     tokens = dcc.Textarea(
-        id="tokens", value="\n".join(place.texts("token")), rows=2, spellCheck=False,
+        id="tokens", value="\n".join(address.texts("token")), rows=2, spellCheck=False,
         placeholder=" basketball",
     )  # fmt: skip
-    layers = dcc.Input(id="layers", value=place.text("layers"), placeholder="all; 3-5")
+    layers = dcc.Input(id="layers", value=address.text("layers"), placeholder="all; 3-5")
     choices = [
         field("Layers", layers),
-        *(_choice(label, name, options, place) for name, (label, options) in CHOICES.items()),
+        *(_choice(label, name, options, address) for name, (label, options) in CHOICES.items()),
     ]
-    hint = "One token a line, mind its space; several are searched for together. By z, hub neurons are discounted."
+    hint = "One token a line, with its leading space; several are searched for together. Ranking by z discounts hub neurons."
     return html.Div(
         [
             field("Tokens", tokens, hint=hint),
@@ -81,84 +83,89 @@ def _form(place: Place) -> Component:
     )  # fmt: skip
 
 
-def _choice(label: str, name: str, options: dict[str, str], place: Place) -> Component:
-    chosen = place.text(name)
+def _choice(label: str, name: str, options: dict[str, str], address: Address) -> Component:
+    chosen = address.text(name)
     listed = [
         html.Option(text, value=value, selected=value == chosen) for value, text in options.items()
     ]
     return field(label, html.Select(listed, id=name))
 
 
-def find(desk: Desk, place: Place) -> Search:
-    """Search as a place asks for it."""
-    kind, layers, among = place.text("kind"), place.text("layers") or None, None
+def find(session: Session, address: Address) -> Search:
+    """Search as an address asks for."""
+    kind, layers, among = address.text("kind"), address.text("layers") or None, None
     if kind:
-        if desk.neurons is None:
-            raise FfnProbeError("the kinds are not known yet: all neurons are being surveyed.")
-        among = desk.neurons.of_kind(kind)
+        if session.neurons is None:
+            raise FfnProbeError("the kinds are not known yet: the survey is still running.")
+        among = session.neurons.of_kind(kind)
     return search(
-        desk.model, place.texts("token"), among=among, layers=layers, **given_options(desk, place)
+        session.model,
+        address.texts("token"),
+        among=among,
+        layers=layers,
+        **given_options(session, address),
     )
 
 
-def given_options(desk: Desk, place: Place) -> dict[str, Any]:
-    """Name the options of `search` that a place gives, besides layers and kind."""
-    options: dict[str, Any] = {"k": min(FOUND, desk.model.config.d_mlp)}
-    options |= {name: place.text(name) for name in ("rank", "by") if place.text(name)}
-    return options | ({"away": True} if place.text("away") else {})
+def given_options(session: Session, address: Address) -> dict[str, Any]:
+    """Return the options of `search` in an address, except layers and kind."""
+    options: dict[str, Any] = {"k": min(FOUND, session.model.config.d_mlp)}
+    options |= {name: address.text(name) for name in ("rank", "by") if address.text(name)}
+    return options | ({"away": True} if address.text("away") else {})
 
 
-def _results(desk: Desk, place: Place, look: Look) -> list[Component]:
-    if not place.texts("token"):
+def _results(session: Session, address: Address, viewport: Viewport) -> list[Component]:
+    if not address.texts("token"):
         return []
     try:
-        found = find(desk, place)
+        found = find(session, address)
     except FfnProbeError as error:
         return [alert(error)]
-    names = [neuron_link(place, name) for name in found.table.name]
+    names = [neuron_link(address, name) for name in found.table.name]
     shown = found.table.drop(columns=["layer", "neuron"])
     whole = table(shown, caption="the neurons found", links={"name": names})
-    return [section("Found", whole, figure(plot(found), look))]
+    return [section("Found", whole, figure(plot(found), viewport))]
 
 
-def _field(desk: Desk, neurons: Survey, place: Place, look: Look) -> list[Component]:
+def _field(
+    session: Session, neurons: Survey, address: Address, viewport: Viewport
+) -> list[Component]:
     """Draw the survey and list the most selective neurons."""
     best = neurons.top(min(LISTED, len(neurons)))
     columns = ["name", "kind", "gate_tokens", "question_tokens", "promotes", "suppresses", "vocab_skew", "vocab_kurtosis", "null_space"]  # fmt: skip
-    names = [neuron_link(place, name) for name in best.name]
+    names = [neuron_link(address, name) for name in best.name]
     caption = f"the {len(best)} neurons with the most selective answers"
     return [
-        figure(desk.field(neurons), look, name="kinds"),
+        figure(session.field(neurons), viewport, name="kinds"),
         html.H3(caption.capitalize()),
         table(best.filter(columns), caption=caption, links={"name": names}),
     ]
 
 
-def gather(desk: Desk, place: Place, live: Live) -> Sheet:
+def gather(session: Session, address: Address, live: Live) -> Export:
     """Gather what was found, else the survey."""
-    neurons = desk.neurons
+    neurons = session.neurons
     tables = {} if neurons is None else {"survey": neurons.table}
-    if not place.texts("token"):
+    if not address.texts("token"):
         if neurons is None:
-            raise FfnProbeError("the survey is not there yet.", remedy="in a moment again")
-        recipe = recipe_survey(neurons)
-        return Sheet("survey", neurons, tables, recipe)
-    found = find(desk, place)
-    options = given_options(desk, place)
-    if place.text("layers"):
-        options["layers"] = place.text("layers")
-    kind = place.text("kind")
-    recipe = recipe_search(found.provenance, place.texts("token"), options, kind=kind or None)
-    return Sheet("search", found, {"search": found.table} | tables, recipe)
+            raise FfnProbeError("the survey is not finished yet.", remedy="wait a moment")
+        return Export("survey", neurons, tables, recipe_survey(neurons))
+    found = find(session, address)
+    options = given_options(session, address)
+    if address.text("layers"):
+        options["layers"] = address.text("layers")
+    kind = address.text("kind")
+    recipe = recipe_search(found.provenance, address.texts("token"), options, kind=kind or None)
+    return Export("search", found, {"search": found.table} | tables, recipe)
 
 
-def register(app: Dash, desk: Desk) -> None:
-    """Start and watch the survey."""
+def register(app: Dash, session: Session) -> None:
+    """Register the survey."""
 
     def start(is_needed: bool | None) -> Any:
         if not is_needed:
             return no_update, no_update
-        return desk.survey().name, 1
+        return session.survey().name, 1
 
     app.callback(
         Output("survey-job", "data"), Output("clock", "max_intervals"), Input("surveying", "data")
@@ -167,19 +174,19 @@ def register(app: Dash, desk: Desk) -> None:
     def follow(
         ticks: int, job: str | None, path: str, search_text: str, screen: object
     ) -> tuple[object, ...]:
-        found = desk.surveys.find(job)
+        found = session.surveys.find(job)
         if found is None:
             return (no_update,) * 5
         if not found.is_over:
-            said = f"surveying: {found.done:,} of {desk.model.config.neurons:,} neurons"
+            said = f"surveying: {found.done:,} of {session.model.config.neurons:,} neurons"
             return no_update, no_update, said, ticks + 1, no_update
-        if desk.neurons is None:
+        if session.neurons is None:
             return no_update, no_update, "the survey was stopped.", no_update, no_update
-        place, look = read_place(path, search_text), read_look(screen)
-        # A search for a kind has been waiting for the survey.
-        waited = _results(desk, place, look) if place.text("kind") else no_update
-        # The last tells the end of the page that there is more to take along.
-        drawn = _field(desk, desk.neurons, place, look)
+        address, viewport = read_address(path, search_text), read_viewport(screen)
+        # A search for a kind waits for the survey.
+        waited = _results(session, address, viewport) if address.text("kind") else no_update
+        # The last value tells the export that there is a new table.
+        drawn = _field(session, session.neurons, address, viewport)
         return waited, drawn, "", no_update, {"surveyed": True}
 
     app.callback(
@@ -187,6 +194,6 @@ def register(app: Dash, desk: Desk) -> None:
         Output("clock", "max_intervals", allow_duplicate=True),
         Output("live", "data", allow_duplicate=True),
         Input("clock", "n_intervals"), State("survey-job", "data"),
-        State("place", "pathname"), State("place", "search"), State("screen", "data"),
+        State("location", "pathname"), State("location", "search"), State("screen", "data"),
         prevent_initial_call=True,
     )(follow)  # fmt: skip

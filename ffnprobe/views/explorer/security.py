@@ -1,9 +1,11 @@
-"""What may ask the explorer: only its own pages, on the address it was told to have.
+"""Which requests the explorer answers: only those of its own pages, to its own host.
 
 A page of another site can make a browser send requests to 127.0.0.1, and a name that is rebound to
-127.0.0.1 can read the replies. So a request must name a host that is the explorer's own, and one
-that does anything (a POST) must come from a page of the explorer. Replies forbid themselves scripts,
-frames and places that are not the explorer's.
+127.0.0.1 can read the replies. So a request must name a host of the explorer, and a POST must
+come from a page of the explorer. Replies forbid scripts, frames and requests of other origins.
+
+Flask's TRUSTED_HOSTS does not serve here: it cannot list an IPv6 address, compares case, and cannot
+allow any numeric address when the explorer is bound to all of them.
 """
 
 import ipaddress
@@ -20,7 +22,7 @@ WILDCARDS = frozenset(("0.0.0.0", "::"))
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # A prompt stands in the address: no other site is told of it.
+    # The address holds the prompt: do not send it to other sites.
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -29,7 +31,7 @@ HEADERS = {
 
 
 def guard(app: Dash, *, host: str) -> None:
-    """Refuse requests that are not from the explorer's own pages, and seal its replies."""
+    """Refuse requests that are not from the explorer's own pages, and add security headers."""
     app.server.config["MAX_CONTENT_LENGTH"] = REQUEST_BYTES
 
     def refuse() -> Any:
@@ -41,7 +43,7 @@ def guard(app: Dash, *, host: str) -> None:
             site = request.headers.get("Sec-Fetch-Site", "same-origin")
             is_foreign = origin is not None and urlsplit(origin).netloc != request.host
             if is_foreign or site not in ("same-origin", "none"):
-                return Response("only a page of the explorer may ask this.\n", 403, mimetype="text/plain")  # fmt: skip
+                return Response("only a page of the explorer may send this request.\n", 403, mimetype="text/plain")  # fmt: skip
         return None
 
     def seal(response: Response) -> Response:
@@ -56,7 +58,7 @@ def guard(app: Dash, *, host: str) -> None:
 
 
 def policy(app: Dash) -> str:
-    """Allow what the explorer serves itself and the scripts Dash writes into the page, by hash."""
+    """Allow what the explorer serves and, by hash, the scripts Dash writes into the page."""
     scripts = " ".join(["'self'", *app.csp_hashes()])
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; "
@@ -74,7 +76,7 @@ def read_host(header: str) -> str:
 
 
 def is_own(named: str, *, bound: str) -> bool:
-    """Say whether a host is the explorer's: this machine, or what it was bound to.
+    """Say whether a host is the explorer's own: this machine, or the host it is bound to.
 
     >>> is_own("localhost", bound="127.0.0.1"), is_own("evil.example", bound="127.0.0.1")
     (True, False)
@@ -83,7 +85,7 @@ def is_own(named: str, *, bound: str) -> bool:
         return True
     if bound not in WILDCARDS:
         return False
-    # Bound to all addresses: by number it can only be this machine; a name could be rebound.
+    # Bound to all addresses: a numeric address can only be this machine, a name could be rebound.
     return _is_address(named) or named in {socket.gethostname().lower(), socket.getfqdn().lower()}
 
 

@@ -1,4 +1,4 @@
-"""Serve the explorer: find the port, say where it is, answer until interrupted."""
+"""Serve the explorer: bind a port, start the server, open the browser."""
 
 import errno
 import socket
@@ -9,27 +9,27 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.views.explorer.app import build
-from ffnprobe.views.explorer.desk import Desk
 from ffnprobe.views.explorer.security import WILDCARDS
+from ffnprobe.views.explorer.session import Session
 
 PORTS = 65_535
 
 
 class Quiet(WSGIRequestHandler):  # type: ignore[misc]
-    """Answer without a line in the terminal for each request; keep connections open."""
+    """Handle requests without logging each one; keep connections open."""
 
     protocol_version = "HTTP/1.1"
     server_version = "ffnprobe"
     sys_version = ""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing."""
+        """Do not log."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take a port before anything slow begins; one in use is said, with a free one."""
+    """Bind a port before any slow work; if it is in use, the error names a free one."""
     if not 0 <= port <= PORTS:
-        raise OptionRefused(f"{port} is no port.", remedy=f"--port 8050 (0 to {PORTS})")
+        raise OptionRefused(f"{port} is not a port.", remedy=f"--port 8050 (0 to {PORTS})")
     try:
         return _bind(host, port)
     except OSError as error:
@@ -38,11 +38,11 @@ def bind(host: str, port: int) -> socket.socket:
                 f"port {port} is in use.", remedy=f"--port {find_free(host, port)}"
             ) from None
         why = error.strerror or str(error)
-        raise OptionRefused(f"{host}:{port} cannot be listened on: {why}.") from None
+        raise OptionRefused(f"cannot listen on {host}:{port}: {why}.") from None
 
 
 def find_free(host: str, port: int) -> int:
-    """Return the next port that is free, or any."""
+    """Return the next free port, or any."""
     for candidate in [*range(port + 1, min(port + 100, PORTS)), 0]:
         try:
             with _bind(host, candidate) as found:
@@ -56,7 +56,7 @@ def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # A port just left may be taken again; one somebody listens on may not.
+        # A port just closed can be bound again; one in use cannot.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
         found.listen(128)
@@ -66,10 +66,10 @@ def _bind(host: str, port: int) -> socket.socket:
     return found
 
 
-def start(desk: Desk, listening: socket.socket, host: str) -> tuple[BaseWSGIServer, str]:
-    """Make a server on a port taken; return it and its address."""
+def start(session: Session, listening: socket.socket, host: str) -> tuple[BaseWSGIServer, str]:
+    """Start a server on a bound port; return it and its URL."""
     port = int(listening.getsockname()[1])
-    app = build(desk, host=host)
+    app = build(session, host=host)
     server = make_server(
         host, port, app.server, threaded=True, request_handler=Quiet, fd=listening.fileno()
     )
@@ -78,5 +78,5 @@ def start(desk: Desk, listening: socket.socket, host: str) -> tuple[BaseWSGIServ
 
 
 def open_browser(address: str) -> None:
-    """Show the page in the user's browser, without waiting for it."""
+    """Open the page in the user's browser, without waiting for it."""
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

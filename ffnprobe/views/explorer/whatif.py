@@ -6,62 +6,66 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from ffnprobe.corpora.contexts import join
 from ffnprobe.errors import FfnProbeError
+from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.blocks import (
     Component,
-    Look,
+    Viewport,
     alert,
     field,
     figure,
     is_untouched,
-    read_look,
+    read_viewport,
     section,
     table,
     words,
 )
-from ffnprobe.views.explorer.desk import Desk
-from ffnprobe.views.explorer.places import Place, read_place
+from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.plots import plot
 
 WRITTEN = 20
 
 
-def panel(desk: Desk, place: Place, name: str, activations: list[float], look: Look) -> Component:
-    """Offer the sliders, and show what the address has them say."""
+def panel(
+    session: Session, address: Address, name: str, activations: list[float], viewport: Viewport
+) -> Component:
+    """Show the sliders, set as the address says."""
     low = min(-2.0, math.floor(min(activations)))
     high = max(8.0, math.ceil(2 * max(activations)))
-    value = place.number("set", round(activations[-1], 2))
+    value = address.number("set", round(activations[-1], 2))
     slider = dcc.Input(id="set", type="range", min=low, max=high, step=0.05, value=value)
     many = dcc.Input(id="many", type="range", min=1, max=40, step=1, value=WRITTEN)
-    said = f"Give {name} an activation at every token and see what the model says; at the last token it has {activations[-1]:.3f} by itself."
-    changed = _steered(desk, place, name, value, look) if place.has("set") else []
+    said = f"Set the activation of {name} at every token and see what the model predicts. Its own activation at the last token is {activations[-1]:.3f}."
+    changed = _steered(session, address, name, value, viewport) if address.has("set") else []
     return section(
         "What if",
         words(said),
         dcc.Store(id="first", data=value),
         field("Activation", slider, hint=f"from {low:g} to {high:g}"),
         html.Div(changed, id="steered", **{"aria-live": "polite"}),
-        html.Div([field("Tokens to write", many), html.Button("Write on, both ways", id="write", n_clicks=0)], className="row"),
+        html.Div([field("Tokens to generate", many), html.Button("Generate both texts", id="write", n_clicks=0)], className="row"),
         html.Div(id="texts", **{"aria-live": "polite"}),
     )  # fmt: skip
 
 
-def _steered(desk: Desk, place: Place, name: str, value: float, look: Look) -> list[Component]:
+def _steered(
+    session: Session, address: Address, name: str, value: float, viewport: Viewport
+) -> list[Component]:
     try:
-        steering = desk.steering(place, name, value)
+        steering = session.steering(address, name, value)
     except FfnProbeError as error:
         return [alert(error)]
-    k = min(8, len(desk.model.vocab))
+    k = min(8, len(session.model.vocab))
     found = steering.predictions(k).drop(columns="id")
     return [
         html.P(html.Output(f"{name} = {value:g}")),
         table(found, caption=f"before and after {name} = {value:g}"),
-        figure(plot(steering, k=k), look),
+        figure(plot(steering, k=k), viewport),
     ]
 
 
-def _write(desk: Desk, place: Place, name: str, value: float, many: int) -> Component:
+def _write(session: Session, address: Address, name: str, value: float, many: int) -> Component:
     try:
-        steering = desk.steering(place, name, value, generate=many)
+        steering = session.steering(address, name, value, generate=many)
     except FfnProbeError as error:
         return alert(error)
     show = steering.trace.model.vocab.show_all
@@ -75,22 +79,22 @@ def _write(desk: Desk, place: Place, name: str, value: float, many: int) -> Comp
     )
 
 
-def register(app: Dash, desk: Desk) -> None:
-    """Answer the sliders and the button."""
+def register(app: Dash, session: Session) -> None:
+    """Register the sliders and the button."""
 
     def change(
         value: float | None, first: float, live: object, path: str, search: str, screen: object
     ) -> tuple[object, object]:
         if value is None or is_untouched(value, first, live):
             return no_update, no_update
-        place = read_place(path, search)
-        panel = _steered(desk, place, place.neuron, float(value), read_look(screen))
+        address = read_address(path, search)
+        panel = _steered(session, address, address.neuron, float(value), read_viewport(screen))
         return panel, {"set": value}
 
     app.callback(
         Output("steered", "children"), Output("live", "data", allow_duplicate=True),
         Input("set", "value"), State("first", "data"), State("live", "data"),
-        State("place", "pathname"), State("place", "search"), State("screen", "data"),
+        State("location", "pathname"), State("location", "search"), State("screen", "data"),
         prevent_initial_call=True,
     )(change)  # fmt: skip
 
@@ -99,12 +103,12 @@ def register(app: Dash, desk: Desk) -> None:
     ) -> tuple[object, object]:
         if not clicks:
             return no_update, no_update
-        place = read_place(path, search)
-        texts = _write(desk, place, place.neuron, float(value), int(many))
+        address = read_address(path, search)
+        texts = _write(session, address, address.neuron, float(value), int(many))
         return texts, {"set": value, "generate": int(many)}
 
     app.callback(
         Output("texts", "children"), Output("live", "data", allow_duplicate=True),
         Input("write", "n_clicks"), State("set", "value"), State("many", "value"),
-        State("place", "pathname"), State("place", "search"), prevent_initial_call=True,
+        State("location", "pathname"), State("location", "search"), prevent_initial_call=True,
     )(write)  # fmt: skip

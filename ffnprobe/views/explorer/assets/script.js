@@ -82,7 +82,7 @@ async function copy(button) {
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const narrow = window.matchMedia("(max-width: 600px)");
-const look = () => ({ dark: dark.matches, narrow: narrow.matches });
+const viewport = () => ({ dark: dark.matches, narrow: narrow.matches });
 const picked = (click) => click?.points?.[0]?.customdata;
 
 // What Dash calls in the browser; none of it returns anything to show.
@@ -91,9 +91,9 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
   explorer: {
     watchScreen() {
       for (const query of [dark, narrow]) {
-        query.onchange = () => window.dash_clientside.set_props("screen", { data: look() });
+        query.onchange = () => window.dash_clientside.set_props("screen", { data: viewport() });
       }
-      return look();
+      return viewport();
     },
     // What a slider says is written into the address, so that a reload shows it again.
     writeAddress(live) {

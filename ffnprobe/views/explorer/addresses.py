@@ -1,14 +1,14 @@
-"""Places: what an address of the explorer shows, and the address of what is to be shown.
+"""Addresses of the explorer: what each one shows, and how to write one.
 
     /?prompt=…&answer=…&versus=…    a prompt, and why this answer rather than that one
     /neuron/L3N12?prompt=…          a neuron, and what it does on the prompt
     /search?token=…&kind=…          tokens to neurons
     /facts?relation=…               facts to prompts
 
->>> place = read_place("/neuron/L3N12", "?prompt=Hello&set=4")
->>> place.neuron, place.text("prompt"), place.number("set", 0.0)
+>>> address = read_address("/neuron/L3N12", "?prompt=Hello&set=4")
+>>> address.neuron, address.text("prompt"), address.number("set", 0.0)
 ('L3N12', 'Hello', 4.0)
->>> place.to("/search", token=" basketball")
+>>> address.to("/search", token=" basketball")
 '/search?prompt=Hello&token=+basketball'
 """
 
@@ -18,26 +18,26 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from ffnprobe.errors import OptionRefused
 
-# What stays with a user from page to page: the question being asked.
+# The question being asked goes with the user from page to page.
 CARRIED = ("prompt", "answer", "answer_id", "versus", "versus_id", "bos")
 FIELDS = 64
 Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A page and its options, as its address has them."""
+class Address:
+    """The address of a page: its path and its options."""
 
     path: str
     options: Pairs
 
     @property
     def neuron(self) -> str:
-        """The neuron in the address, if it is a neuron's."""
+        """The neuron in the address, if there is one."""
         return self.path.removeprefix("/neuron/") if self.path.startswith("/neuron/") else ""
 
     def has(self, name: str) -> bool:
-        """Say whether an option is given, were it empty."""
+        """Say whether an option is given, even if it is empty."""
         return any(known == name for known, _ in self.options)
 
     def text(self, name: str, default: str = "") -> str:
@@ -49,44 +49,44 @@ class Place:
         return [value for known, value in self.options if known == name and value]
 
     def number(self, name: str, default: float) -> float:
-        """Return an option's number, or refuse what is none."""
+        """Return an option's number, or refuse text that is not a number."""
         text = self.text(name)
         try:
             found = float(text) if text else default
         except ValueError:
             found = math.nan
         if not math.isfinite(found):
-            raise OptionRefused(f'{name} = "{text}" is no number.', remedy=f"{name}={default:g}")
+            raise OptionRefused(f'{name} = "{text}" is not a number.', remedy=f"{name}={default:g}")
         return found
 
     def token(self, name: str) -> str | int | None:
-        """Return an answer by its text, or by its id where it has no text of its own."""
+        """Return a token by its text, or by its id if its text is not unique."""
         number = self.text(f"{name}_id")
         if number:
             if not number.isascii() or not number.isdecimal():
-                raise OptionRefused(f'"{number}" is no token id.', remedy=f"{name}_id=0")
+                raise OptionRefused(f'"{number}" is not a token id.', remedy=f"{name}_id=0")
             return int(number)
         return self.text(name) or None
 
     @property
     def bos(self) -> bool | None:
-        """Whether the prompt is run with BOS in front; None leaves it to the model."""
+        """Whether BOS is prepended to the prompt; None is the model's default."""
         return {"0": False, "1": True}.get(self.text("bos"))
 
     def to(self, path: str, **changes: str | int | None) -> str:
-        """Return another page's address with this place's question, changed as told."""
+        """Return the address of another page with the same question and these changes."""
         kept = [(name, value) for name, value in self.options if name in CARRIED]
         return _write(path, kept, changes)
 
     def here(self, **changes: str | int | None) -> str:
-        """Return this page's address with options changed; None leaves one out."""
+        """Return this address with options changed; None removes one."""
         return _write(self.path, list(self.options), changes)
 
 
-def read_place(path: str | None, search: str | None) -> Place:
-    """Read an address; options beyond a sane number are not looked at."""
+def read_address(path: str | None, search: str | None) -> Address:
+    """Read an address; only the first options are read."""
     pairs = parse_qsl((search or "").removeprefix("?"), keep_blank_values=True, max_num_fields=None)
-    return Place(path or "/", tuple(pairs[:FIELDS]))
+    return Address(path or "/", tuple(pairs[:FIELDS]))
 
 
 def name_token(name: str, token: str | int) -> dict[str, str | int | None]:

@@ -1,7 +1,7 @@
-"""The desk: the model, the scan and the facts a page is made from, and the verbs put to them.
+"""The session: the model, the scan and the facts behind all pages, and cached calls of the verbs.
 
-A page asks the desk, never the verbs, so that what was computed for one click is there for the next.
-Pages take turns at the shelf; the background worker computes beside them.
+A page asks the session, not the verbs, so that what was computed for one click is there for the next.
+Pages share the cache and take turns; the background worker computes at the same time.
 """
 
 from dataclasses import dataclass, field
@@ -26,9 +26,9 @@ from ffnprobe.reading.surveys import Survey
 from ffnprobe.tracing.logit_lens import lens
 from ffnprobe.tracing.running import run
 from ffnprobe.tracing.trace import Trace
+from ffnprobe.views.explorer.addresses import Address
+from ffnprobe.views.explorer.cache import LRUCache
 from ffnprobe.views.explorer.jobs import Job, Jobs
-from ffnprobe.views.explorer.places import Place
-from ffnprobe.views.explorer.shelf import Shelf
 from ffnprobe.views.plots import plot
 
 PROMPT_BYTES = 20_000
@@ -38,15 +38,15 @@ Question = tuple[str, bool | None, str | int | None, str | int | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Desk:
-    """What the pages are made from."""
+class Session:
+    """What all pages are made from."""
 
     model: Model
     scan: Scan | None = None
     facts_file: str = "pocket"
-    shelf: Shelf = field(default_factory=Shelf)
+    cache: LRUCache = field(default_factory=LRUCache)
     jobs: Jobs = field(default_factory=Jobs)
-    # Apart from the jobs of prompts, which may take minutes, so that neither waits for the other.
+    # Separate from the jobs of prompts, which may take minutes, so that neither waits for the other.
     surveys: Jobs = field(default_factory=Jobs)
 
     @cached_property
@@ -57,30 +57,30 @@ class Desk:
             first = found.problems[0]
             raise DataRefused(
                 f"{found.source} has no fact that can be read.",
-                remedy=f"mend {first.where}: {first.problem}",
+                remedy=f"fix {first.where}: {first.problem}",
             )
         return found
 
     def warm(self) -> None:
-        """Do what the first click would wait for: fold the weights, boot the bridge."""
+        """Do in advance what the first click would wait for: fold the weights, load the bridge."""
         reading = self.reading("L0N0")
         self.related(reading)
         trace = run(self.model, [0], patterns=False)
         lens(trace)
 
-    def trace(self, place: Place) -> Trace:
-        """Run the place's prompt."""
-        prompt = place.text("prompt")
+    def trace(self, address: Address) -> Trace:
+        """Run the prompt of an address."""
+        prompt = address.text("prompt")
         size = len(prompt.encode("utf-8", errors="surrogatepass"))
         if size > PROMPT_BYTES:
             raise PromptRefused(
-                f"the prompt is {size:,} bytes; at most {PROMPT_BYTES:,} are taken here.",
+                f"the prompt is {size:,} bytes; the explorer takes at most {PROMPT_BYTES:,}.",
                 remedy="a shorter prompt",
             )
-        key = ("trace", prompt, place.bos)
-        found: Trace = self.shelf.take(
+        key = ("trace", prompt, address.bos)
+        found: Trace = self.cache.get_or_make(
             key,
-            lambda: run(self.model, prompt, bos=place.bos, patterns=False),
+            lambda: run(self.model, prompt, bos=address.bos, patterns=False),
             size=lambda trace: trace.nbytes,
         )
         return found
@@ -88,14 +88,14 @@ class Desk:
     def lens(self, trace: Trace) -> go.Figure:
         """Draw a prompt's lens grid."""
         key = ("lens", trace.ids, trace.has_bos)
-        return self.shelf.take(key, lambda: plot(trace, "lens"))
+        return self.cache.get_or_make(key, lambda: plot(trace, "lens"))
 
     def field(self, neurons: Survey) -> go.Figure:
-        """Draw all neurons."""
-        return self._surveyed.take("kinds", lambda: plot(neurons, "kinds"))
+        """Draw all neurons by kind."""
+        return self._surveyed.get_or_make("kinds", lambda: plot(neurons, "kinds"))
 
     def reading(self, name: str) -> Reading:
-        """Read a neuron, one."""
+        """Read one neuron."""
         neuron = str(NeuronId.parse(name))
 
         def make() -> Reading:
@@ -103,33 +103,35 @@ class Desk:
             assert isinstance(found, Reading)
             return found
 
-        found: Reading = self.shelf.take(("reading", neuron), make)
+        found: Reading = self.cache.get_or_make(("reading", neuron), make)
         return found
 
     def related(self, reading: Reading) -> Related:
-        """Find a neuron's relatives."""
+        """Find a neuron's related neurons."""
         k = min(RELATED, self.model.config.neurons - 1)
-        found: Related = self.shelf.take(("related", reading.name), lambda: reading.related(k))
+        found: Related = self.cache.get_or_make(
+            ("related", reading.name), lambda: reading.related(k)
+        )
         return found
 
     def examples(self, name: str) -> Examples | None:
         """Quote a neuron's strongest and weakest examples, if there is a scan."""
         return None if self.scan is None else examples(self.scan, name)
 
-    def steering(self, place: Place, name: str, value: float, *, generate: int = 0) -> Steering:
-        """Run the place's prompt with one neuron set."""
+    def steering(self, address: Address, name: str, value: float, *, generate: int = 0) -> Steering:
+        """Run the prompt of an address with one neuron's activation set."""
         return steer(
-            self.model, self.trace(place).prompt, {name: value}, generate=generate, bos=place.bos
+            self.model, self.trace(address).prompt, {name: value}, generate=generate, bos=address.bos
         )  # fmt: skip
 
-    def question(self, place: Place) -> Question:
-        """Say what a place asks to be explained; it is the key of the explanation."""
-        prompt, bos = place.text("prompt"), place.bos
-        return (prompt, bos, place.token("answer"), place.token("versus"))
+    def question(self, address: Address) -> Question:
+        """Return the question an address asks; it is the key of the explanation."""
+        prompt, bos = address.text("prompt"), address.bos
+        return (prompt, bos, address.token("answer"), address.token("versus"))
 
     def explanation(self, question: Question) -> Explanation | None:
-        """Return the explanation, if it is on the shelf."""
-        found: Explanation | None = self.shelf.find(("explanation", question))
+        """Return the explanation, if it is in the cache."""
+        found: Explanation | None = self.cache.get(("explanation", question))
         return found
 
     def ask(self, question: Question) -> Job:
@@ -146,21 +148,21 @@ class Desk:
             )  # fmt: skip
             for explanation in steps:
                 job.show(explanation)
-            self.shelf.put(("explanation", question), explanation, explanation.trace.nbytes)
+            self.cache.put(("explanation", question), explanation, explanation.trace.nbytes)
             return explanation
 
         return self.jobs.start(work)
 
     @property
     def neurons(self) -> Survey | None:
-        """The survey of all neurons, once it has been made."""
-        found: Survey | None = self._surveyed.find("survey")
+        """The survey of all neurons, or None until it is finished."""
+        found: Survey | None = self._surveyed.get("survey")
         return found
 
     @cached_property
-    def _surveyed(self) -> Shelf:
-        # Apart from the shelf: it is one table, asked for all the time.
-        return Shelf(most=2)
+    def _surveyed(self) -> LRUCache:
+        # Separate from the cache: it is one table that is needed all the time.
+        return LRUCache(most=2)
 
     def survey(self) -> Job:
         """Survey every neuron in the background."""

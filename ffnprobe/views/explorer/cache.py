@@ -1,10 +1,10 @@
-"""A shelf of what was computed lately: bounded, the least recently used goes first.
+"""A bounded cache that drops the least recently used value first, safe to use from several threads.
 
->>> shelf = Shelf(most=2)
->>> shelf.take("a", lambda: 1), shelf.take("a", lambda: 2)
+>>> cache = LRUCache(most=2)
+>>> cache.get_or_make("a", lambda: 1), cache.get_or_make("a", lambda: 2)
 (1, 1)
->>> shelf.put("b", 2); shelf.put("c", 3)
->>> shelf.find("a") is None, len(shelf)
+>>> cache.put("b", 2); cache.put("c", 3)
+>>> cache.get("a") is None, len(cache)
 (True, 2)
 """
 
@@ -16,28 +16,28 @@ from typing import Any
 BYTES = 512 * 2**20
 
 
-class Shelf:
-    """Values by key, at most so many and so many bytes; the last one put is always kept."""
+class LRUCache:
+    """Values by key, bounded in number and in bytes; the last one put is always kept."""
 
     def __init__(self, most: int = 64, *, most_bytes: int = BYTES) -> None:
         self._most, self._most_bytes = most, most_bytes
         self._held: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._turn = RLock()
+        self._lock = RLock()
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def find(self, key: Hashable) -> Any:
-        """Return what is kept under a key, or None."""
-        with self._turn:
+    def get(self, key: Hashable) -> Any:
+        """Return the value of a key, or None."""
+        with self._lock:
             if key not in self._held:
                 return None
             self._held.move_to_end(key)
             return self._held[key][0]
 
     def put(self, key: Hashable, value: Any, size: int = 0) -> None:
-        """Keep a value of so many bytes, and let go of the oldest beyond the bounds."""
-        with self._turn:
+        """Keep a value of this size in bytes, and drop the oldest beyond the bounds."""
+        with self._lock:
             self._held[key] = (value, size)
             self._held.move_to_end(key)
             while len(self._held) > 1 and (len(self._held) > self._most or self._bytes > self._most_bytes):  # fmt: skip
@@ -47,12 +47,12 @@ class Shelf:
     def _bytes(self) -> int:
         return sum(size for _, size in self._held.values())
 
-    def take(
+    def get_or_make(
         self, key: Hashable, make: Callable[[], Any], *, size: Callable[[Any], int] | None = None
     ) -> Any:
-        """Return what is kept under a key, or make and keep it: one at a time, nothing twice."""
-        with self._turn:
-            found = self.find(key)
+        """Return the value of a key, or make and keep it; no value is made twice."""
+        with self._lock:
+            found = self.get(key)
             if found is None:
                 found = make()
                 self.put(key, found, 0 if size is None else size(found))
