@@ -40,7 +40,13 @@ TOKENS = 5
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Related(Result):
-    """The neurons related to one: each table has name, layer, neuron, dot, cosine, promotes."""
+    """The neurons related to one: each table has name, layer, neuron, dot, cosine, promotes.
+
+    >>> import ffnprobe as fp
+    >>> related = fp.read(fp.load("pocket"), "L3N12").related(3)
+    >>> list(related.tables())
+    ['feeds', 'fed_by', 'similar']
+    """
 
     name: str
     feeds: "pd.DataFrame"
