@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ffnprobe.tracing.comparison import Comparison, compare
     from ffnprobe.tracing.ffn_stages import Stages, stages
     from ffnprobe.tracing.logit_lens import Lens, lens
+    from ffnprobe.tracing.paths import Paths, paths
     from ffnprobe.tracing.pushes import Pushes, attribute
     from ffnprobe.tracing.pushes_by_piece import PushesByPiece
     from ffnprobe.tracing.running import run
@@ -77,6 +78,7 @@ _HOMES = {
     "NeuronId": "ffnprobe.names",
     "Overlap": "ffnprobe.facts.overlap",
     "Patches": "ffnprobe.interventions.patching",
+    "Paths": "ffnprobe.tracing.paths",
     "Provenance": "ffnprobe.models.provenance",
     "Pushes": "ffnprobe.tracing.pushes",
     "PushesByPiece": "ffnprobe.tracing.pushes_by_piece",
@@ -111,6 +113,7 @@ _HOMES = {
     "open_result": "ffnprobe.views.files.reader",
     "patch": "ffnprobe.interventions.patching",
     "patch_layers": "ffnprobe.interventions.patching",
+    "paths": "ffnprobe.tracing.paths",
     "plot": "ffnprobe.views.plots",
     "read": "ffnprobe.reading.readings",
     "run": "ffnprobe.tracing.running",
@@ -141,6 +144,7 @@ __all__ = [
     "NeuronId",
     "Overlap",
     "Patches",
+    "Paths",
     "Provenance",
     "Pushes",
     "PushesByPiece",
@@ -176,6 +180,7 @@ __all__ = [
     "open_result",
     "patch",
     "patch_layers",
+    "paths",
     "plot",
     "read",
     "run",

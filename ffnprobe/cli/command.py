@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
@@ -51,7 +51,7 @@ class Common:
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", metavar="NAME|FOLDER|FILE", show_default="$FFNPROBE_MODEL, else pocket",
-                     help="pocket, gpt2, gpt2-medium, …, smollm2, owner/name on the hub, a folder or a .gguf file."),
+                     help="pocket, gpt2, gpt2-medium, …, smollm2, gemma3-270m, owner/name on the hub, a folder or a .gguf file."),
     ] = None  # fmt: skip
     device: Annotated[Device, typer.Option("--device", help="The device to compute on.")] = (
         Device.auto
@@ -106,6 +106,12 @@ class Common:
             from ffnprobe.views.files.pictures import check_picture
 
             check_picture(self.plot)
+
+    def check_apart(self, read: Mapping[str, object]) -> None:
+        """Refuse to write two results to one file, or one over what is read."""
+        from ffnprobe.cli.outputs import check_apart
+
+        check_apart({"--out": self.out, "--html": self.html, "--plot": self.plot}, read)
 
     def note(self, text: str) -> None:
         """Print a note to stderr; it is not part of the result."""
@@ -177,6 +183,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     def run_command(**values: Any) -> None:
         common = Common(**{p.name: values.pop(p.name) for p in shared})
         try:
+            common.check_apart({"model": common.model, **values})
             function(common, **values)
         except FfnProbeError as error:
             if common.debug:

@@ -1,6 +1,10 @@
 """The entry point of the command line: every command is registered here."""
 
 import gc
+import os
+import signal
+import sys
+from typing import NoReturn
 
 from ffnprobe.cli import (  # noqa: F401  (importing registers the command)
     ablate,
@@ -9,6 +13,7 @@ from ffnprobe.cli import (  # noqa: F401  (importing registers the command)
     explore,
     models,
     params,
+    paths,
     read,
     run,
     scan,
@@ -22,11 +27,28 @@ from ffnprobe.cli.command import app
 
 
 def main() -> None:
-    """Run the command line; exit 0 done, 1 a stated error, 2 wrong usage, 130 interrupted."""
-    # Importing makes many objects but no garbage; collecting would take a quarter of the start.
+    """Run the command line; exit 0 done, 1 a stated error, 2 wrong usage, 130 interrupted, 143 ended."""
+    # Importing makes many objects and no garbage: looking for some takes a quarter of the start.
     gc.set_threshold(100_000, 50, 50)
+    _hold_streams()
+    signal.signal(signal.SIGTERM, _end)
     try:
         app()
     finally:
         # Skip the last collection when the process ends.
         gc.freeze()
+
+
+def _hold_streams() -> None:
+    """Give a closed standard error a place, so that no file is opened in it and no note printed."""
+    # A file takes the lowest number that is free.
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    if sys.stderr is None:  # and `print` would take standard output instead
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """End as an error does, so that what was begun is tidied up."""
+    sys.exit(128 + number)

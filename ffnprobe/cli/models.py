@@ -10,8 +10,9 @@ def models(common: Common) -> None:
     import pandas as pd
 
     from ffnprobe.models.config import PUBLISHED
+    from ffnprobe.models.packages import PACKAGES
     from ffnprobe.models.provenance import Provenance
-    from ffnprobe.models.sources import EMBEDDED, PACKAGES, Source, find_config
+    from ffnprobe.models.sources import EMBEDDED, Source, find_config
 
     rows = []
     for name in (EMBEDDED, *PUBLISHED):
@@ -23,7 +24,7 @@ def models(common: Common) -> None:
             }
         )  # fmt: skip
     for name, package in PACKAGES.items():
-        is_here = package.find() is not None
+        is_here = not package.missing()
         rows.append(
             {
                 "model": name, "from": f"package {package.module}", "here": "yes" if is_here else "no",

@@ -130,3 +130,23 @@ def show_progress(common: Common, text: str) -> Iterator[Callable[[int, int], No
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def one_thread(engine: Engine, workers: int | None) -> Iterator[int | None]:
+    """Compute with one thread a worker in this process; yield the number of workers.
+
+    The process is the command's own, so its setting is ours to change. In Python a scan is measured
+    in a process apart, which takes seconds to start.
+    """
+    if engine is not Engine.local:
+        yield workers
+        return
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield threads if workers is None else workers
+    finally:
+        torch.set_num_threads(threads)

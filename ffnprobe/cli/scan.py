@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ffnprobe.cli.command import Common, command
-from ffnprobe.cli.options import AddressOption, BosOption, Engine, EngineOption, WorkersOption
+from ffnprobe.cli.options import (
+    AddressOption,
+    BosOption,
+    Engine,
+    EngineOption,
+    WorkersOption,
+    one_thread,
+)
 
 if TYPE_CHECKING:
     from ffnprobe.corpora.scanning import Progress
@@ -70,11 +77,11 @@ def scan(
     model = common.load()
     from ffnprobe.corpora.scanning import scan as scan_texts
 
-    with _show_rate(common) as progress:
+    with _show_rate(common) as progress, one_thread(engine, workers) as many:
         try:
             found = scan_texts(
                 model, texts, store=store, context=context, k=examples, column=column,
-                errors=errors.value, block_tokens=block_tokens, engine=engine.value, workers=workers, address=address, bos=bos,
+                errors=errors.value, block_tokens=block_tokens, engine=engine.value, workers=many, address=address, bos=bos,
                 progress=progress,
             )  # fmt: skip
         except KeyboardInterrupt:

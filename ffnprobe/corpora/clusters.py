@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ffnprobe.errors import DataRefused, OptionRefused
+from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.model import Model
 
 SECONDS = 5.0
@@ -22,17 +23,17 @@ SECONDS = 5.0
 class Worker:
     """What runs on a node: a model, and work to do with it."""
 
-    def __init__(self, where: str, device: str, fingerprint: str, threads: int) -> None:
+    def __init__(self, where: str, device: str, identity: str, threads: int) -> None:
         import torch
 
         from ffnprobe.models.loading import load
 
         torch.set_num_threads(threads)
         self.model = load(where, device=device)
-        if self.model.fingerprint != fingerprint:
+        if other := tell_apart(identity, self.model.identity):
             raise DataRefused(
-                f"{where} holds other weights on a node ({self.model.fingerprint[:8]}, "
-                f"not {fingerprint[:8]})."
+                f"{where} is another model where it is measured: it differs in {other}.",
+                remedy="load it again, with the same files on every node",
             )
 
     def work(self, task: Callable[..., Any], *things: Any) -> Any:
@@ -90,12 +91,11 @@ def start_pool(
                 f"the cluster has room for {here}.",
                 remedy=f"--workers {here}",
             )
-        where = model.name if model.source.is_known_by(model.name) else model.source.where
         device = model.device.type
         hire = ray.remote(
             num_cpus=threads, num_gpus=int(device == "cuda"), max_restarts=-1, max_task_retries=-1
         )(Worker)
-        known = (where, device, model.fingerprint, threads)
+        known = (model.location, device, model.identity, threads)
         yield WorkerPool(tuple(hire.remote(*known) for _ in range(many)))
     finally:
         if not was_running:

@@ -1,16 +1,12 @@
-"""Who measures the blocks: workers in this process, or on a Ray cluster.
+"""Who measures the blocks: workers on this machine, or on a Ray cluster.
 
 Either way a worker takes a whole block with one thread, and the results come back in the blocks'
 order, so that they do not depend on the engine or on the number of workers. At most two blocks per worker
 are under way: a corpus of any length needs the same memory.
 """
 
-import queue
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -18,19 +14,16 @@ import torch
 from ffnprobe.corpora.clusters import WorkerPool, start_pool
 from ffnprobe.corpora.meters import measure
 from ffnprobe.corpora.passages import Block, Settings
+from ffnprobe.corpora.processes import borrow_process
 from ffnprobe.corpora.statistics import Statistics
+from ffnprobe.corpora.threads import Threads
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.model import Model
 
 Handle = TypeVar("Handle")
 ENGINES = ("local", "ray")
 BLOCKS_AHEAD = 2
-Measured = Iterator[tuple[Block, Statistics]]
-
-
-class _Stopped(Exception):
-    """The scan has ended before this block."""
+Measured = Generator[tuple[Block, Statistics], None, None]
 
 
 def measure_blocks(
@@ -59,38 +52,25 @@ def measure_blocks(
 def _measure_here(
     model: Model, blocks: Iterable[Block], settings: Settings, workers: int | None
 ) -> Measured:
-    """Measure with threads of this process, each with hooks of its own on the same weights."""
-    threads = torch.get_num_threads()
-    many = workers or (threads if model.device.type == "cpu" else 1)
-    models: queue.SimpleQueue[Model] = queue.SimpleQueue()
-    for order in range(many):
-        own = model if order == 0 else replace(model)
-        bridge_of(own)
-        models.put(own)
-    held, stopped = threading.local(), threading.Event()
-
-    def start() -> None:
-        torch.set_num_threads(1)
-        held.model = models.get()
-
-    def check() -> None:
-        if stopped.is_set():
-            raise _Stopped
-
-    def work(block: Block) -> Statistics:
-        return measure(held.model, block, settings, check=check)
-
-    pool = ThreadPoolExecutor(many, thread_name_prefix="scan", initializer=start)
+    """Measure on this machine: in another process unless this one computes with one thread."""
+    is_cpu, threads = model.device.type == "cpu", torch.get_num_threads()
+    many = workers or (threads if is_cpu else 1)
+    if is_cpu and threads > 1:
+        with borrow_process(model, settings, many) as process:
+            yield from _in_order(
+                blocks,
+                lambda _, block: process.send("block", block),
+                lambda _: process.result(),
+                many,
+            )
+        return
+    pool = Threads(model, settings, many)
     try:
-
-        def result(future: Future[Statistics]) -> Statistics:
-            return future.result()
-
-        yield from _in_order(blocks, lambda _, block: pool.submit(work, block), result, many)
+        yield from _in_order(
+            blocks, lambda _, block: pool.submit(block), lambda future: future.result(), many
+        )
     finally:
-        stopped.set()
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
+        pool.close()
 
 
 def _measure_on_ray(

@@ -12,19 +12,21 @@ after any number of interruptions; how the texts are split over files can move t
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ffnprobe.corpora import store as stores
-from ffnprobe.corpora.engines import measure_blocks
+from ffnprobe.corpora.engines import Measured, measure_blocks
+from ffnprobe.corpora.manifests import describe, other_store
 from ffnprobe.corpora.passages import Block, Done, Settings, cut_blocks
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.sources import Texts, TextSource, find_texts
-from ffnprobe.corpora.statistics import Statistics, merge, no_statistics
+from ffnprobe.corpora.states import State
+from ffnprobe.corpora.statistics import merge, no_statistics
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.model import Model
 
@@ -51,8 +53,9 @@ def scan(
 ) -> Scan:
     """Scan texts, keeping the k strongest and weakest examples of every neuron.
 
-    With a store, a scan that was stopped goes on after the last block it finished, and one that is
-    finished is read. Workers are threads here, one for each core, or Ray actors on a cluster.
+    With a store, a scan that was stopped resumes after the last block it finished, and one that is
+    finished is read; the store is held by one process at a time. Workers are threads here, one for each core (in a process of
+    their own if torch computes with more than one thread in this one), or Ray actors on a cluster.
 
     >>> import ffnprobe as fp
     >>> texts = {"one": "Michael Jordan plays the sport of basketball", "two": "Tiger Woods plays golf"}
@@ -64,23 +67,16 @@ def scan(
         bos=model.vocab.puts_bos(bos), k=k, column=column, errors=errors, block_tokens=block_tokens,
     ).check(model)  # fmt: skip
     sources = find_texts(texts)
-    manifest = _describe(model, sources, settings)
-    folder = None if store is None else Path(store)
-    state: stores.State | None = None
-    if folder is not None:
-        stores.check_folder(folder, manifest)
-        state = stores.read_state(folder)
-    if state is None:
-        c = model.config
-        nothing = no_statistics(c.layers, c.d_mlp, k=k, length=settings.length)
-        state = stores.State(nothing, Done(), is_finished=False)
-    is_known = all(source.hash is not None for source in sources)
-    if not (state.is_finished and is_known):
-        blocks = _skip(cut_blocks(model.vocab, sources, settings), state, folder)
-        measured = measure_blocks(
-            model, blocks, settings, engine=engine, workers=workers, address=address
-        )
-        state = _go_on(model, manifest, state, measured, folder, progress)
+    manifest = describe(model, sources, settings, format=stores.FORMAT)
+    measured = partial(measure_blocks, engine=engine, workers=workers, address=address)
+    if store is None:
+        state = _measure(model, sources, settings, None, None, measured, progress)
+    else:
+        folder = Path(store)
+        with stores.open_to_write(folder, manifest, model.vocab.shown) as writer:
+            known = writer.resume()
+            state = _measure(model, sources, settings, known, writer, measured, progress)
+            manifest = writer.manifest
     if state.done.tokens == 0:
         raise DataRefused(
             f"the corpus is empty: {len(sources)} source{'s' * (len(sources) != 1)}, no text.",
@@ -89,62 +85,53 @@ def scan(
     return Scan(manifest, state.statistics, state.done, model.vocab.shown)
 
 
-def _go_on(
+def _measure(
     model: Model,
-    manifest: dict[str, Any],
-    state: stores.State,
-    measured: Iterator[tuple[Block, Statistics]],
-    folder: Path | None,
+    sources: list[TextSource],
+    settings: Settings,
+    known: State | None,
+    writer: stores.Writer | None,
+    measured: Callable[[Model, Iterator[Block], Settings], Measured],
     progress: Progress | None,
-) -> stores.State:
+) -> State:
     """Merge block after block into the state and the store, to the end of the corpus."""
+    c = model.config
+    nothing = no_statistics(c.layers, c.d_mlp, k=settings.k, length=settings.length)
+    state = known or State(nothing, Done(), is_finished=False)
+    if state.is_finished and all(source.hash is not None for source in sources):
+        return state
+    blocks = _skip(cut_blocks(model.vocab, sources, settings), state, writer)
     if progress is not None:
         progress(state.done.tokens, None)
-    for block, statistics in measured:
-        if folder is not None and state.done.blocks == 0:
-            stores.begin(folder, manifest, model.vocab.shown)
-        state = stores.State(merge(state.statistics, statistics), block.done, is_finished=False)
-        if folder is not None:
-            stores.write_state(folder, state)
-        if progress is not None:
-            progress(block.done.tokens, block.share)
-    state = stores.State(state.statistics, state.done, is_finished=True)
-    if folder is not None and state.done.tokens:
-        stores.write_state(folder, state)
+    with closing(measured(model, blocks, settings)) as results:
+        for block, statistics in results:
+            state = State(merge(state.statistics, statistics), block.done, is_finished=False)
+            if writer is not None:
+                writer.write(state)
+            if progress is not None:
+                progress(block.done.tokens, block.share)
+    state = State(state.statistics, state.done, is_finished=True)
+    if writer is not None and state.done.tokens:
+        writer.write(state)
     return state
 
 
-def _skip(blocks: Iterator[Block], state: stores.State, folder: Path | None) -> Iterator[Block]:
+def _skip(blocks: Iterator[Block], state: State, writer: stores.Writer | None) -> Iterator[Block]:
     """Pass over the blocks that are done, checking that they are the same tokens as then."""
     done = Done()
     for block in islice(blocks, state.done.blocks):
         done = block.done
     if done != state.done:
-        raise _changed(folder)
+        raise _changed(writer)
     for block in blocks:
         if state.is_finished:
-            raise _changed(folder)
+            raise _changed(writer)
         yield block
 
 
-def _changed(folder: Path | None) -> DataRefused:
+def _changed(writer: stores.Writer | None) -> DataRefused:
+    assert writer is not None, "only a store knows what was done before"
     return DataRefused(
-        f"{folder} is a scan of other texts: these have other tokens.",
-        remedy=f"the same texts again, another --store, or rm -r {folder}",
+        f"{writer.folder} is a scan of other texts: these have other tokens.",
+        remedy=f"the same texts again, or {other_store(writer.folder)}",
     )
-
-
-def _describe(model: Model, sources: list[TextSource], settings: Settings) -> dict[str, Any]:
-    """Describe a scan: what its numbers depend on."""
-    return {
-        "format": stores.FORMAT,
-        "model": {
-            "name": model.name,
-            "source": model.source.as_dict(),
-            "fingerprint": model.fingerprint,
-            "layers": model.config.layers,
-            "neurons": model.config.d_mlp,
-        },
-        "settings": asdict(settings),
-        "texts": [source.describe() for source in sources],
-    }

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnprobe.cards import card, table_html
-from ffnprobe.corpora import store as stores
+from ffnprobe.corpora.manifests import other_model
 from ffnprobe.corpora.passages import Done
 from ffnprobe.corpora.statistics import Statistics
+from ffnprobe.corpora.store import lacking, read_store
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
@@ -52,14 +53,9 @@ class Scan(Result):
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "Scan":
         """Open a store; one that is not finished tells what it knows so far."""
-        path = Path(folder)
-        manifest, state = stores.read_manifest(path), stores.read_state(path)
-        if state is None:
-            raise DataRefused(
-                f"the scan in {path} has finished no block yet.", remedy="run it again"
-            )
-        tokens = stores.read_tokens(path)
-        return cls(manifest, state.statistics, state.done, tokens, state.is_finished)
+        found = read_store(Path(folder))
+        state = found.state
+        return cls(found.manifest, state.statistics, state.done, found.tokens, state.is_finished)
 
     def _repr_html_(self) -> str:
         return card(self.title, table_html(self.by_layer()))
@@ -77,6 +73,11 @@ class Scan(Result):
         return f"{known.texts:,} texts, {known.tokens:,} tokens ({known.digest[:8]}{part})"
 
     @property
+    def lacks(self) -> str:
+        """What the store of an older version does not know, in words; nothing if it knows all."""
+        return " and ".join(lacking(self.manifest))
+
+    @property
     def provenance(self) -> Provenance:
         """The model, the corpus and the settings behind every number."""
         model, settings = self.manifest["model"], self.manifest["settings"]
@@ -87,26 +88,34 @@ class Scan(Result):
         }  # fmt: skip
         if not self.is_finished:
             known["finished"] = False
+        if self.lacks:
+            known["lacks"] = self.lacks
         return Provenance(
-            model["name"], Source.from_dict(model["source"]), model["fingerprint"],
+            model["name"], _read_source(model["source"]), model["fingerprint"], model.get("identity"),
             bos=settings["bos"], settings=known,
         )  # fmt: skip
 
     @cached_property
     def means(self) -> Means:
         """Every neuron's mean activation, to replace a neuron's own with."""
-        return Means(
-            self.statistics.moments.mean.float(), self.manifest["model"]["fingerprint"], self.corpus
-        )
+        known = self.manifest["model"]
+        means = self.statistics.moments.mean.float()
+        return Means(means, known["fingerprint"], self.corpus, known.get("identity"))
 
     def check(self, model: Model) -> "Scan":
-        """Return this scan if it is of the model's weights, or refuse to mix them."""
+        """Return this scan if it is of this model, or refuse to mix them."""
         known = self.manifest["model"]
-        if known["fingerprint"] != model.fingerprint:
+        ours = {"fingerprint": model.fingerprint, "identity": model.identity}
+        other, remedy = other_model(known, ours), f"scan the texts with {model.name}"
+        if other == "weights":
             raise DataRefused(
                 f"the scan is of other weights: {known['name']} ({known['fingerprint'][:8]}), "
                 f"not {model.name} ({model.fingerprint[:8]}).",
-                remedy=f"scan the texts with {model.name}",
+                remedy=remedy,
+            )
+        if other:
+            raise DataRefused(
+                f"the scan is of {known['name']} with another {other}.", remedy=remedy
             )
         return self
 
@@ -163,3 +172,8 @@ class Scan(Result):
             .reset_index()
         )
         return self.provenance.note(layers)
+
+
+def _read_source(known: dict[str, str] | str) -> Source:
+    """Read where a scan's model came from; older stores hold it as text."""
+    return Source("recorded", known) if isinstance(known, str) else Source.from_dict(known)

@@ -92,7 +92,12 @@ def _stream(word: str) -> TextSource:
 
 def _given(name: str, text: str) -> TextSource:
     data = text.encode("utf-8", errors="surrogateescape")
-    return TextSource(name, "given", text, len(data), hash_bytes([data]))
+    return TextSource(_written(str(name)), "given", text, len(data), hash_bytes([data]))
+
+
+def _written(name: str) -> str:
+    """Write a name that is not UTF-8 with its bytes spelled out: `caf\\xe9.txt`."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _find(word: str) -> list[Path]:
@@ -118,7 +123,7 @@ def _files(files: Mapping[Path, Path]) -> list[TextSource]:
     if not files:
         return []
     top = os.path.commonpath([path.parent for path in files])
-    named = sorted((path.relative_to(top).as_posix(), path) for path in files)
+    named = sorted((_written(path.relative_to(top).as_posix()), path) for path in files)
     return [
         TextSource(
             name=name,

@@ -23,6 +23,7 @@ does not grow with the prompts.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -85,28 +86,28 @@ def score(
     if effects:
         settings["effects"] = name_replacement(chosen)
     batches = plan(prepared, most=FACTS_AT_ONCE_WITH_EFFECTS if effects else FACTS_AT_ONCE)
-    kept = None
-    if partial is not None:
-        described = {"settings": settings, "top": top, "bos": bos, "weights": model.fingerprint}
-        described["facts"] = _digest((q.row.relation, q.ids, q.pieces) for q in prepared)
-        if effects:
-            described["replacement"] = _digest(choose_replacement(model, chosen).tolist())
-        kept = Partials.open(Path(partial), described)
+    described: Figures = {"settings": settings, "top": top, "bos": bos, "model": model.identity}
+    described["facts"] = _digest((q.row.relation, q.ids, q.pieces) for q in prepared)
+    if effects:
+        described["replacement"] = _digest(choose_replacement(model, chosen).tolist())
     rivals = Rivals(prepared)
     figures: list[Figures | None] = [None] * len(prepared)
     done = 0
-    for order, numbers in enumerate(batches):
-        found = kept.read(order) if kept else None
-        if found is None:
-            batch = [prepared[number] for number in numbers]
-            found = list(_score_batch(model, batch, rivals, top, chosen if effects else None, bos))
-            if kept:
-                kept.write(order, found)
-        for number, one in zip(numbers, found, strict=True):
-            figures[number] = one
-        done += len(numbers)
-        if progress is not None:
-            progress(done, len(prepared))
+    with nullcontext() if partial is None else Partials.open(Path(partial), described) as kept:
+        for order, numbers in enumerate(batches):
+            found = kept.read(order) if kept else None
+            if found is None:
+                batch = [prepared[number] for number in numbers]
+                found = list(
+                    _score_batch(model, batch, rivals, top, chosen if effects else None, bos)
+                )
+                if kept:
+                    kept.write(order, found)
+            for number, one in zip(numbers, found, strict=True):
+                figures[number] = one
+            done += len(numbers)
+            if progress is not None:
+                progress(done, len(prepared))
     return assemble(
         model,
         [fact.row for fact in prepared],

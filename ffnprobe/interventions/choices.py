@@ -52,10 +52,12 @@ def choose_replacement(model: Model, replace: Replace) -> Float[Tensor, "layer 1
     """Return what replaces the activations: zeros, means (the model's, a scan's), a tensor."""
     c = model.config
     if isinstance(replace, Means):
-        if replace.fingerprint != model.fingerprint:
+        if other := replace.differ_from(model):
+            known = f" ({replace.fingerprint[:8]}, not {model.fingerprint[:8]})"
             raise OptionRefused(
-                f"the means are of other weights ({replace.fingerprint[:8]}, "
-                f"not {model.fingerprint[:8]}).",
+                f"the means are of other weights{known}."
+                if other == "weights"
+                else f"the means are of a model with another {other}.",
                 remedy=f"scan the texts with {model.name}",
             )
         replace = replace.activations

@@ -1,8 +1,8 @@
 """Activation means: what each neuron does on average, over a stated corpus.
 
 A model's folder may hold `means.safetensors` with one tensor, `activations` `[layer neuron]`, and,
-in its metadata, the `fingerprint` of the weights they were measured on. Pocket ships its own, over
-all positions of its facts' sentences but BOS.
+in its metadata, the `fingerprint` of the weights they were measured on, or the whole `identity` of
+the model. Pocket ships its own, over all positions of its facts' sentences but BOS.
 
 >>> import ffnprobe as fp
 >>> fp.load("pocket").means.shape
@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.identity import tell_apart
 
 if TYPE_CHECKING:
     from ffnprobe.models.model import Model
@@ -26,11 +27,21 @@ FILE = "means.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """Means over a corpus of one's own: the weights they are of, and the corpus in words."""
+    """Means over a corpus of one's own: the weights they are of, and the corpus in words.
+
+    The identity says more than the weights; means from the store of an older version have none.
+    """
 
     activations: Float[Tensor, "layer neuron"]
     fingerprint: str
     corpus: str
+    identity: str | None = None
+
+    def differ_from(self, model: "Model") -> str:
+        """Name what the model they are of differs in from a model, or nothing."""
+        if self.fingerprint != model.fingerprint:
+            return "weights"
+        return tell_apart(self.identity, model.identity) if self.identity else ""
 
 
 def read_means(model: "Model") -> Float[Tensor, "layer neuron"] | None:
@@ -41,14 +52,18 @@ def read_means(model: "Model") -> Float[Tensor, "layer neuron"] | None:
     try:
         with safe_open(path, framework="pt") as file:
             means: Tensor = file.get_tensor("activations").float()
-            known = (file.metadata() or {}).get("fingerprint", model.fingerprint)
+            known = file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise ModelNotLoaded(f"{path} cannot be read: {error}.") from None
     wanted = (model.config.layers, model.config.d_mlp)
     if tuple(means.shape) != wanted or not means.isfinite().all():
         raise ModelNotLoaded(f"{path} does not hold {wanted[0]} × {wanted[1]} finite numbers.")
-    if known != model.fingerprint:
+    weights = known.get("fingerprint", model.fingerprint)
+    if weights != model.fingerprint:
         raise ModelNotLoaded(
-            f"{path} was measured on other weights ({known[:8]}, not {model.fingerprint[:8]})."
+            f"{path} was measured on other weights ({weights[:8]}, not {model.fingerprint[:8]})."
         )
+    other = tell_apart(known.get("identity", model.identity), model.identity)
+    if other:
+        raise ModelNotLoaded(f"{path} was measured on a model with another {other}.")
     return means

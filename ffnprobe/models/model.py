@@ -33,6 +33,7 @@ from ffnprobe.models.attention import Attention, fold_attention
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.models.config import Config
 from ffnprobe.models.folding import check_centred, fold_reader
+from ffnprobe.models.identity import identify
 from ffnprobe.models.layouts import LAYOUTS, Layout
 from ffnprobe.models.means import read_means
 from ffnprobe.models.provenance import Provenance
@@ -82,9 +83,19 @@ class Model:
         """Hash the weights again and compare."""
         return fingerprint(self.weights) == self.fingerprint
 
+    @property
+    def location(self) -> str:
+        """What another process loads this model from."""
+        return self.name if self.source.is_known_by(self.name) else self.source.where
+
+    @cached_property
+    def identity(self) -> str:
+        """The weights' fingerprint, and hashes of the configuration and the vocabulary."""
+        return identify(self.fingerprint, self.config, self.vocab)
+
     def provenance(self, **known: object) -> Provenance:
         """Start a result's provenance."""
-        return Provenance(self.name, self.source, self.fingerprint, **known)  # type: ignore[arg-type]
+        return Provenance(self.name, self.source, self.fingerprint, self.identity, **known)  # type: ignore[arg-type]
 
     def find_neuron(self, name: str | NeuronId) -> NeuronId:
         """Return one neuron by its name, or say which neurons the model has."""

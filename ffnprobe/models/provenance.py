@@ -29,11 +29,15 @@ Setting = str | int | float | bool | list[Any] | dict[str, Any] | None
 
 @dataclass(frozen=True)
 class Provenance:
-    """The model, its weights, the conventions, the prompt and the settings behind a result."""
+    """The model, its weights, the conventions and the prompt behind a result.
+
+    The identity is of weights, configuration and vocabulary; a store of an older version has none.
+    """
 
     model: str
     source: Source
     fingerprint: str
+    identity: str | None = None
     convention: str | None = None
     bos: bool | None = None
     prompt: str | None = None

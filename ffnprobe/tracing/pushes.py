@@ -36,6 +36,7 @@ from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.arithmetic import cap, normalise
+from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.results import Result
@@ -235,15 +236,14 @@ def _attribute_token(
     trace: Trace, answer: int, versus: int | None, position: int, convention: str
 ) -> Pushes:
     model, logits = trace.model, trace.logits[position]
-    direction, bias = model.unembedding[answer], float(model.unembedding_bias[answer])
+    direction = read_direction(model, answer, versus, convention)
+    bias = float(model.unembedding_bias[answer])
     constants = {"unembedding bias": bias}
     measured = float(logits[answer])
     if versus is not None:
-        direction = direction - model.unembedding[versus]
         constants["unembedding bias"] -= float(model.unembedding_bias[versus])
         measured -= float(logits[versus])
     elif convention == "centred":
-        direction = direction - model.mean_unembedding
         constants["unembedding bias"] -= float(model.unembedding_bias.mean())
         constants["vocabulary mean"] = _mean_logit(trace, position)
     if model.config.logit_cap is not None:
@@ -260,6 +260,17 @@ def _attribute_token(
         attentions=layers, mlps=layers, constants=constants, measured=measured, named=named,
     )  # fmt: skip
     return Pushes(trace, answer, versus, position, convention, account)
+
+
+def read_direction(
+    model: Model, answer: int, versus: int | None, convention: str
+) -> Float[Tensor, " d_model"]:
+    """Return the direction of the stream along which an answer is pushed."""
+    if versus is not None:
+        return model.unembedding[answer] - model.unembedding[versus]
+    if convention == "centred":
+        return model.unembedding[answer] - model.mean_unembedding
+    return model.unembedding[answer]
 
 
 def _uncapped(trace: Trace, position: int, token: int) -> float:

@@ -20,8 +20,8 @@ from ffnprobe.errors import TokenNotFound
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.models.model import Model
+from ffnprobe.models.packages import PACKAGES
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.models.sources import PACKAGES
 from ffnprobe.reading.readings import Reading
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.tracing.trace import Trace

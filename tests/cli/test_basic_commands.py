@@ -115,10 +115,12 @@ def test_models_says_what_is_here():
     rows = json.loads(ffnprobe("models", "--format", "json").stdout)["rows"]
     assert [row["model"] for row in rows] == [
         "pocket", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2", "smollm2",
+        "gemma3-270m",
     ]  # fmt: skip
     assert rows[0]["here"] == "yes"
     assert [row["parameters"] for row in rows[1:]] == [
         124_439_808, 354_823_168, 774_030_080, 1_557_611_200, 81_912_576, 134_515_008,
+        268_098_176,
     ]  # fmt: skip
 
 

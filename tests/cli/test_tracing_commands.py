@@ -43,6 +43,27 @@ def test_attribute_as_json_has_every_table(invoke, tiny_trace):
     assert len(found["layers"]) == 3
 
 
+def test_paths_print_parts_and_positions(invoke, tiny_trace):
+    done = invoke("paths", TEXT, " basketball", "--top", "4", "--depth", "2")
+    assert done.exit_code == 0
+    expected = fp.paths(tiny_trace, " basketball", depth=2)
+    printed = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+    assert expected.top(4).name.tolist() == printed[3:7]
+    assert "each head's shares add up to its push within" in done.stderr
+
+
+def test_paths_as_json_have_every_table(invoke, tiny_trace):
+    done = invoke("paths", TEXT, " basketball", "--versus", " the", "--position", "3",
+                  "--format", "json")  # fmt: skip
+    found = json.loads(done.stdout)
+    paths = fp.paths(tiny_trace, " basketball", versus=" the", position=3)
+    assert list(found) == ["provenance", "rows", "neurons", "heads", "positions", "parts"]
+    assert found["provenance"]["settings"] == "paths through attention, depth 1"
+    assert sum(row["push"] for row in found["parts"]) == pytest.approx(paths.push, abs=1e-3)
+    assert len(found["positions"]) == 4
+    assert [row["name"] for row in found["neurons"]] == paths.by_neuron(10).name.tolist()
+
+
 def test_attribute_without_an_answer_takes_the_prediction_and_says_so(invoke, tiny_trace):
     done = invoke("attribute", TEXT, "--format", "json")
     token = tiny_trace.predictions(1).token.item()

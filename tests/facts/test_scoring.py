@@ -196,7 +196,9 @@ def test_an_interrupted_table_goes_on_where_it_stopped(tiny, scores, tmp_path, m
         (ROWS, {"top": 19}),
         (ROWS, {"top": 20, "bos": False}),
     ]:
-        with pytest.raises(OptionRefused, match="was begun with other facts, options or weights"):
+        with pytest.raises(
+            OptionRefused, match="was begun with other facts, options or another model"
+        ):
             fp.score(tiny, rows, partial=folder, **options)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "paper.tex").write_text("")

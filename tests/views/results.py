@@ -20,6 +20,7 @@ def every_result(
         "Similarity": fp.similarity(trace),
         "Drivers": fp.drivers(trace, f"L{last}N1"),
         "Pushes": pushes,
+        "Paths": fp.paths(trace, answer),
         "Comparison": fp.compare(trace, other),
         "Effects": fp.ablate(trace, answer),
         "LayerEffects": fp.ablate_layers(trace, answer),

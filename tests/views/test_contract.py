@@ -70,7 +70,8 @@ def test_the_tables_of_gated_neurons_keep_the_contract(tmp_path):
     results = {
         "Drivers": fp.drivers(trace, "L2N7"), "Stages": fp.stages(trace, 1), "Reading": fp.read(model, "L1N3"),
         "Readings": fp.read(model, "L1N3-L1N5"), "Related": fp.read(model, "L1N3").related(3),
-        "Pushes": fp.attribute(trace, " basketball"), "Effects": fp.ablate(trace, " basketball"),
+        "Pushes": fp.attribute(trace, " basketball"), "Paths": fp.paths(trace, " basketball"),
+        "Effects": fp.ablate(trace, " basketball"),
         "Explanation": fp.explain(model, trace.prompt, " basketball", top=2),
         "survey": fp.survey(model, k=2), "search": fp.search(model, " basketball", by="gate", k=2),
     }  # fmt: skip

@@ -14,7 +14,8 @@ from ffnprobe.results import as_result
 from tests.views.results import every_result
 
 NAMES = (
-    "Trace", "Lens", "Stages", "Similarity", "Drivers", "Pushes", "PushesByPiece", "Comparison", "Effects",
+    "Trace", "Lens", "Stages", "Similarity", "Drivers", "Pushes", "PushesByPiece", "Paths",
+    "Comparison", "Effects",
     "LayerEffects", "GroupEffects", "Estimates", "Patches", "LayerPatches", "Steering", "Reading",
     "Readings", "Related", "Explanation", "survey", "search",
 )  # fmt: skip

