@@ -43,7 +43,8 @@ class Related(Result):
     """The neurons related to one: each table has name, layer, neuron, dot, cosine, promotes.
 
     >>> import ffnprobe as fp
-    >>> list(fp.read(fp.load("pocket"), "L3N12").related(3).tables())
+    >>> related = fp.read(fp.load("pocket"), "L3N12").related(3)
+    >>> list(related.tables())
     ['feeds', 'fed_by', 'similar']
     """
 

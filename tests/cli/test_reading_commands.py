@@ -31,7 +31,7 @@ def test_read_prints_a_card(model, tiny):
 
 def test_read_as_json_names_the_neuron_first(model, tiny):
     body = json.loads(call("read", "L1N2", "L0N5-7", "-k", 3, "--format", "json", *model).stdout)
-    assert list(body) == ["provenance", "rows", "tokens"]
+    assert list(body) == ["provenance", "result", "rows", "tokens"]
     assert [row["name"] for row in body["rows"]] == ["L1N2", "L0N5", "L0N6", "L0N7"]
     assert list(body["rows"][0])[:3] == ["name", "layer", "neuron"]
     promoted = fp.read(tiny, "L1N2").answer.promotes(3)
@@ -98,7 +98,10 @@ def test_survey_goes_to_every_format_and_comes_back(model, tiny, tmp_path, suffi
         (("search", " basketball", "--top", "157"), "error: k = 157: there are 156 neurons."),
         (("survey", "--layers", "2-1"), 'error: "2-1" is empty: it ends before it begins.'),
         (("survey", "-k", "0"), "error: k = 0: there are 301 tokens."),
-        (("survey", "--out", "neurons.xls"), 'error: ".xls" is no format a result is written in'),
+        (
+            ("survey", "--out", "neurons.xls"),
+            'error: ".xls" is not a format that results are written in',
+        ),
     ],
 )
 def test_mistakes_are_stated(model, tmp_path, monkeypatch, words, message):

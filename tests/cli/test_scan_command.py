@@ -42,7 +42,7 @@ def test_a_scan_prints_its_layers_and_says_what_it_read(model, texts, tmp_path):
     body = json.loads(result.stdout)
     assert [row["neurons"] for row in body["layers"]] == [52, 52, 52]
     assert len(body["neurons"]) == 156
-    assert "scan of 2 texts" in body["provenance"]["settings"]
+    assert body["provenance"]["settings"]["texts"] == 2
     assert "1 texts are longer than 29 tokens and were split" in result.stderr
     assert sorted(os.listdir(tmp_path / "scan")) == ["scan.json", "scan.safetensors", "tokens.json"]
     again = ffnprobe(*words)
@@ -78,7 +78,7 @@ def test_survey_ablate_and_explain_take_the_store(model, store, tiny):
     assert rates == pytest.approx(scan.statistics.firing_rate[2].tolist())
     words = (TEXT[:20], " the", "--store", store, "--format", "json", *model)
     ablated = json.loads(ffnprobe("ablate", *words, "--replace", "mean").stdout)
-    assert ablated["provenance"]["settings"] == f"replace=mean over {scan.corpus}"
+    assert ablated["provenance"]["settings"] == {"replace": "mean", "over": scan.corpus}
     assert (
         "--store gives means, which --replace zero does not use.\n  try: --replace mean"
         in refused("ablate", *words)
