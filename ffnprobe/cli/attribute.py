@@ -63,6 +63,8 @@ def attribute(
     )
     if answer is not None:
         note_spelling(common, model.vocab, answer)
+    if trace.has_bos and trace.at(position) == 0:
+        common.note("position 0 is BOS: no word of the prompt is read there")
     for piece in pushes.pieces:
         common.note(_describe(piece))
     if len(pushes.pieces) > 1:

@@ -56,7 +56,7 @@ def read(
                 f"--related takes one neuron; {len(readings)} are named.", remedy=readings[0].name
             )
         found = readings[0].related(top)
-        common.emit(found.tables(), found.provenance)
+        common.emit(found.tables(), found.provenance, title=found.title, result=found)
         return
     result = readings[0] if len(readings) == 1 else readings
     if len(readings) == 1 and common.is_for_terminal:

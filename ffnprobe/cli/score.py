@@ -91,8 +91,7 @@ def score(
         common.emit(compared.tables(), compared.provenance, result=compared)
     elif remove is not None:
         removed = scores.specificity(remove, top, seed=seed)
-        title = f"removed together: {' '.join(removed.neurons)}"
-        common.emit(removed.tables(), removed.provenance, title=title, result=removed)
+        common.emit(removed.tables(), removed.provenance, title=removed.title, result=removed)
     elif common.is_for_terminal:
         common.write(scores)
         _print(common, scores)

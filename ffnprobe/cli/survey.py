@@ -41,4 +41,4 @@ def survey(
         from ffnprobe.corpora.joins import join_survey
 
         found = join_survey(found, scanned)
-    common.emit(found.tables(), found.provenance, result=found)
+    common.emit(found.tables(), found.provenance, title=found.title, result=found)

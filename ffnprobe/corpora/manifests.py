@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from ffnprobe.corpora.passages import Settings
@@ -12,11 +13,11 @@ from ffnprobe.files import quote
 from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.model import Model
 
-# Older stores hold the source as text.
-_MODEL: dict[str, Any] = {
-    "name": str, "source": str | dict, "fingerprint": str, "layers": int, "neurons": int,
+# Older stores hold the model's source as text.
+_MODEL: dict[str, type | UnionType] = {
+    "name": str, "source": dict | str, "fingerprint": str, "layers": int, "neurons": int,
 }  # fmt: skip
-_SETTINGS = {"context": int, "bos": bool, "k": int}
+_SETTINGS: dict[str, type | UnionType] = {"context": int, "bos": bool, "k": int}
 
 
 def describe(

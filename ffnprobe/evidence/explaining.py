@@ -112,7 +112,8 @@ def explain_stepwise(
     if not isinstance(pushes, Pushes):
         raise OptionRefused("explain needs an answer of one token.", remedy="attribute")
     known_scan = None if scan is None else scan.check(model)
-    removal = known_scan.means if known_scan is not None and replace is None else replace
+    asks_means = replace is None or (isinstance(replace, str) and replace == "mean")
+    removal = known_scan.means if known_scan is not None and asks_means else replace
     query = Query(
         pushes=pushes,
         replace=usual_replacement(model, removal),

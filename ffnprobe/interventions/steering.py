@@ -154,6 +154,8 @@ def steer(
         for changed in ({}, taps)
     )
     settings = _settings(activations or {}, scale or {}, positions)
+    if generate and temperature is not None:
+        settings |= {"temperature": float(temperature), "seed": seed}
     logits = forward(model, torch.tensor([trace.ids]), taps)[0, -1].cpu()
     if not logits.isfinite().all():
         raise OptionRefused("with these activations the logits overflow.", remedy="a smaller one")

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 # Plain values only (text, numbers, lists and mappings of them), so that a file can hold them.
 Setting = str | int | float | bool | list[Any] | dict[str, Any] | None
 
+# What `as_dict` writes.
+_TYPES = {
+    **dict.fromkeys(("model", "fingerprint", "identity", "convention", "prompt", "answer", "versus", "version"), str),
+    "source": dict, "bos": bool, "tokens": list, "position": int, "settings": dict,
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -56,10 +62,8 @@ class Provenance:
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> "Provenance":
         """Read what `as_dict` wrote, or say what is wrong with it."""
-        names = {one.name for one in fields(cls)}
         try:
-            if unknown := known.keys() - names:
-                raise DataRefused(f"a provenance has no {', '.join(sorted(unknown))}.")
+            _check_types(known)
             tokens = known.get("tokens")
             return cls(
                 **dict(known)
@@ -67,7 +71,7 @@ class Provenance:
                 | {"tokens": None if tokens is None else tuple(tokens)}
                 | {"settings": dict(known.get("settings", {}))}
             )
-        except (TypeError, ValueError, KeyError) as error:
+        except ValueError as error:
             raise DataRefused(f"this is not a provenance that ffnprobe wrote: {error}.") from None
 
     def including(self, **settings: Setting) -> "Provenance":
@@ -98,6 +102,21 @@ class Provenance:
         if self.settings:
             known["settings"] = self.describe()
         return [f"{name}: {_line(value)}" for name, value in known.items()]
+
+
+def _check_types(known: Mapping[str, Any]) -> None:
+    """Check that every field is there, known and of its type."""
+    if not isinstance(known, Mapping):
+        raise ValueError(f"it is a {type(known).__name__}")
+    if lacking := [name for name in ("model", "source", "fingerprint") if name not in known]:
+        raise ValueError(f"it has no {', '.join(lacking)}")
+    for name, value in known.items():
+        if name not in _TYPES:
+            raise ValueError(f"it has a field {name!r}")
+        if type(value) is not _TYPES[name]:
+            raise ValueError(f"its {name} is {value!r}")
+    if not all(isinstance(token, str) for token in known.get("tokens", ())):
+        raise ValueError("its tokens are not texts")
 
 
 def _words(value: object) -> str:

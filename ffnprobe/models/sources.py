@@ -32,7 +32,9 @@ class Source:
 
     @classmethod
     def from_dict(cls, known: Mapping[str, str]) -> "Source":
-        """Read what `as_dict` wrote."""
+        """Read what `as_dict` wrote; ValueError if it is something else."""
+        if "kind" not in known or not all(isinstance(value, str) for value in known.values()):
+            raise ValueError("its source does not say its kind in text")
         inside = str(pocket.FOLDER) if known["kind"] == "embedded" else ""
         return cls(known["kind"], known.get("where", inside), known.get("note", ""))
 

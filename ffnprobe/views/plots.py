@@ -12,6 +12,7 @@ Each result has a figure of its own, the first named below; further ones are ask
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import plotly.graph_objects as go
 
 from ffnprobe.corpora.contexts import Examples
@@ -29,6 +30,7 @@ from ffnprobe.interventions.steering import Steering
 from ffnprobe.reading.readings import Reading, Readings
 from ffnprobe.reading.searches import Search
 from ffnprobe.reading.surveys import Survey
+from ffnprobe.results import TableSet
 from ffnprobe.tracing.comparison import Comparison
 from ffnprobe.tracing.ffn_stages import Stages
 from ffnprobe.tracing.logit_lens import Lens
@@ -146,6 +148,10 @@ def plot_all(result: Any) -> list[go.Figure]:
 def _find(result: Any) -> Figures:
     """Find the figures of a result, by its type."""
     if type(result) not in FIGURES:
+        if isinstance(result, TableSet | pd.DataFrame):
+            raise DataRefused(
+                "no figure is drawn of a table by itself.", remedy="the result it was taken from"
+            )
         known = ", ".join(kind.__name__ for kind in FIGURES)
         raise DataRefused(f"no figure is drawn of {type(result).__name__}.", remedy=known)
     return FIGURES[type(result)]

@@ -28,7 +28,7 @@ def test_run_says_basketball_first():
 
 def test_json_holds_provenance_and_rows():
     answer = json.loads(ffnprobe("run", JORDAN, "--format", "json", "--temperature", "2").stdout)
-    assert set(answer) == {"provenance", "rows"}
+    assert set(answer) == {"provenance", "result", "rows"}
     assert len(answer["rows"]) == 10
     assert answer["rows"][0]["token"] == "␣basketball"
     provenance = answer["provenance"]
@@ -67,7 +67,8 @@ def test_out_writes_the_file_its_suffix_names(suffix, tmp_path):
         import pyarrow.parquet
 
         note = pyarrow.parquet.read_schema(target).metadata[b"ffnprobe"]
-        assert json.loads(note)["prompt"] == JORDAN
+        assert json.loads(note)["provenance"]["prompt"] == JORDAN
+        assert json.loads(note)["result"]["type"] == "Trace"
     else:
         assert "␣basketball" in target.read_text(encoding="utf-8")
 
@@ -135,7 +136,7 @@ def test_models_says_what_is_here():
         (("run", "x", "--temperature", "0"), "temperature 0.0 has no distribution."),
         (("run", "x", "--top", "0"), "k = 0: there are 6000 tokens."),
         (("run", "x", "--out", "nowhere/x.csv"), "there is no folder nowhere.\n  try: mkdir -p nowhere"),
-        (("run", "x", "--out", "x.xlsx"), '".xlsx" is no format'),
+        (("run", "x", "--out", "x.xlsx"), '".xlsx" is not a format'),
         (("run", "x", "--device", "cuda"), 'device "cuda" is not on this machine.'),
         (("params", "--model", "pockett"), "try: pocket"),
     ],

@@ -8,6 +8,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.cli.main import main
+from tests.cli.runner import ffnprobe as call
 
 PROMPT = "the cat sat on the basketball court"
 
@@ -37,7 +38,7 @@ def test_ablate_tables_the_exact_effects(ffnprobe, tiny_trace: fp.Trace) -> None
     wanted = fp.ablate(tiny_trace, " basketball").top(3)
     assert [row["name"] for row in found["rows"]] == list(wanted["name"])
     assert found["rows"][0]["effect"] == pytest.approx(wanted.effect[0], abs=1e-4)
-    assert found["provenance"]["settings"] == "replace=zero"
+    assert found["provenance"]["settings"] == {"replace": "zero"}
     assert "␣basketball: logit" in err
 
 
@@ -58,7 +59,7 @@ def test_ablate_both_ways_and_where(ffnprobe, tiny_trace: fp.Trace) -> None:
     header = next(line for line in out.splitlines() if not line.startswith("#"))
     columns = header.replace(chr(34), "").split(",")
     assert columns[:6] == ["name", "layer", "neuron", "activation", "effect", "estimate"]
-    assert "positions 2 9 together" in out
+    assert '# settings: {"replace": "zero", "positions": [2, 9]}' in out
     assert "Spearman correlation of estimates and effects: 0.9" in err
     code, out, _ = ffnprobe(
         "ablate", PROMPT, " basketball", "--method", "gradient", "--format", "md"
@@ -91,7 +92,60 @@ def test_steer_compares_before_and_after(ffnprobe, tiny: fp.Model) -> None:
     assert found["predictions"][0]["token"] == wanted.predictions(1).token[0]
     assert [row["text"] for row in found["texts"]] == ["before", "after"]
     assert found["texts"][1]["tokens"] == " ".join(tiny.vocab.show_all(wanted.continued_after))
-    assert "L1N17=4, L2×0 at every position" in err
+    assert "set L1N17=4, scale L2=0, positions all" in err
+
+
+def test_a_sampled_text_says_how_it_was_sampled(ffnprobe, tiny: fp.Model) -> None:
+    words = ("steer", PROMPT, "--set", "L1N17=4.0", "--format", "json", "--temperature", "2", "--seed", "3")  # fmt: skip
+    code, out, _ = ffnprobe(*words, "--generate", "2")
+    assert code == 0
+    settings = json.loads(out)["provenance"]["settings"]
+    assert (settings["temperature"], settings["seed"]) == (2.0, 3)
+    assert "seed" not in json.loads(ffnprobe(*words)[1])["provenance"]["settings"]
+
+
+def test_the_convention_and_the_replacement_are_chosen() -> None:
+    """Logits move with the convention by one number at a position; effects with both options."""
+    prompt, pocket = "Michael Jordan plays the sport of", fp.load("pocket", device="cpu")
+    trace = fp.run(pocket, prompt)
+    for convention in ("centred", "folded"):
+        for replace in ("mean", "zero"):
+            found = json.loads(
+                call("ablate", prompt, " basketball", "--neuron", "L0N378", "--neuron", "L4N451",
+                     "--convention", convention, "--replace", replace, "--format", "json").stdout
+            )  # fmt: skip
+            wanted = fp.ablate(
+                trace, " basketball", neurons=["L0N378", "L4N451"], convention=convention, replace=replace
+            )  # fmt: skip
+            assert found["provenance"]["convention"] == convention
+            assert found["provenance"]["settings"] == {"replace": replace}
+            assert [row["effect"] for row in found["rows"]] == pytest.approx(
+                wanted.top(2).effect.tolist(), abs=1e-5
+            )
+            told = call("explain", prompt, " basketball", "-k", "2", "--format", "json",
+                        "--convention", convention, "--replace", replace)  # fmt: skip
+            known = json.loads(told.stdout)["provenance"]
+            assert (known["convention"], known["settings"]["replace"]) == (convention, replace)
+        pushes = json.loads(
+            call("attribute", prompt, " basketball", "--convention", convention, "--format", "json").stdout
+        )  # fmt: skip
+        logit = fp.attribute(trace, " basketball", convention=convention).logit
+        assert pushes["provenance"]["convention"] == convention
+        assert sum(row["push"] for row in pushes["parts"]) == pytest.approx(logit, abs=1e-3)
+
+
+@pytest.mark.parametrize("command", ["ablate", "explain", "attribute"])
+def test_the_defaults_are_centred_and_the_means_where_they_are_known(command: str) -> None:
+    found = call(command, "Michael Jordan plays the sport of", " basketball", "--format", "json")
+    known = json.loads(found.stdout)["provenance"]
+    assert known["convention"] == "centred"
+    if command != "attribute":
+        assert known["settings"]["replace"] == "mean"
+
+
+def test_an_unknown_convention_or_replacement_is_wrong_usage() -> None:
+    for words in (("--convention", "raw"), ("--replace", "nothing")):
+        assert call("ablate", PROMPT, " the", *words).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -104,7 +158,7 @@ def test_steer_compares_before_and_after(ffnprobe, tiny: fp.Model) -> None:
         (["ablate", PROMPT, ""], '"" is no token'),
         (["steer", PROMPT], "no neuron is named to steer"),
         (["steer", PROMPT, "--set", "L1N17=many"], '"L1N17=many" does not set a neuron to a number'),
-        (["steer", PROMPT, "--set", "L1N17=nan"], "L1N17: nan is no activation"),
+        (["steer", PROMPT, "--set", "L1N17=nan"], "L1N17: nan is not an activation"),
         (["steer", PROMPT, "--set", "L1N17"], '"L1N17" does not set a neuron to a number'),
         (["steer", PROMPT, "--set", "L1N1=1", "--set", "L1N1=2"], "L1N1 is given twice"),
         (["steer", PROMPT, "--set", "L1N1=1", "--generate", "99"], "has 29 positions"),

@@ -42,7 +42,8 @@ def test_a_scan_prints_its_layers_and_says_what_it_read(model, texts, tmp_path):
     body = json.loads(result.stdout)
     assert [row["neurons"] for row in body["layers"]] == [52, 52, 52]
     assert len(body["neurons"]) == 156
-    assert body["provenance"]["settings"]["texts"] == 2
+    settings = body["provenance"]["settings"]
+    assert (settings["texts"], settings["context"]) == (2, 29)
     assert "1 texts are longer than 29 tokens and were split" in result.stderr
     assert sorted(os.listdir(tmp_path / "scan")) == ["scan.json", "scan.safetensors", "tokens.json"]
     again = ffnprobe(*words)
@@ -79,13 +80,19 @@ def test_survey_ablate_and_explain_take_the_store(model, store, tiny):
     words = (TEXT[:20], " the", "--store", store, "--format", "json", *model)
     ablated = json.loads(ffnprobe("ablate", *words, "--replace", "mean").stdout)
     assert ablated["provenance"]["settings"] == {"replace": "mean", "over": scan.corpus}
+    assert json.loads(ffnprobe("ablate", *words).stdout) == ablated
     assert (
         "--store gives means, which --replace zero does not use.\n  try: --replace mean"
-        in refused("ablate", *words)
+        in refused("ablate", *words, "--replace", "zero")
     )
     explanation = json.loads(ffnprobe("explain", *words, "--no-effects", "-k", 2).stdout)
     assert "[" in explanation["neurons"][0]["strongest_example"]
     assert explanation["neurons"][0]["mean_activation"] is not None
+    known = ({"replace": "mean", "over": scan.corpus}, {"replace": "zero"})
+    for given, settings in zip(("mean", "zero"), known, strict=True):
+        found = ffnprobe("explain", *words, "-k", 2, "--replace", given)
+        assert found.exit_code == 0, found.output
+        assert json.loads(found.stdout)["provenance"]["settings"].items() >= settings.items()
 
 
 def test_mistakes_are_stated(model, store, texts, tmp_path):

@@ -38,7 +38,9 @@ def test_every_fact_is_a_row(facts, tiny, tiny_folder):
     assert [row["rank"] for row in found["facts"]] == list(wanted.table["rank"])
     assert [row["neurons"] for row in found["facts"]] == list(wanted.table.neurons)
     assert len(found["neurons"]) == 5 * 3
-    assert found["provenance"]["settings"] == "5 rows of facts.csv (prompt,answer), templates first"
+    assert found["provenance"]["settings"] == {
+        "facts": "facts.csv", "format": "prompt,answer", "rows": 5, "templates": "first",
+    }  # fmt: skip
     assert f"{tiny.name} knows" in result.stderr
 
 
@@ -129,7 +131,7 @@ def test_an_interrupted_run_goes_on(facts, tiny_folder, tmp_path, monkeypatch):
 def test_unknown_tables_are_refused(tmp_path, tiny_folder):
     (tmp_path / "facts.txt").write_text("x")
     words = ["--model", tiny_folder, "--device", "cpu"]
-    assert "is no format of facts" in refused("score", tmp_path / "facts.txt", *words)
+    assert "is not a format of facts" in refused("score", tmp_path / "facts.txt", *words)
     assert "there is no file or folder" in refused("score", tmp_path / "none.csv", *words)
 
 

@@ -33,7 +33,7 @@ def test_attribute_as_json_has_every_table(invoke, tiny_trace):
                   "--format", "json")  # fmt: skip
     found = json.loads(done.stdout)
     pushes = fp.attribute(tiny_trace, " basketball", versus=" the", position=3)
-    assert list(found) == ["provenance", "rows", "layers", "parts"]
+    assert list(found) == ["provenance", "result", "rows", "layers", "parts"]
     assert found["provenance"]["convention"] == "centred"
     assert (found["provenance"]["versus"], found["provenance"]["position"]) == ("␣the", 3)
     assert list(found["rows"][0])[:5] == ["name", "layer", "neuron", "activation", "push"]
@@ -57,7 +57,7 @@ def test_paths_as_json_have_every_table(invoke, tiny_trace):
                   "--format", "json")  # fmt: skip
     found = json.loads(done.stdout)
     paths = fp.paths(tiny_trace, " basketball", versus=" the", position=3)
-    assert list(found) == ["provenance", "rows", "neurons", "heads", "positions", "parts"]
+    assert list(found) == ["provenance", "result", "rows", "neurons", "heads", "positions", "parts"]
     assert found["provenance"]["settings"] == "paths through attention, depth 1"
     assert sum(row["push"] for row in found["parts"]) == pytest.approx(paths.push, abs=1e-3)
     assert len(found["positions"]) == 4
@@ -88,6 +88,8 @@ def test_bos_is_noted_and_can_be_left_out(invoke):
     assert "position 0 is BOS" in invoke("attribute", TEXT, " the", "--position", "0").stderr
     done = invoke("attribute", TEXT, " the", "--position", "0", "--no-bos", "--format", "json")
     assert "is BOS" not in done.stderr
+    assert "is BOS" not in invoke("attribute", TEXT, " the", "--position", "1").stderr
+    assert "position 0 is BOS" in invoke("attribute", TEXT, " the", "--position", "-10").stderr
     assert json.loads(done.stdout)["provenance"]["tokens"][0] != "<|endoftext|>"
 
 
@@ -130,7 +132,7 @@ def test_stages_has_a_row_a_token(invoke, tiny_trace):
 
 def test_run_with_the_lens_has_two_tables(invoke, tiny_trace):
     found = json.loads(invoke("run", TEXT, "--lens", "--format", "json").stdout)
-    assert list(found) == ["provenance", "predictions", "lens"]
+    assert list(found) == ["provenance", "result", "predictions", "lens"]
     assert found["lens"][-1]["token"] == tiny_trace.predictions(1).token.item()
     assert found["lens"][0]["layer"] is None
     plain = invoke("run", TEXT, "--lens").stdout

@@ -112,12 +112,12 @@ def test_means_of_a_scan_replace_activations(tiny, tiny_trace, scan, tmp_path):
 
 
 def test_an_explanation_shows_what_its_neurons_fire_on(tiny, scan):
-    story = fp.explain(tiny, "the cat sat on the", scan=scan, top=3, effects=False)
-    row = story.neurons.iloc[0]
+    explanation = fp.explain(tiny, "the cat sat on the", scan=scan, top=3, effects=False)
+    row = explanation.neurons.iloc[0]
     mine = fp.examples(scan, row["name"])
     assert row.mean_activation == pytest.approx(mine.mean)
     assert f"[{mine.strongest[0].token}]" in row.strongest_example
-    assert table_examples(scan, story.neurons.name.tolist(), k=2).shape == (12, 12)
+    assert table_examples(scan, explanation.neurons.name.tolist(), k=2).shape == (12, 12)
 
 
 def test_a_scan_tells_its_corpus_and_its_model(scan, speeches, tiny):
@@ -137,11 +137,11 @@ def test_every_column_is_documented(tiny, scan):
     from tests.views.test_contract import check, read_contract
 
     contract = read_contract()
-    story = fp.explain(tiny, "the cat sat on the", scan=scan, top=3, effects=False)
+    explanation = fp.explain(tiny, "the cat sat on the", scan=scan, top=3, effects=False)
     joined = join_survey(fp.survey(tiny, layers="1", k=2), scan)
     made = {
         "Scan": scan.tables(), "Examples": fp.examples(scan, "L1N7").tables(),
-        "Explanation": {"neurons": story.neurons}, "survey": joined.tables(),
+        "Explanation": {"neurons": explanation.neurons}, "Survey": joined.tables(),
     }  # fmt: skip
     for name, tables in made.items():
         for table, frame in tables.items():

@@ -119,7 +119,7 @@ def test_a_gpt2_file_is_loaded_end_to_end(kind, bound, tmp_path):
     with torch.no_grad():
         logits = theirs(torch.tensor([trace.ids])).logits[0]
     torch.testing.assert_close(trace.logits, logits, rtol=1e-4, atol=1e-4)
-    page = tmp_path / "story.html"
+    page = tmp_path / "explanation.html"
     fp.save(fp.explain(model, "the cat", " the", top=2), page)
     assert f"fp.load(&#x27;{path}&#x27;)" in page.read_text()
 

@@ -65,7 +65,7 @@ def results(tiny: fp.Model) -> dict[str, Any]:
     ids = tiny.vocab.ids("the cat sat on the basketball court")
     made = every_result(tiny, ids, tiny.vocab.one(" the"))
     made["PushesByPiece"] = fp.attribute(made["Trace"], " Paris basketball")
-    made["search"] = fp.search(tiny, [" the", " basketball"], k=5)
+    made["Search"] = fp.search(tiny, [" the", " basketball"], k=5)
     return made
 
 

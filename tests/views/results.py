@@ -31,7 +31,7 @@ def every_result(
         "Readings": fp.read(model, [f"L{last}N1", "L0N2"]),
         "Related": fp.read(model, "L0N1").related(3),
         "Explanation": fp.explain(model, prompt, answer, top=4, bos=bos),
-        "survey": fp.survey(model),
+        "Survey": fp.survey(model),
     }  # fmt: skip
     # Where both prompts say the same there is nothing to carry.
     if not trace.logits[-1].equal(other.logits[-1]):

@@ -32,9 +32,9 @@ def folder(tmp_path_factory, pocket, results, hostile_results):
     folder = tmp_path_factory.mktemp("pages")
     fp.save(fp.explain(pocket, JORDAN, " basketball", top=6), folder / "explanation.html")
     fp.save(hostile_results["Explanation"], folder / "hostile.html")
-    fp.save(hostile_results["survey"], folder / "hostile-survey.html")
+    fp.save(hostile_results["Survey"], folder / "hostile-survey.html")
     fp.save(hostile_results["Stages"], folder / "hostile-stages.html")
-    fp.save(results["survey"], folder / "survey.html")
+    fp.save(results["Survey"], folder / "survey.html")
     fp.save(results["Pushes"], folder / "pushes.html")
     return folder
 

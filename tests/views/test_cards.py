@@ -30,8 +30,6 @@ KNOWN = {"div", "b", "i", "span", "table", "thead", "tbody", "tr", "th", "td"}
 def test_every_card_is_plain_markup_without_script(kind, request):
     shown = 0
     for name, result in request.getfixturevalue(kind).items():
-        if name in ("survey", "search"):
-            continue  # pandas shows these
         html = result._repr_html_()
         page = Tags(html)
         assert page.tags <= KNOWN, name
@@ -39,7 +37,7 @@ def test_every_card_is_plain_markup_without_script(kind, request):
         assert "tex2jax_ignore" in html
         assert len(html) < 100_000
         shown += 1
-    assert shown >= 15
+    assert shown >= 18
 
 
 def test_a_trace_shows_its_tokens_and_what_comes_next(jordan):
@@ -65,7 +63,7 @@ def test_tokens_are_coloured_by_sign_and_size():
 
 
 def test_a_long_table_says_how_much_is_left_out(results):
-    html = table_html(results["survey"], most=7)
+    html = table_html(results["Survey"].table, most=7)
     assert html.count("<tr>") == 8
-    assert f"{len(results['survey']) - 7} more rows" in html
+    assert f"{len(results['Survey']) - 7} more rows" in html
     assert "&lt;" in card("<x>", note="<y>")

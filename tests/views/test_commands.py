@@ -47,25 +47,32 @@ def test_a_page_is_written_beside_what_is_printed(folder, words, shown):
     assert shown in (folder / "page.html").read_text(encoding="utf-8").partition("<script>")[0]
 
 
-@pytest.mark.parametrize("words", [("params",), ("models",), ("read", "L0N1", "--related")])
-def test_results_without_a_figure_have_a_page(folder, words):
+@pytest.mark.parametrize(
+    ("words", "of"),
+    [
+        (("params",), "a table by itself"),
+        (("models",), "a table by itself"),
+        (("read", "L0N1", "--related"), "Related"),
+    ],
+)
+def test_results_without_a_figure_have_a_page(folder, words, of):
     assert ffnprobe(*words, "--html", "page.html").exit_code == 0
     page = (folder / "page.html").read_text(encoding="utf-8")
     assert len(page) < 100_000, "no figure, no plotly"
     os.unlink("page.html")
     with nothing_written(folder):
-        assert "no figure is drawn of such a table" in refused(*words, "--plot", "x.html")
+        assert f"no figure is drawn of {of}." in refused(*words, "--plot", "x.html")
 
 
 @pytest.mark.parametrize(
     ("option", "name", "said"),
     [
-        ("--html", "x.txt", '".txt" is no format a result is written in (x.txt).\n  try: .html'),
+        ("--html", "x.txt", '".txt" is not a format that results are written in (x.txt).\n  try: .html'),
         ("--html", "no/x.html", "there is no folder no."),
         (
             "--plot",
             "x.jpg",
-            '".jpg" is no format a figure is written in (x.jpg).\n  try: .html, .png',
+            '".jpg" is not a format that figures are written in (x.jpg).\n  try: .html, .png',
         ),
         ("--plot", "no/x.html", "there is no folder no."),
     ],
@@ -95,4 +102,4 @@ def test_a_csv_says_which_tables_it_leaves_out(folder):
 
 def test_a_temperature_is_in_the_provenance(folder):
     done = ffnprobe("run", TEXT, "--temperature", "2", "--format", "json")
-    assert json.loads(done.stdout)["provenance"]["settings"] == "temperature 2"
+    assert json.loads(done.stdout)["provenance"]["settings"] == {"temperature": 2.0}

@@ -45,7 +45,7 @@ def test_every_table_has_the_columns_promised(results, pocket, jordan):
     seen = set()
     explanation = fp.explain(pocket, jordan.prompt, " basketball", top=2)
     others = {
-        "Explanation": explanation, "search": fp.search(pocket, " basketball", k=2),
+        "Explanation": explanation, "Search": fp.search(pocket, " basketball", k=2),
         "Effects": fp.ablate(jordan, " basketball", versus=" football", neurons=["L5N1-L5N9"]),
     }  # fmt: skip
     scores = fp.score(pocket, [*FACTS, fp.FactRow("", " x", relation="sport")], effects=True)
@@ -73,7 +73,7 @@ def test_the_tables_of_gated_neurons_keep_the_contract(tmp_path):
         "Pushes": fp.attribute(trace, " basketball"), "Paths": fp.paths(trace, " basketball"),
         "Effects": fp.ablate(trace, " basketball"),
         "Explanation": fp.explain(model, trace.prompt, " basketball", top=2),
-        "survey": fp.survey(model, k=2), "search": fp.search(model, " basketball", by="gate", k=2),
+        "Survey": fp.survey(model, k=2), "Search": fp.search(model, " basketball", by="gate", k=2),
     }  # fmt: skip
     gated = set()
     for name, result in results.items():

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.sources import Source
 from ffnprobe.models.spelling import show_bytes
 from ffnprobe.views.files.csv_format import guard, read_csv, unguard, write_csv
 
@@ -29,7 +30,7 @@ texts = st.lists(
 
 def known(prompt: str = "x", tokens: tuple[str, ...] = ("x",)) -> Provenance:
     return Provenance(
-        "m", "folder /a b", "f" * 32, bos=True, prompt=prompt, tokens=tokens, position=3
+        "m", Source("folder", "/a b"), "f" * 32, bos=True, prompt=prompt, tokens=tokens, position=3
     )
 
 
@@ -53,9 +54,10 @@ def test_a_text_that_is_guarded_is_given_back(cells):
 @given(texts, st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
 def test_our_reader_gives_the_table_back(cells, prompt):
     table, provenance = table_of(cells), known(prompt, ("a b", "=", "\\u0020", prompt or "x"))
-    found = read_csv(write_csv(table, provenance))
+    found, read = read_csv(write_csv(table, provenance))
     pd.testing.assert_frame_equal(found, table, check_exact=True)
-    assert found.attrs["provenance"] == provenance.as_dict()
+    assert read == provenance.as_dict()
+    assert Provenance.from_dict(read) == provenance
 
 
 @settings(deadline=None, max_examples=60)

@@ -67,7 +67,7 @@ def test_scores_are_saved_with_their_provenance(scores, tmp_path, suffix):
         assert list(json.loads(path.read_text())) == ["provenance", "result", "facts", "neurons"]
 
 
-def test_the_script_tells_the_story(capsys, tmp_path):
+def test_the_script_prints_its_findings(capsys, tmp_path):
     facts, page = tmp_path / "facts.csv", tmp_path / "page.html"
     lines = [
         f"{subject},{{}} plays the sport of,{sport}"

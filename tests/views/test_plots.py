@@ -156,7 +156,7 @@ def test_a_neuron_over_a_prompt_is_its_activations(results):
 
 
 def test_the_survey_figures_hold_every_neuron(results):
-    survey = results["survey"]
+    survey = results["Survey"]
     kinds = fp.plot(survey)
     assert sum(len(trace.x) for trace in kinds.data) == len(survey)
     norms = fp.plot(survey, "norms")
@@ -169,11 +169,11 @@ def test_what_cannot_be_drawn_is_said_in_words(results):
     assert str(refused.value) == ('Pushes has no figure "pie".\n  try: layers, account, neurons')
     with pytest.raises(DataRefused, match="no figure is drawn of Related"):
         fp.plot(results["Related"])
-    with pytest.raises(DataRefused, match="no figure is drawn of such a table"):
+    with pytest.raises(DataRefused, match="no figure is drawn of a table by itself"):
         fp.plot(results["Pushes"].by_part())
     with pytest.raises(OptionRefused, match="needs the pushes"):
         fp.plot(results["Effects"], "pushes")
-    with pytest.raises(OptionRefused, match="different questions"):
+    with pytest.raises(OptionRefused, match="the effects and the pushes differ in their answer: ␣the and ␣cat"):
         fp.plot(results["Effects"], "pushes", pushes=fp.attribute(results["Trace"], " cat"))
     explanation = fp.explain(results["Trace"].model, "the cat", " the", top=2, effects=False)
     with pytest.raises(OptionRefused, match="without effects"):
@@ -183,7 +183,7 @@ def test_what_cannot_be_drawn_is_said_in_words(results):
 
 def test_a_picture_needs_a_known_suffix_kaleido_and_a_browser(results, tmp_path, monkeypatch):
     figure = fp.plot(results["Trace"])
-    with pytest.raises(FileNotWritten, match=r'"\.jpg" is no format a figure is written in'):
+    with pytest.raises(FileNotWritten, match=r'"\.jpg" is not a format that figures are written in'):
         pictures.save_figure(figure, tmp_path / "x.jpg")
 
     def fail(*_, **__):

@@ -105,7 +105,7 @@ def test_without_effects_the_page_has_no_map(pocket, tmp_path):
 
 
 def test_a_large_survey_shows_the_most_selective_and_says_so(results, tmp_path, monkeypatch):
-    survey = results["survey"]
+    survey = results["Survey"]
     monkeypatch.setattr(surveys, "ROWS", 20)
     fp.save(survey, tmp_path / "x.html")
     text = (tmp_path / "x.html").read_text(encoding="utf-8").partition("<script>")[0]

@@ -17,7 +17,7 @@ NAMES = (
     "Trace", "Lens", "Stages", "Similarity", "Drivers", "Pushes", "PushesByPiece", "Paths",
     "Comparison", "Effects",
     "LayerEffects", "GroupEffects", "Estimates", "Patches", "LayerPatches", "Steering", "Reading",
-    "Readings", "Related", "Explanation", "survey", "search",
+    "Readings", "Related", "Explanation", "Survey", "Search",
 )  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def test_json_holds_every_table(results, name, tmp_path):
         pd.testing.assert_frame_equal(table, known, check_exact=True)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("survey", fp.Survey), ("search", fp.Search)])
+@pytest.mark.parametrize(("name", "kind"), [("Survey", fp.Survey), ("Search", fp.Search)])
 @pytest.mark.parametrize("suffix", ["json", "parquet"])
 def test_a_survey_and_a_search_are_read_back_as_such(results, name, kind, suffix, tmp_path):
     fp.save(results[name], tmp_path / f"x.{suffix}")
@@ -110,7 +110,7 @@ def test_an_unknown_suffix_lists_the_known(results, tmp_path):
     with pytest.raises(FileNotWritten) as refused:
         fp.save(results["Trace"], tmp_path / "x.xlsx")
     assert str(refused.value) == (
-        '".xlsx" is no format a result is written in (x.xlsx).\n'
+        '".xlsx" is not a format that results are written in (x.xlsx).\n'
         "  try: .csv, .json, .parquet, .md, .html"
     )
 
@@ -163,7 +163,8 @@ def test_a_full_disk_leaves_the_old_file_as_it_was(results, tmp_path, monkeypatc
 
 
 def test_an_empty_result_is_refused(results, tmp_path):
-    empty = results["survey"][:0]
+    survey = results["Survey"]
+    empty = fp.Survey(survey.table[:0], survey.provenance)
     with pytest.raises(FileNotWritten, match="the result is empty"):
         fp.save(empty, tmp_path / "x.csv")
     assert os.listdir(tmp_path) == []

@@ -59,11 +59,16 @@ def to_parquet(result: TableSet) -> bytes:
 
     table = pa.Table.from_pandas(result.table, preserve_index=False)
     about = {"provenance": result.provenance.as_dict(), "result": _describe(result)}
-    note = json.dumps(about, ensure_ascii=False).encode()
+    note = encode_text(json.dumps(about, ensure_ascii=False))
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"ffnprobe": note})
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     return buffer.getvalue()
+
+
+def encode_text(text: str) -> bytes:
+    """Write text as UTF-8; half a character (of a folder's name, say) as `\\udc80`, which JSON reads back."""
+    return text.encode(errors="backslashreplace")
 
 
 def _describe(result: TableSet) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def check_picture(path: Path) -> None:
     """Say before the work begins if a figure could not be written there."""
     if path.suffix.lower() not in SUFFIXES:
         raise FileNotWritten(
-            f'"{path.suffix}" is no format a figure is written in ({path.name}).',
+            f'"{path.suffix}" is not a format that figures are written in ({path.name}).',
             remedy=", ".join(SUFFIXES),
         )
     check_writable(path)

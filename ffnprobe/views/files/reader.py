@@ -16,17 +16,17 @@ from typing import Any
 
 import pandas as pd
 
-from ffnprobe.errors import DataRefused
+from ffnprobe.errors import DataRefused, FfnProbeError
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.searches import Search
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.results import Result, TableSet
 from ffnprobe.views.files.csv_format import read_csv
 
-# Results that are a table and a provenance, and nothing else.
-_TYPES: dict[str, Callable[[pd.DataFrame, Provenance], Result]] = {
-    "Survey": Survey,
-    "Search": Search,
+# Results that are a table and a provenance, and nothing else; the columns they need.
+_TYPES: dict[str, tuple[Callable[[pd.DataFrame, Provenance], Result], tuple[str, ...]]] = {
+    "Survey": (Survey, ("name", "layer", "neuron", "kind")),
+    "Search": (Search, ("name", "layer", "neuron")),
 }
 
 
@@ -50,20 +50,32 @@ def open_result(path: str | Path) -> Result:
     if not file.is_file():
         raise DataRefused(f"there is no file {file}.")
     try:
-        found = readers[suffix](file)
-    except (
-        KeyError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        StopIteration,
-        RecursionError,
-    ) as error:
-        raise DataRefused(f"{file} is not a result that ffnprobe wrote: {error}.") from None
+        return _make(readers[suffix](file))
+    except Exception as error:  # a damaged file can make any of the readers raise anything
+        why = error.what if isinstance(error, FfnProbeError) else f"{error}".partition("\n")[0]
+        why = why.rstrip(".") or type(error).__name__
+        raise DataRefused(
+            f"{file} is not a result that ffnprobe wrote, or it is damaged: {why}.",
+            remedy="the file as fp.save or --out wrote it",
+        ) from None
+
+
+def _make(found: TableSet) -> Result:
+    """Make the result that the tables were taken from, if it is its table; else the tables."""
+    if not all(isinstance(text, str) for text in (found.title, found.kind, *found.named)):
+        raise DataRefused("the names in it are not texts")
+    if not found.named:
+        raise DataRefused("it has no table")
     for table in found.named.values():
         found.provenance.note(table)
-    make = _TYPES.get(found.kind)
-    return found if make is None else make(found.table, found.provenance)
+    if found.kind not in _TYPES:
+        return found
+    make, columns = _TYPES[found.kind]
+    result = make(found.table, found.provenance)
+    if lacking := [name for name in columns if name not in result.table]:
+        raise DataRefused(f"its table has no {', '.join(lacking)}")
+    _ = result.title  # of a search it is made from the settings, which must be there
+    return result
 
 
 def _read_csv(file: Path) -> TableSet:

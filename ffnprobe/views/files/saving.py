@@ -19,7 +19,7 @@ from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import write_whole
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
-from ffnprobe.views.files.formats import TEXTS, Tables, check_target, to_parquet
+from ffnprobe.views.files.formats import TEXTS, Tables, check_target, encode_text, to_parquet
 
 
 def save(result: Any, path: str | Path) -> None:
@@ -66,8 +66,8 @@ def encode_result(
     if suffix == ".html":
         from ffnprobe.views.report.pages import write_page
 
-        return write_page(result, written.named, written.provenance).encode()
-    return TEXTS[suffix[1:]](written).encode()
+        return encode_text(write_page(result, written.named, written.provenance))
+    return encode_text(TEXTS[suffix[1:]](written))
 
 
 def gather_tables(

@@ -2,7 +2,9 @@
 
 import math
 import random
+from itertools import pairwise
 
+import pandas as pd
 import pytest
 import torch
 
@@ -14,26 +16,26 @@ from tests.conftest import JORDAN
 
 
 @pytest.fixture(scope="module")
-def story(pocket):
+def explanation(pocket):
     return fp.explain(pocket, JORDAN, " basketball")
 
 
-def test_the_answer_is_explained_with_every_table(story):
-    assert list(story.tables()) == ["neurons", "predictions", "map", "parts", "together"]
-    assert story.predictions.token[0] == "␣basketball"
-    assert list(story.neurons.columns) == [
+def test_the_answer_is_explained_with_every_table(explanation):
+    assert list(explanation.tables()) == ["neurons", "predictions", "map", "parts", "together"]
+    assert explanation.predictions.token[0] == "␣basketball"
+    assert list(explanation.neurons.columns) == [
         "name", "layer", "neuron", "position", "token", "grade", "activation", "mean_activation",
         "push", "effect", "z", "question_tokens", "answer_tokens",
     ]  # fmt: skip
-    assert story.neurons.grade[0] == "A"
-    assert len(story.map) == 6 * len(story.trace)
+    assert explanation.neurons.grade[0] == "A"
+    assert len(explanation.map) == 6 * len(explanation.trace)
 
 
-def test_its_numbers_are_those_of_attribute_and_ablate(story, jordan):
+def test_its_numbers_are_those_of_attribute_and_ablate(explanation, jordan):
     pushes = fp.attribute(jordan, " basketball")
     last = len(jordan) - 1
     found = fp.search(jordan.model, " basketball", k=4608).table.set_index("name")
-    for row in story.neurons.itertuples():
+    for row in explanation.neurons.itertuples():
         neuron = row.layer, row.neuron
         effects = fp.ablate(
             jordan, " basketball", position=row.position, neurons=[row.name], replace="mean",
@@ -48,15 +50,15 @@ def test_its_numbers_are_those_of_attribute_and_ablate(story, jordan):
         assert row.z == pytest.approx(found.z[row.name], abs=1e-4)
 
 
-def test_the_parts_add_up_to_the_logit(story):
-    *parts, total = story.parts.push
+def test_the_parts_add_up_to_the_logit(explanation):
+    *parts, total = explanation.parts.push
     assert sum(parts) == pytest.approx(total, abs=1e-6)
-    assert total == pytest.approx(float(story.trace.logits[-1].max()), abs=1e-4)
+    assert total == pytest.approx(float(explanation.trace.logits[-1].max()), abs=1e-4)
 
 
-def test_removing_the_listed_neurons_hurts_more_than_random_ones(story, jordan):
-    assert list(story.together.token) == ["␣of"] * 3 + ["␣Jordan"] * 3
-    listed, mean, worst = story.together[:3].itertuples()
+def test_removing_the_listed_neurons_hurts_more_than_random_ones(explanation, jordan):
+    assert list(explanation.together.token) == ["␣of"] * 3 + ["␣Jordan"] * 3
+    listed, mean, worst = explanation.together[:3].itertuples()
     assert listed.effect > worst.effect >= mean.effect
     assert listed.probability_after < worst.probability_after <= mean.probability_after
     assert listed.probability_before == pytest.approx(
@@ -71,7 +73,7 @@ def test_a_grade_counts_the_tests_passed():
     assert bar.grade(**passed | {"z": 1.9}) == "B"
     assert bar.grade(**passed | {"z": 1.9, "push": 0.5}) == "C"
     assert bar.grade(**passed | {"z": 1.9, "push": 0.5, "effect": 0.2}) == ""
-    # A neuron below zero turns its answer round: what it suppresses by weights it promoted here.
+    # A negative activation negates the answer: what the weights suppress was promoted here.
     assert bar.grade(**passed | {"z": -3.0, "activation": -1.0}) == "A"
     assert bar.grade(**passed | {"z": 3.0, "activation": -1.0}) == "B"
     assert Bar(push=0.5, effect=None).grade(**passed | {"effect": None}) == "B"
@@ -87,30 +89,78 @@ def test_the_bar_is_set_by_random_neurons(pocket):
 
 
 def test_without_an_answer_the_models_own_is_explained(pocket):
-    story = fp.explain(pocket, "The capital of France is", effects=False)
-    assert story.provenance.answer == "␣Paris"
-    assert list(story.tables()) == ["neurons", "predictions", "parts"]
-    assert set(story.neurons.grade) <= {"B", "C", ""}
+    explanation = fp.explain(pocket, "The capital of France is", effects=False)
+    assert explanation.provenance.answer == "␣Paris"
+    assert list(explanation.tables()) == ["neurons", "predictions", "parts"]
+    assert set(explanation.neurons.grade) <= {"B", "C", ""}
 
 
 def test_versus_compares_with_the_rival(pocket):
-    story = fp.explain(pocket, JORDAN, " basketball", versus=" football", top=4)
-    trace = story.trace
+    explanation = fp.explain(pocket, JORDAN, " basketball", versus=" football", top=4)
+    trace = explanation.trace
     ids = [pocket.vocab.one(token) for token in (" basketball", " football")]
     gap = float(trace.logits[-1, ids[0]] - trace.logits[-1, ids[1]])
-    assert story.parts.push.iloc[-1] == pytest.approx(gap, abs=1e-4)
+    assert explanation.parts.push.iloc[-1] == pytest.approx(gap, abs=1e-4)
 
 
 def test_a_model_without_means_is_explained_with_zeros(tiny):
-    story = fp.explain(tiny, "the cat sat on", " the", top=5)
-    assert "set to zero" in story.provenance.settings
-    assert "mean_activation" not in story.neurons
+    explanation = fp.explain(tiny, "the cat sat on", " the", top=5)
+    assert explanation.provenance.settings["replace"] == "zero"
+    assert "mean_activation" not in explanation.neurons
     assert tiny.is_unchanged()
 
 
+def test_the_top_neurons_are_listed_at_the_earlier_position_too(explanation):
+    listed = explanation.neurons.groupby("token", sort=False).size()
+    assert listed.to_dict() == {"␣of": 10, "␣Jordan": 10}
+    earlier = explanation.neurons[explanation.neurons.token == "␣Jordan"]
+    assert (earlier.push == 0).all()
+    assert set(earlier.grade) <= {"B", "C", ""}
+
+
+def test_an_explanation_grows_step_by_step(pocket, explanation):
+    steps = list(fp.explain_stepwise(pocket, JORDAN, " basketball"))
+    assert list(steps[0].tables()) == ["neurons", "predictions", "parts"]
+    assert "effect" not in steps[0].neurons
+    assert list(steps[1].tables()) == ["neurons", "predictions", "map", "parts"]
+    told = [step.provenance.settings.get("effects") for step in steps]
+    swept = [f"of {layers} of 6 layers" for layers in range(1, 6)]
+    assert told == ["not measured", "of layers only", *swept, None]
+    known = [int(step.neurons.effect.notna().sum()) for step in steps[2:]]
+    assert known == sorted(known)
+    for earlier, later in pairwise(steps):
+        assert set(earlier.tables()) <= set(later.tables())
+    for name, table in explanation.tables().items():
+        pd.testing.assert_frame_equal(steps[-1].tables()[name], table)
+    assert steps[-1].provenance == explanation.provenance
+
+
+def test_the_effects_known_midway_are_the_final_ones(pocket, jordan):
+    *_, midway, _ = fp.explain_stepwise(pocket, JORDAN, " basketball", top=4)
+    measured = midway.neurons.dropna(subset="effect")
+    assert len(measured)
+    found = fp.ablate(jordan, " basketball", neurons=list(measured.name))
+    assert measured.effect.tolist() == pytest.approx(
+        [float(found.values[row.layer, row.neuron]) for row in measured.itertuples()], abs=1e-4
+    )
+
+
+def test_steps_end_where_the_caller_stops(pocket):
+    done = []
+    steps = fp.explain_stepwise(pocket, JORDAN, progress=lambda *count: done.append(count))
+    next(steps)
+    steps.close()
+    assert done == []
+
+
+def test_without_effects_the_first_step_is_the_last(pocket):
+    (only,) = fp.explain_stepwise(pocket, JORDAN, effects=False, top=2)
+    assert only.provenance.settings == {"effects": "not measured"}
+
+
 def test_a_prompt_of_one_token_has_no_earlier_position(tiny):
-    story = fp.explain(tiny, [7], " the", top=3, bos=False)
-    assert set(story.neurons.position) == {0}
+    explanation = fp.explain(tiny, [7], " the", top=3, bos=False)
+    assert set(explanation.neurons.position) == {0}
 
 
 @pytest.mark.parametrize(
@@ -137,8 +187,8 @@ def test_graded_neurons_carry_their_facts(pocket, capsys):
     chosen = random.Random(0).sample([p for p in table.prompts() if not p.is_held_out], 100)
     wins, lost = 0, []
     for number, prompt in enumerate(chosen):
-        story = fp.explain(pocket, prompt.text, prompt.fact.answer, seed=number)
-        graded = story.neurons[story.neurons.grade == "A"]
+        explanation = fp.explain(pocket, prompt.text, prompt.fact.answer, seed=number)
+        graded = explanation.neurons[explanation.neurons.grade == "A"]
         names = [NeuronId(*pair) for pair in zip(graded.layer, graded.neuron, strict=True)]
         if not names:
             continue
@@ -147,7 +197,7 @@ def test_graded_neurons_carry_their_facts(pocket, capsys):
             NeuronId(*divmod(int(n), 768))
             for n in torch.randperm(4608, generator=generator)[: len(names)]
         ]
-        found = ablate_together(story.trace, prompt.fact.answer, [names, control], replace="mean")
+        found = ablate_together(explanation.trace, prompt.fact.answer, [names, control], replace="mean")
         mine, theirs = found.log_probability.tolist()
         wins += mine > theirs
         lost.append(1 - math.exp(-mine))
