@@ -1,7 +1,7 @@
 """What does ffnprobe cost? Ratios measured in one run on a model of GPT-2 small's shape.
 
 Method: a folder with GPT-2 small's configuration, seeded random weights and a byte-level tokenizer
-is written to a temporary place (or given with --model); each room's measure runs on it, against the
+is written to a temporary folder (or given with --model); each room's measure runs on it, against the
 bare matrix product, the bare forward pass, TransformerLens, or a hook loop, in the same process.
 `families` does so on a gated model of SmolLM2's shape, which it writes itself.
 
@@ -34,8 +34,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--model", type=Path, help="a GPT-2-small-shaped folder")
     parser.add_argument("--only", choices=ROOMS, action="append")
     options = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory() as place:
-        folder = options.model or write_folder(Path(place), GPT2_SMALL)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.model or write_folder(Path(scratch), GPT2_SMALL)
         for room in options.only or ROOMS:
             module = importlib.import_module(f"benchmarks.{room}")
             for name, ratio, goal in module.measure(folder):

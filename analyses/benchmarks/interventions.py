@@ -40,7 +40,7 @@ def hook_loop(model: Model, trace: fp.Trace) -> float:
     """Time one hooked run for each neuron of the sample, in seconds."""
     ids = torch.tensor([trace.ids])
     step = model.config.neurons // SAMPLE
-    names = [divmod(place * step, model.config.d_mlp) for place in range(SAMPLE)]
+    names = [divmod(order * step, model.config.d_mlp) for order in range(SAMPLE)]
 
     def silence(neuron: int) -> Callable[[torch.Tensor], torch.Tensor]:
         def tap(activations: torch.Tensor) -> torch.Tensor:

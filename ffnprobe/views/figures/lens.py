@@ -16,7 +16,6 @@ POSITIONS = 12
 def plot_lens(lens: Lens) -> go.Figure:
     """Draw the answer's logit and its rank after each attention and MLP."""
     table = lens.table
-    places = list(range(len(table)))
     stages = [
         "embedding" if row.part == "embedding" else f"L{row.layer} {row.part}"
         for row in table.itertuples()
@@ -29,7 +28,7 @@ def plot_lens(lens: Lens) -> go.Figure:
     for row, (column, colour) in enumerate((("logit", BLUE), ("rank", VERMILLION)), 1):
         figure.add_trace(
             go.Scatter(
-                x=places, y=table[column].tolist(), name=column, mode="lines+markers",
+                x=list(range(len(table))), y=table[column].tolist(), name=column, mode="lines+markers",
                 line={"color": colour, "dash": "solid" if row == 1 else "dot"}, showlegend=False,
                 customdata=[plain(text) for text in hover],
                 hovertemplate=f"%{{customdata}} {column} %{{y:.4g}}<extra></extra>",
@@ -55,7 +54,7 @@ def plot_lens(lens: Lens) -> go.Figure:
 def plot_lens_tokens(trace: Trace) -> go.Figure:
     """Draw the token each position would say after each layer, coloured by its probability."""
     first = max(0, len(trace) - POSITIONS)
-    tables = [trace.lens(position=place).table for place in range(first, len(trace))]
+    tables = [trace.lens(position=position).table for position in range(first, len(trace))]
     kept = [table[table.part != "attention"] for table in tables]
     rows = ["embedding", *(f"after L{layer}" for layer in range(trace.model.config.layers))]
     grid = [[float(t.token_probability.iloc[row]) for t in kept] for row in range(len(rows))]
@@ -66,7 +65,7 @@ def plot_lens_tokens(trace: Trace) -> go.Figure:
     # What a click on a cell chose: after which stage the stream is read, and where; a text, since
     # Dash hands on nothing else of a heatmap.
     stages = name_stages(trace.model)
-    cells = [[f"{stage} {place}" for place in range(first, len(trace))] for stage in stages]
+    cells = [[f"{stage} {position}" for position in range(first, len(trace))] for stage in stages]
     figure.update_traces(text=texts, texttemplate="%{text}", zmin=0.0, zmax=1.0, customdata=cells,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
     final = texts[-1][-1]

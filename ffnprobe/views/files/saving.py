@@ -45,7 +45,7 @@ def save_result(
     tables: Tables | None = None,
     provenance: Provenance | None = None,
 ) -> None:
-    """Write a result with its own tables and provenance, or with those given in their place."""
+    """Write a result with its own tables and provenance, or with those given instead."""
     check_target(path)
     data = encode_result(result, path.suffix.lower(), tables=tables, provenance=provenance)
     write_whole(path, data)
