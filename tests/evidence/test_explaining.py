@@ -197,7 +197,9 @@ def test_graded_neurons_carry_their_facts(pocket, capsys):
             NeuronId(*divmod(int(n), 768))
             for n in torch.randperm(4608, generator=generator)[: len(names)]
         ]
-        found = ablate_together(explanation.trace, prompt.fact.answer, [names, control], replace="mean")
+        found = ablate_together(
+            explanation.trace, prompt.fact.answer, [names, control], replace="mean"
+        )
         mine, theirs = found.log_probability.tolist()
         wins += mine > theirs
         lost.append(1 - math.exp(-mine))

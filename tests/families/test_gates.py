@@ -119,7 +119,9 @@ def test_scan_score_steer_and_explain_know_no_difference(llama, tmp_path):
     assert float(scan.means.activations.min()) < 0
     explanation = fp.explain(llama, TEXT, " basketball", top=3, scan=scan)
     assert {"gate_score", "score", "gate_tokens"} <= set(explanation.neurons)
-    assert explanation.parts.push.iloc[-1] == pytest.approx(explanation.parts.push.iloc[:-1].sum(), abs=1e-3)
+    assert explanation.parts.push.iloc[-1] == pytest.approx(
+        explanation.parts.push.iloc[:-1].sum(), abs=1e-3
+    )
     fact = fp.FactRow("the cat sat on the", " basketball", relation="place")
     assert len(fp.score(llama, [fact])) == 1
     assert fp.steer(llama, TEXT, {"L1N3": 4.0}).tables()["predictions"].shape[0] > 0

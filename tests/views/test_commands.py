@@ -67,7 +67,11 @@ def test_results_without_a_figure_have_a_page(folder, words, of):
 @pytest.mark.parametrize(
     ("option", "name", "said"),
     [
-        ("--html", "x.txt", '".txt" is not a format that results are written in (x.txt).\n  try: .html'),
+        (
+            "--html",
+            "x.txt",
+            '".txt" is not a format that results are written in (x.txt).\n  try: .html',
+        ),
         ("--html", "no/x.html", "there is no folder no."),
         (
             "--plot",

@@ -173,7 +173,9 @@ def test_what_cannot_be_drawn_is_said_in_words(results):
         fp.plot(results["Pushes"].by_part())
     with pytest.raises(OptionRefused, match="needs the pushes"):
         fp.plot(results["Effects"], "pushes")
-    with pytest.raises(OptionRefused, match="the effects and the pushes differ in their answer: ␣the and ␣cat"):
+    with pytest.raises(
+        OptionRefused, match="the effects and the pushes differ in their answer: ␣the and ␣cat"
+    ):
         fp.plot(results["Effects"], "pushes", pushes=fp.attribute(results["Trace"], " cat"))
     explanation = fp.explain(results["Trace"].model, "the cat", " the", top=2, effects=False)
     with pytest.raises(OptionRefused, match="without effects"):
@@ -183,7 +185,9 @@ def test_what_cannot_be_drawn_is_said_in_words(results):
 
 def test_a_picture_needs_a_known_suffix_kaleido_and_a_browser(results, tmp_path, monkeypatch):
     figure = fp.plot(results["Trace"])
-    with pytest.raises(FileNotWritten, match=r'"\.jpg" is not a format that figures are written in'):
+    with pytest.raises(
+        FileNotWritten, match=r'"\.jpg" is not a format that figures are written in'
+    ):
         pictures.save_figure(figure, tmp_path / "x.jpg")
 
     def fail(*_, **__):

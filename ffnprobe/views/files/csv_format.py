@@ -34,7 +34,9 @@ _WORDS = frozenset(
 )
 # In a line above the table: what ends it, a backslash, half a character, and a formula's sign at
 # the start of a cell.
-_UNSAFE = re.compile(rf"[\x00-\x1f\x7f-\x9f\\\u2028\u2029\ud800-\udfff]|(?<=[,;|\"'\s])[{_FORMULA}]")
+_UNSAFE = re.compile(
+    rf"[\x00-\x1f\x7f-\x9f\\\u2028\u2029\ud800-\udfff]|(?<=[,;|\"'\s])[{_FORMULA}]"
+)
 # Python's own numbers are exact; a reader of csv may round the last digit.
 _NUMBERS: dict[str, Callable[[str], object]] = {
     "int64": int, "Int64": int, "float64": float, "bool": "True".__eq__,
