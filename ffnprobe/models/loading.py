@@ -61,7 +61,7 @@ def _from_gguf(source: Source, tokenizer: Given | None) -> Parts:
     vocab = Vocab(
         file.tokenizer() if tokenizer is None
         else choose_tokenizer(tokenizer, Path(source.where).parent, size=config.vocab),
-        size=config.vocab, bos=file.values.get("bos_token_id"),
+        size=config.vocab, bos=file.bos,
         is_begun_by_bos=file.puts_bos,
     )  # fmt: skip
     weights = arrange(file.tensors(), config, where=source.where)
