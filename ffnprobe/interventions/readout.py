@@ -145,6 +145,8 @@ class Readout:
         """Say what was read and what was changed, on the prompt the user gave."""
         show, several = trace.model.vocab.show_all, len(positions) > 1
         where = f", positions {' '.join(map(str, positions))} together" if several else ""
+        # The pieces of a long answer are read at positions of their own, where nothing is changed.
+        where += " (of the prompt, not of the answer)" if several and len(self.tokens) > 1 else ""
         return trace.provenance_at(
             positions[0] if len(positions) == 1 else None,
             convention=self.convention,

@@ -37,8 +37,9 @@ def read_table(path: str | Path, name: str | None = None) -> pd.DataFrame:
 
 def _read_json(text: str, name: str | None) -> pd.DataFrame:
     found = json.loads(text)
-    provenance = found.pop("provenance")
-    table = pd.DataFrame(found[name or next(iter(found))])
+    provenance, empty = found.pop("provenance"), found.pop("columns", {})
+    name = name or next(iter(found))
+    table = pd.DataFrame(found[name], columns=empty.get(name))
     for column in table:
         # json has one word for every missing value; whole numbers stay whole.
         present = [value for value in table[column] if not is_missing(value)]

@@ -1,7 +1,7 @@
 """Tables as csv, json, md and parquet, each with its provenance inside.
 
 csv begins with `# name: value` lines (see `spreadsheets`); json is one object with `provenance` and
-`rows`, or one key per table; md ends in the provenance; parquet keeps it in the file's metadata.
+`rows`, or one key per table, and the `columns` of tables without a row; md ends in the provenance; parquet keeps it in the file's metadata.
 """
 
 import io
@@ -32,19 +32,24 @@ def to_json(tables: Tables, provenance: Provenance) -> str:
     rows = {
         name: [_plain(row) for row in frame.to_dict("records")] for name, frame in tables.items()
     }
-    body = {"rows": next(iter(rows.values()))} if len(rows) == 1 else rows
-    return (
-        json.dumps({"provenance": provenance.as_dict(), **body}, ensure_ascii=False, indent=1)
-        + "\n"
-    )
+    body: dict[str, Any] = {"rows": next(iter(rows.values()))} if len(rows) == 1 else rows
+    # Rows name their columns; where there is none, something else must.
+    empty = {
+        name: [str(column) for column in frame.columns]
+        for name, frame in zip(body, tables.values(), strict=True)
+        if not len(frame)
+    }
+    whole = {"provenance": provenance.as_dict(), **body} | ({"columns": empty} if empty else {})
+    return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
 
 
 def to_md(tables: Tables, provenance: Provenance) -> str:
     """Write every table as Markdown, the provenance below."""
     parts = []
     for name, frame in tables.items():
-        title = [f"### {name}", ""] if len(tables) > 1 else []
-        head = [" | ".join(frame.columns), " | ".join("---" for _ in frame.columns)]
+        title = [f"### {_heading(name)}", ""] if len(tables) > 1 else []
+        names = [_heading(str(column)) for column in frame.columns]
+        head = [" | ".join(names), " | ".join("---" for _ in names)]
         body = [" | ".join(_cell(value) for value in row) for row in frame.itertuples(index=False)]
         parts.append("\n".join([*title, *(f"| {line} |" for line in [*head, *body])]))
     parts.append("\n".join(f"- {_escape(line)}" for line in provenance.as_lines()))
@@ -103,6 +108,11 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _is_wordless(value: Any) -> bool:
     return is_missing(value) or (isinstance(value, float) and math.isinf(value))
+
+
+def _heading(name: str) -> str:
+    """Escape a name; an underscore within a word is not markup."""
+    return _escape(name).replace("&#95;", "_")
 
 
 def _cell(value: Any) -> str:
