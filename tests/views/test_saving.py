@@ -46,7 +46,7 @@ def test_json_holds_every_table(results, name, tmp_path):
     found = json.loads((tmp_path / "file.json").read_text())
     empty = ["columns"] if any(table.empty for table in tables.values()) else []
     assert list(found) == ["provenance", *(["rows"] if len(tables) == 1 else tables), *empty]
-    for key, table in zip(list(found)[1:], tables.values(), strict=True):
+    for key, table in zip(list(found)[1 : 1 + len(tables)], tables.values(), strict=True):
         assert len(found[key]) == len(table)
 
 
