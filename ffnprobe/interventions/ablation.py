@@ -140,8 +140,9 @@ def ablate(
 ) -> Effects:
     """Ablation: find the exact effect of removing each neuron, by itself, on an answer.
 
-    At several positions (or "all", BOS included) a neuron is removed at all of them together. An
-    answer of several tokens is teacher-forced and its pieces summed. The log-probability needs the
+    At several positions (or "all": every one of the prompt, BOS included) a neuron is removed at all
+    of them together. An answer of several tokens is teacher-forced and its pieces summed; at the
+    pieces' own positions nothing is removed. The log-probability needs the
     whole vocabulary for each neuron: in GPT-2 small about half of the time; it can be left out.
 
     >>> import ffnprobe as fp

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
 from ffnprobe.models.gguf_header import Header, Place, read_header, truncated
 from ffnprobe.models.gguf_names import NAMES, rename
 
@@ -46,6 +47,7 @@ class GgufFile:
     @cached_property
     def values(self) -> dict[str, Any]:
         """The configuration, by Hugging Face's names; what the file leaves open is its default."""
+        from huggingface_hub.errors import StrictDataclassError
         from transformers import AutoConfig
         from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
@@ -71,7 +73,15 @@ class GgufFile:
         values.setdefault("vocab_size", header.metadata.get("tokenizer.ggml.tokens"))
         if architecture == "gemma3":
             values["model_type"] = "gemma3_text"
-        whole: dict[str, Any] = AutoConfig.for_model(**values).to_dict()
+        # Before anything is made for each layer.
+        sizes = Fields(values, str(header.path))
+        sizes.number("num_hidden_layers", "n_layer", most=MOST_LAYERS)
+        sizes.number("vocab_size", most=MOST_TOKENS)
+        try:
+            whole: dict[str, Any] = AutoConfig.for_model(**values).to_dict()
+        except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
+            cause = str(error).strip().splitlines()[-1].strip()
+            raise ModelNotLoaded(f"{header.path}: its configuration is refused: {cause}") from None
         scale = whole.get("query_pre_attn_scalar")
         if scale not in (None, values.get("head_dim")):
             raise ModelNotLoaded(
@@ -85,6 +95,26 @@ class GgufFile:
     def puts_bos(self) -> bool:
         """Say whether texts begin with BOS: the file's own word, yes where it says nothing."""
         return bool(self.header.metadata.get("tokenizer.ggml.add_bos_token", True))
+
+    @property
+    def bos(self) -> int | None:
+        """The file's BOS; none where it names none, and refused where it asks for one all the same."""
+        said = self.header.metadata
+        token = said.get("tokenizer.ggml.bos_token_id")
+        if token is None:
+            if said.get("tokenizer.ggml.add_bos_token"):
+                raise ModelNotLoaded(
+                    f"{self.header.path} asks for BOS (add_bos_token) and does not say which token it "
+                    "is (bos_token_id).",
+                    remedy=_FOLDER,
+                )
+            return None
+        size = self.values["vocab_size"]
+        if not isinstance(token, int) or not 0 <= token < size:
+            raise ModelNotLoaded(
+                f"{self.header.path}: bos_token_id is {token!r}; the model has tokens 0–{size - 1}."
+            )
+        return token
 
     @property
     def quantisation(self) -> str:
@@ -123,9 +153,12 @@ class GgufFile:
                     remedy=_FOLDER,
                 )
             weights = _unpack(header, place, data)
-            done = processor.process(
-                weights=weights, name=place.name, parsed_parameters={"tensors": {}}
-            )
+            try:
+                done = processor.process(
+                    weights=weights, name=place.name, parsed_parameters={"tensors": {}}
+                )
+            except (ValueError, IndexError, TypeError) as error:
+                raise truncated(header.path, f"{place.name}: {error}") from None
             whole = np.ascontiguousarray(done.weights)
             # A view of the file cannot be written to, which torch would warn of.
             found[name] = torch.from_numpy(whole if whole.flags.writeable else whole.copy())
@@ -150,17 +183,30 @@ def open_gguf(path: Path) -> GgufFile:
             remedy=_FOLDER,
         )
     parts = header.metadata.get("split.count", 1)
+    if not isinstance(parts, int):
+        raise ModelNotLoaded(f"{path}: split.count is {parts!r}, not a number.")
     if parts > 1:
         raise ModelNotLoaded(
             f"{path} is one of {parts} parts.",
             remedy="llama-gguf-split --merge makes them one file",
         )
-    for place in header.places:
-        _kind(header, place.kind)
+    _check_overlap(header)
     # Nothing is fetched here, and a warning of a library is not ours to print.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     logging.getLogger("transformers").setLevel(logging.ERROR)
     return GgufFile(header)
+
+
+def _check_overlap(header: Header) -> None:
+    """Refuse tensors that share bytes: one of them is not what it is called."""
+    from gguf import GGML_QUANT_SIZES
+
+    ends, before = 0, ""
+    for place in sorted(header.places, key=lambda place: place.start):
+        block, width = GGML_QUANT_SIZES[_kind(header, place.kind)]
+        if place.start < ends:
+            raise ModelNotLoaded(f"{header.path}: {place.name} and {before} overlap.")
+        ends, before = place.start + place.size // block * width, place.name
 
 
 def _unpack(header: Header, place: Place, data: "np.ndarray") -> "np.ndarray":

@@ -144,6 +144,12 @@ class Drivers(Result):
         import pandas as pd
 
         drives, patterns = self._read_from()
+        if not drives.numel():
+            raise OptionRefused(
+                f"no head comes before {self.neuron}: in this model attention and MLP of a layer read "
+                "the same stream.",
+                remedy="by_part(), or a neuron of a later layer",
+            )
         check_k(k, drives.numel(), of="readings")
         frame = pd.DataFrame(
             [

@@ -130,8 +130,8 @@ def test_an_explanation_grows_step_by_step(pocket, explanation):
     assert known == sorted(known)
     for earlier, later in pairwise(steps):
         assert set(earlier.tables()) <= set(later.tables())
-    for name, table in explanation.tables().items():
-        pd.testing.assert_frame_equal(steps[-1].tables()[name], table)
+    for name, known in explanation.tables().items():
+        pd.testing.assert_frame_equal(steps[-1].tables()[name], known)
     assert steps[-1].provenance == explanation.provenance
 
 

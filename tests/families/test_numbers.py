@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
+from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.ablation import ablate_layers, ablate_together
 from ffnprobe.interventions.gradients import estimate
 from ffnprobe.models.arithmetic import ask, measure_scale, normalise, open_up, write
@@ -164,3 +165,14 @@ def test_weights_survive_every_verb(model, folder, trace):
 
 def test_every_place_is_hooked_once(model):
     assert len(set(places_of(model).values())) == len(places_of(model))
+
+
+def test_where_no_head_comes_before_a_neuron_it_is_said(model, trace):
+    drivers = trace.drivers("L0N3")
+    if model.config.is_parallel:
+        with pytest.raises(
+            OptionRefused, match="no head comes before L0N3: in this model attention"
+        ):
+            drivers.heads(3)
+    else:
+        assert len(drivers.heads(3)) == 3
