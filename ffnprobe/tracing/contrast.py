@@ -1,4 +1,4 @@
-"""This fact, not this kind of sentence: a prompt beside the same sentence about other subjects.
+"""This fact, not this kind of sentence: a prompt compared with the same sentence about other subjects.
 
     contrast mean of n at p = mean over the contrast prompts of its activation at p's counterpart
     contrast push           = its push here − the mean of its push there
@@ -29,9 +29,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import PromptRefused
+from ffnprobe.models.provenance import Setting
 from ffnprobe.tracing.alignment import Alignment, align
 from ffnprobe.tracing.answers import answer_ids, predicted
-from ffnprobe.tracing.trace import Trace, run
+from ffnprobe.tracing.running import run
+from ffnprobe.tracing.trace import Trace
 
 Prompts = str | Sequence[str | Trace]
 
@@ -50,7 +52,7 @@ class Contrast:
     left_out: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Contrast({self.trace.prompt}: {self.describe()})"
+        return f"Contrast({self.trace.prompt}: {len(self.others)} contrast prompts)"
 
     @cached_property
     def replacement(self) -> Float[Tensor, "layer pos neuron"]:
@@ -88,14 +90,12 @@ class Contrast:
         tokens = self.trace.tokens
         return tuple(f"{tokens[place]} at {place}" for place in self.alignment.unmatched)
 
-    def describe(self) -> str:
-        """Say what the prompt was contrasted with, as a result's settings say it."""
-        prompts = [other.prompt for other in self.others]
-        shown = "; ".join(prompts[:3]) + (
-            f"; … ({len(prompts)} prompts)" if len(prompts) > 3 else ""
-        )
-        alone = f", no counterpart for {', '.join(self.unmatched)}" if self.unmatched else ""
-        return f"contrast: {shown}{alone}"
+    def settings(self) -> dict[str, Setting]:
+        """Say what the prompt was contrasted with, as settings of a provenance."""
+        known: dict[str, Setting] = {"contrast": [other.prompt for other in self.others]}
+        if self.unmatched:
+            known["no_counterpart"] = list(self.unmatched)
+        return known
 
 
 def contrast_with(
@@ -106,7 +106,7 @@ def contrast_with(
     answers: Sequence[str | int] | None = None,
     patterns: bool = False,
 ) -> Contrast:
-    """Set a prompt and its answer beside contrast prompts: texts, or traces of them.
+    """Compare a prompt and its answer with contrast prompts: texts, or traces of them.
 
     `answers` are the contrast prompts' own; without them, what the model says there. A prompt that is
     the same, or has the same answer, is left out and named; where none is left, it is an error.

@@ -29,9 +29,10 @@ from torch import Tensor
 
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token
 from ffnprobe.tracing.contrast import Contrast
-from ffnprobe.tracing.listing import list_neurons
+from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.paths import Paths, paths
 from ffnprobe.tracing.pushes import Pushes, attribute
 
@@ -39,16 +40,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
-class ContrastPushes:
+@dataclass(frozen=True, eq=False, repr=False)
+class ContrastPushes(Result):
     """Every part's push toward one answer here, and what it is above its mean on contrast prompts."""
 
     contrast: Contrast
     here: Pushes
     there: tuple[Pushes, ...]
-
-    def __repr__(self) -> str:
-        return f"ContrastPushes({self.title})"
 
     @property
     def title(self) -> str:
@@ -60,11 +58,7 @@ class ContrastPushes:
     @property
     def provenance(self) -> Provenance:
         """The prompt and answer, and in its settings the contrast prompts."""
-        here, known = self.here, self.here.provenance
-        return here.trace.provenance_at(
-            here.position, convention=here.convention, answer=known.answer, versus=known.versus,
-            settings=self.contrast.describe(),
-        )  # fmt: skip
+        return self.here.provenance.including(**self.contrast.settings())
 
     @cached_property
     def mean(self) -> Float[Tensor, "layer neuron"]:
