@@ -20,7 +20,7 @@ import torch
 import ffnprobe as fp
 from benchmarks.sizes import Size
 from ffnprobe.corpora.meters import group_passages
-from ffnprobe.corpora.passages import Settings, cut_blocks
+from ffnprobe.corpora.passages import ScanSettings, cut_blocks
 from ffnprobe.corpora.sources import find_texts
 from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.model import Model
@@ -78,7 +78,7 @@ def write_text(model: Model, folder: Path, many: int) -> Path:
 
 def forward_rate(model: Model, text: Path, size: Size) -> float:
     """Run the same batches through the bare bridge: tokens a second."""
-    settings = Settings(context=model.config.positions, block_tokens=size.block_tokens)
+    settings = ScanSettings(context=model.config.positions, block_tokens=size.block_tokens)
     blocks = islice(cut_blocks(model.vocab, find_texts(text), settings), 1, size.blocks - 1)
     bridge, tokens = bridge_of(model), 0
     batches = [

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from ffnprobe.corpora.passages import Settings
+from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.corpora.sources import TextSource
 from ffnprobe.errors import DataRefused, FfnProbeError
 from ffnprobe.files import quote
@@ -21,7 +21,7 @@ _SETTINGS: dict[str, type | UnionType] = {"context": int, "bos": bool, "k": int}
 
 
 def describe(
-    model: Model, sources: list[TextSource], settings: Settings, *, format: int
+    model: Model, sources: list[TextSource], settings: ScanSettings, *, format: int
 ) -> dict[str, Any]:
     """Describe a scan: what its numbers depend on."""
     return {

@@ -1,6 +1,6 @@
 """Contrast prompts out of a table of facts: the same sentence about other subjects, other answers.
 
-A row's template is its prompt with a slot in place of its subject. The prompt asked about is put in one
+A row's template is its prompt with a slot for its subject. The prompt asked about is put in one
 of the templates, whether its subject is in the table or not; the rows of the same relation in that
 template whose answers differ are its contrast prompts.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
-from ffnprobe.models.gguf_header import Header, Place, read_header, truncated
+from ffnprobe.models.gguf_header import Header, TensorEntry, read_header, truncated
 from ffnprobe.models.gguf_names import NAMES, rename
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class GgufFile:
                 "read from GGUF.",
                 remedy=_FOLDER,
             )
-        names = {place.name for place in header.places}
+        names = {entry.name for entry in header.tensors}
         values: dict[str, Any] = {"tie_word_embeddings": "output.weight" not in names}
         for key, value in header.metadata.items():
             prefix, _, rest = key.partition(".")
@@ -122,10 +122,10 @@ class GgufFile:
         from gguf import LlamaFileType
 
         counts, sizes = Counter[str](), Counter[str]()
-        for place in self.header.places:
-            name = _kind(self.header, place.kind).name
+        for entry in self.header.tensors:
+            name = _kind(self.header, entry.kind).name
             counts[name] += 1
-            sizes[name] += place.size
+            sizes[name] += entry.size
         listed = [f"{counts[name]} {name}" for name, _ in sizes.most_common()]
         listed[0] = listed[0].replace(" ", " tensors ", 1)
         try:
@@ -145,20 +145,20 @@ class GgufFile:
         processor = kind(config=self.values)
         data = np.memmap(header.path, mode="r", dtype=np.uint8).view(np.ndarray)
         found: dict[str, Tensor] = {}
-        for place in header.places:
-            name = rename(architecture, place.name)
+        for entry in header.tensors:
+            name = rename(architecture, entry.name)
             if name is None:
                 raise ModelNotLoaded(
-                    f"{header.path} holds {place.name}, which transformers does not read from GGUF.",
+                    f"{header.path} holds {entry.name}, which transformers does not read from GGUF.",
                     remedy=_FOLDER,
                 )
-            weights = _unpack(header, place, data)
+            weights = _unpack(header, entry, data)
             try:
                 done = processor.process(
-                    weights=weights, name=place.name, parsed_parameters={"tensors": {}}
+                    weights=weights, name=entry.name, parsed_parameters={"tensors": {}}
                 )
             except (ValueError, IndexError, TypeError) as error:
-                raise truncated(header.path, f"{place.name}: {error}") from None
+                raise truncated(header.path, f"{entry.name}: {error}") from None
             whole = np.ascontiguousarray(done.weights)
             # A view of the file cannot be written to, which torch would warn of.
             found[name] = torch.from_numpy(whole if whole.flags.writeable else whole.copy())
@@ -202,31 +202,31 @@ def _check_overlap(header: Header) -> None:
     from gguf import GGML_QUANT_SIZES
 
     ends, before = 0, ""
-    for place in sorted(header.places, key=lambda place: place.start):
-        block, width = GGML_QUANT_SIZES[_kind(header, place.kind)]
-        if place.start < ends:
-            raise ModelNotLoaded(f"{header.path}: {place.name} and {before} overlap.")
-        ends, before = place.start + place.size // block * width, place.name
+    for entry in sorted(header.tensors, key=lambda entry: entry.start):
+        block, width = GGML_QUANT_SIZES[_kind(header, entry.kind)]
+        if entry.start < ends:
+            raise ModelNotLoaded(f"{header.path}: {entry.name} and {before} overlap.")
+        ends, before = entry.start + entry.size // block * width, entry.name
 
 
-def _unpack(header: Header, place: Place, data: "np.ndarray") -> "np.ndarray":
+def _unpack(header: Header, entry: TensorEntry, data: "np.ndarray") -> "np.ndarray":
     """Dequantise one tensor out of the file's bytes."""
     from gguf import GGML_QUANT_SIZES, dequantize
 
-    stored = _kind(header, place.kind)
+    stored = _kind(header, entry.kind)
     block, width = GGML_QUANT_SIZES[stored]
-    end = place.start + place.size // block * width
+    end = entry.start + entry.size // block * width
     if end > len(data):
-        raise truncated(header.path, f"{place.name} ends at byte {end:,} of {len(data):,}")
-    if not place.size or place.shape[-1] % block:
-        raise truncated(header.path, f"{place.name} is {list(place.shape)} of {stored.name}")
-    packed = data[place.start : end].reshape(*place.shape[:-1], -1)
+        raise truncated(header.path, f"{entry.name} ends at byte {end:,} of {len(data):,}")
+    if not entry.size or entry.shape[-1] % block:
+        raise truncated(header.path, f"{entry.name} is {list(entry.shape)} of {stored.name}")
+    packed = data[entry.start : end].reshape(*entry.shape[:-1], -1)
     try:
         weights: np.ndarray = dequantize(packed, stored)
         return weights
     except NotImplementedError:
         raise ModelNotLoaded(
-            f"{header.path}: {place.name} is of type {stored.name}, which gguf cannot dequantise.",
+            f"{header.path}: {entry.name} is of type {stored.name}, which gguf cannot dequantise.",
             remedy="another quantisation of the model, Q8_0 for one",
         ) from None
 

@@ -26,7 +26,7 @@ _MOST_TENSORS, _MOST_FIELDS, _MOST_TEXTS = 100_000, 10_000, 2**23
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorEntry:
     """Where one tensor lies in the file; its shape is in torch's order, its kind ggml's number."""
 
     name: str
@@ -45,7 +45,7 @@ class Header:
 
     path: Path
     metadata: dict[str, Any]
-    places: tuple[Place, ...]
+    tensors: tuple[TensorEntry, ...]
 
     @property
     def architecture(self) -> str:
@@ -103,8 +103,10 @@ class _Cursor:
             raise ModelNotLoaded(f"{path}: general.alignment is {alignment!r}, not a power of two.")
         _check_tensors(path, found, alignment)
         data_start = -(-self.at // alignment) * alignment
-        places = (Place(n, shape, kind, data_start + start) for n, shape, kind, start in found)
-        return Header(path, metadata, tuple(places))
+        tensors = (
+            TensorEntry(n, shape, kind, data_start + start) for n, shape, kind, start in found
+        )
+        return Header(path, metadata, tuple(tensors))
 
     def number(self, code: str) -> Any:
         (value,) = struct.unpack_from(f"<{code}", self.data, self.at)

@@ -41,11 +41,11 @@ def load(
     """
     chosen = default_name() if name is None else os.fspath(name)
     found = find_source(chosen)
-    place = choose_device(device)
+    torch_device = choose_device(device)
     read = _from_gguf if found.kind == "gguf" else _from_folder
     source, config, vocab, weights = read(found, tokenizer)
     short = chosen if source.is_known_by(chosen) else Path(source.where).name
-    return Model(short, source, config, vocab, weights, fingerprint(weights), place)
+    return Model(short, source, config, vocab, weights, fingerprint(weights), torch_device)
 
 
 def _from_folder(source: Source, tokenizer: Given | None) -> Parts:

@@ -47,7 +47,7 @@ class Vocab:
         self.bos = bos
         self.is_begun_by_bos = is_begun_by_bos and bos is not None
         # A model may have more rows than its tokenizer has tokens (padding), never fewer; only
-        # what was added to a vocabulary later (an image's place) may have no row.
+        # what was added to a vocabulary later (a slot for an image) may have no row.
         own = tokenizer.get_vocab_size(with_added_tokens=False)
         if own > size:
             raise ModelNotLoaded(f"the tokenizer has {own} tokens; the model knows {size}.")
@@ -127,8 +127,8 @@ class Vocab:
                     f"{_start(text[start:end])} is not in this vocabulary of words."
                 )
             known[start:end] = [True] * (end - start)
-        for place, character in enumerate(text):
-            if not known[place] and not character.isspace():
+        for index, character in enumerate(text):
+            if not known[index] and not character.isspace():
                 raise TokenNotFound(
                     f"{_start(text)} holds {character!r}, which this vocabulary cannot write."
                 )

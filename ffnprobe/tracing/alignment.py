@@ -36,7 +36,7 @@ class Alignment:
         return tuple(
             position
             for position in range(self.length)
-            if all(places[position] is None for places in self.counterparts)
+            if all(matched[position] is None for matched in self.counterparts)
         )
 
 
@@ -62,5 +62,5 @@ def _count_common(prompts: Sequence[Sequence[int]]) -> int:
 
 def _from_end(position: int, length: int, other: int, front: int) -> int | None:
     """Return the position as far from the other's end, or none where that is in the common front."""
-    place = position - length + other
-    return place if place >= front else None
+    matched = position - length + other
+    return matched if matched >= front else None

@@ -60,8 +60,8 @@ class Contrast:
         own = self.trace.activations
         total = self.add_up([other.activations for other in self.others], like=own)
         has_any = [
-            sum(place is not None for place in places)
-            for places in zip(*self.alignment.counterparts, strict=True)
+            sum(other_position is not None for other_position in matched)
+            for matched in zip(*self.alignment.counterparts, strict=True)
         ]
         counts = torch.tensor(has_any, dtype=total.dtype)[:, None]
         return torch.where(counts > 0, total / counts.clamp(min=1), own.double()).to(own)
@@ -74,9 +74,15 @@ class Contrast:
     ) -> Float[Tensor, "layer pos column"]:
         """Add up what the contrast prompts have at each position's counterparts, in float64."""
         total = torch.zeros_like(like, dtype=torch.float64)
-        for other, places in zip(others, self.alignment.counterparts, strict=True):
-            here = [position for position, place in enumerate(places) if place is not None]
-            total[:, here] += other[:, [place for place in places if place is not None]]
+        for other, matched in zip(others, self.alignment.counterparts, strict=True):
+            here = [
+                position
+                for position, other_position in enumerate(matched)
+                if other_position is not None
+            ]
+            total[:, here] += other[
+                :, [other_position for other_position in matched if other_position is not None]
+            ]
         return total
 
     def replacement_for(self, trace: Trace) -> Float[Tensor, "layer pos neuron"]:
@@ -88,7 +94,7 @@ class Contrast:
     def unmatched(self) -> tuple[str, ...]:
         """The tokens that have no counterpart, with their positions, in words."""
         tokens = self.trace.tokens
-        return tuple(f"{tokens[place]} at {place}" for place in self.alignment.unmatched)
+        return tuple(f"{tokens[position]} at {position}" for position in self.alignment.unmatched)
 
     def settings(self) -> dict[str, Setting]:
         """Say what the prompt was contrasted with, as settings of a provenance."""

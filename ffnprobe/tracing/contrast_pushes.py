@@ -137,8 +137,8 @@ class ContrastPaths:
     def elsewhere(self) -> Float[Tensor, " kind"]:
         """What stands on contrast prompts where this prompt has nothing, taken away, by kind."""
         alignment, taken = self.contrast.alignment, []
-        for found, places in zip(self.there, alignment.counterparts, strict=True):
-            rest = sorted(set(range(len(found.owned))) - set(places))
+        for found, matched in zip(self.there, alignment.counterparts, strict=True):
+            rest = sorted(set(range(len(found.owned))) - set(matched))
             taken.append(found.owned[rest].sum(dim=0))
         return -torch.stack(taken).mean(dim=0)
 

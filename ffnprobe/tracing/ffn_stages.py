@@ -30,7 +30,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import ask, normalise, open_up, write, write_heads
+from ffnprobe.models.arithmetic import normalise, open_up, score_questions, write, write_heads
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId, check_layer
@@ -161,7 +161,7 @@ def _pass(
 ) -> Stages:
     """Take vectors through an FFN layer, one row each."""
     seen = normalise(model, before.to(model.device))
-    scores, gates = ask(model, layer, seen)
+    scores, gates = score_questions(model, layer, seen)
     activations = open_up(model, scores, gates)
     output = write(model, layer, activations).cpu()
     return Stages(

@@ -31,7 +31,7 @@ from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, close_account, write_along
-from ffnprobe.tracing.neuron_tables import find_neuron, list_neurons
+from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def drivers(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Driv
     True
     """
     model, index = trace.model, trace.at(position)
-    name = find_neuron(model, neuron)
+    name = model.find_neuron(neuron)
     gate = None
     if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
         gate = _drive(

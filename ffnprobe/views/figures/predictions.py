@@ -7,7 +7,6 @@ import plotly.graph_objects as go
 
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.names import NeuronId
-from ffnprobe.tracing.neuron_tables import find_neuron
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
@@ -68,7 +67,7 @@ def plot_steering(steering: Steering, *, k: int = 10) -> go.Figure:
 
 def plot_text(trace: Trace, neuron: str | NeuronId) -> go.Figure:
     """Draw a neuron's activation at every token, as text on colour."""
-    name = find_neuron(trace.model, neuron)
+    name = trace.model.find_neuron(neuron)
     values = trace.activations[name.layer, :, name.neuron].tolist()
     width = min(TOKENS_A_LINE, len(values))
     lines = math.ceil(len(values) / width)
