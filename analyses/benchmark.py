@@ -1,7 +1,7 @@
 """What does ffnprobe cost? Ratios measured in one run on a model of GPT-2 small's shape.
 
 Method: a folder with GPT-2 small's configuration, seeded random weights and a byte-level tokenizer
-is written to a temporary place (or given with --model); each room's measure runs on it, against the
+is written to a temporary folder (or given with --model); each room's measure runs on it, against the
 bare matrix product, the bare forward pass, TransformerLens, or a hook loop, in the same process.
 `families` does so on a gated model of SmolLM2's shape, which it writes itself.
 
@@ -39,8 +39,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--short", action="store_true", help="tiny models, every part once")
     options = parser.parse_args(argv)
     size = SHORT if options.short else FULL
-    with tempfile.TemporaryDirectory() as place:
-        folder = options.model or write_folder(Path(place), size.plain)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.model or write_folder(Path(scratch), size.plain)
         for room in options.only or ROOMS:
             module = importlib.import_module(f"benchmarks.{room}")
             for name, ratio, goal in module.measure(folder, size):

@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
         index=["temperature", "entropy"], columns="token", values="probability"
     ).reset_index()
     pairs = similarity.table
-    words = pairs[pairs["position"] > 0]
+    words = pairs[pairs["position"] >= int(trace.has_bos)]
     print_tables({
         "pairs of tokens": compared,
         f"neighbours of {tokens[0]}": find_neighbours(model, tokens[0]),

@@ -29,17 +29,17 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     model = fp.load(options.model)
     trace = fp.run(model, options.prompt)
-    place = trace.at(options.position)
-    said = trace.predictions(1, position=place).id.item()
+    position = trace.at(options.position)
+    said = trace.predictions(1, position=position).id.item()
     answer = said if options.answer is None else options.answer
-    lens = fp.lens(trace, answer, position=place)
-    (pushes,) = fp.attribute(trace, answer, position=place).pieces
+    lens = fp.lens(trace, answer, position=position)
+    (pushes,) = fp.attribute(trace, answer, position=position).pieces
     stages = [fp.stages(trace, layer) for layer in range(model.config.layers)]
-    passed = pd.concat([stage.table.iloc[[place]] for stage in stages], ignore_index=True)
+    passed = pd.concat([stage.table.iloc[[position]] for stage in stages], ignore_index=True)
     passed.insert(0, "layer", [f"L{stage.layer}" for stage in stages])
     busiest = int(passed.output.argmax())
     print_tables({
-        f"what the stream says at {trace.tokens[place]}, on {lens.provenance.answer}": lens.table,
+        f"what the stream says at {trace.tokens[position]}, on {lens.provenance.answer}": lens.table,
         "through each FFN": passed.drop(columns=["position", "token"]),
         "what each layer pushed, in logits": pushes.by_layer(),
     })  # fmt: skip

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """Anything a verb returns."""
+    """Anything a verb returns.
+
+    >>> import ffnprobe as fp
+    >>> found = fp.search(fp.load("pocket"), " golf", k=3)
+    >>> found.title, list(found.tables()), found.provenance.model
+    ('neurons that push toward ␣golf', ['neurons'], 'pocket')
+    """
 
     if TYPE_CHECKING:  # each type has these, as a field or as a property
 
@@ -61,6 +67,12 @@ class TableSet(Result):
     """Tables that are a result by themselves: taken from one, or read back from a file.
 
     `kind` is the type of the result they were taken from.
+
+    >>> import ffnprobe as fp, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "next.json"
+    >>> fp.save(fp.run(fp.load("pocket"), "Tiger Woods plays the sport of"), path)
+    >>> fp.open_result(path).kind
+    'Trace'
     """
 
     title: str

@@ -20,7 +20,7 @@ import torch
 import ffnprobe as fp
 from benchmarks.sizes import Size
 from ffnprobe.corpora.meters import group_passages
-from ffnprobe.corpora.passages import Settings, cut_blocks
+from ffnprobe.corpora.passages import ScanSettings, cut_blocks
 from ffnprobe.corpora.sources import find_texts
 from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.model import Model
@@ -46,11 +46,11 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     """Return each ratio with its name and its goal."""
     model = fp.load(folder, device="cpu")
     cores = torch.get_num_threads()
-    with tempfile.TemporaryDirectory() as place:
-        text = write_text(model, Path(place), size.blocks * size.block_tokens)
+    with tempfile.TemporaryDirectory() as scratch:
+        text = write_text(model, Path(scratch), size.blocks * size.block_tokens)
         bare = forward_rate(model, text, size)
-        here = scan_rate(model, text, size, workers=cores, store=Path(place) / "scan")
-        written = sum(f.stat().st_size for f in (Path(place) / "scan").iterdir())
+        here = scan_rate(model, text, size, workers=cores, store=Path(scratch) / "scan")
+        written = sum(f.stat().st_size for f in (Path(scratch) / "scan").iterdir())
         alone = scan_rate(model, text, size, workers=1)
         rows = [
             ("tokens a second of a scan to the bare forward passes'", here / bare, "at least 0.8"),
@@ -66,19 +66,19 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     return rows
 
 
-def write_text(model: Model, place: Path, many: int) -> Path:
+def write_text(model: Model, folder: Path, many: int) -> Path:
     """Write one text that fills the blocks."""
     given = os.environ.get("FFNPROBE_TEXTS")
     files = sorted(Path(given).rglob("*.txt") if given else Path(fp.__file__).parent.rglob("*.py"))
     words = "\n".join(file.read_text() for file in files)
-    path = place / "text.txt"
+    path = folder / "text.txt"
     path.write_text(model.vocab.text(model.vocab.ids(words[: 8 * many])[:many]))
     return path
 
 
 def forward_rate(model: Model, text: Path, size: Size) -> float:
     """Run the same batches through the bare bridge: tokens a second."""
-    settings = Settings(context=model.config.positions, block_tokens=size.block_tokens)
+    settings = ScanSettings(context=model.config.positions, block_tokens=size.block_tokens)
     blocks = islice(cut_blocks(model.vocab, find_texts(text), settings), 1, size.blocks - 1)
     bridge, tokens = bridge_of(model), 0
     batches = [
@@ -120,8 +120,8 @@ def grow(text: Path, tokens: int) -> float:
     """Compare the peak memory of a scan four times as long with that of a short one."""
     peaks = []
     for many in (4 * tokens, tokens):
-        with tempfile.TemporaryDirectory() as place:
-            words = [sys.executable, "-c", PEAK, str(text), str(many), place]
+        with tempfile.TemporaryDirectory() as scratch:
+            words = [sys.executable, "-c", PEAK, str(text), str(many), scratch]
             done = subprocess.run(words, check=True, capture_output=True, text=True)
             peaks.append(float(done.stdout))
     return peaks[0] / peaks[1]

@@ -21,8 +21,8 @@ from ffnprobe.models.model import Model
 
 def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     """Return each ratio with its name and its goal; the folder given is not this one's shape."""
-    with tempfile.TemporaryDirectory() as place:
-        own = write_folder(Path(place), size.gated)
+    with tempfile.TemporaryDirectory() as scratch:
+        own = write_folder(Path(scratch), size.gated)
         model = fp.load(own, device="cpu")
         fp.survey(model, layers="0", k=1)  # what is measured once for a model
         bare = products(model)

@@ -41,7 +41,7 @@ def hook_loop(model: Model, trace: fp.Trace, sample: int) -> float:
     """Time one hooked run for each neuron of the sample, in seconds."""
     ids = torch.tensor([trace.ids])
     step = model.config.neurons // sample
-    names = [divmod(place * step, model.config.d_mlp) for place in range(sample)]
+    names = [divmod(order * step, model.config.d_mlp) for order in range(sample)]
 
     def silence(neuron: int) -> Callable[[torch.Tensor], torch.Tensor]:
         def tap(activations: torch.Tensor) -> torch.Tensor:

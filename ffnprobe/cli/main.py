@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _hold_streams() -> None:
-    """Give a closed standard error a place, so that no file is opened in it and no note printed."""
+    """Give a closed standard error a file, so that no file is opened in it and no note printed."""
     # A file takes the lowest number that is free.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)

@@ -22,18 +22,18 @@ def check_apart(targets: Mapping[str, Path | None], read: Mapping[str, object]) 
     seen: dict[Path, str] = {}
     for option, path in named.items():
         with suppress(OSError, RuntimeError):  # such a path is refused when it is checked
-            place = path.expanduser().resolve()
-            if place in seen:
+            target = path.expanduser().resolve()
+            if target in seen:
                 raise OptionRefused(
-                    f"{seen[place]} and {option} name the same file, {path}.", remedy="two names"
+                    f"{seen[target]} and {option} name the same file, {path}.", remedy="two names"
                 )
-            seen[place] = option
-    existing = {place: option for place, option in seen.items() if place.is_file()}
+            seen[target] = option
+    existing = {target: option for target, option in seen.items() if target.is_file()}
     if not existing:
         return
     for name, word in _words(read):
-        for place, option in existing.items():
-            if _reads(word, place, READ_IN_FOLDERS.get(name, ())):
+        for target, option in existing.items():
+            if _reads(word, target, READ_IN_FOLDERS.get(name, ())):
                 raise OptionRefused(
                     f"{option} {named[option]} would overwrite what is read ({word}).",
                     remedy="another name",
@@ -48,15 +48,15 @@ def _words(read: Mapping[str, object]) -> Iterator[tuple[str, str]]:
                 yield name, str(each)
 
 
-def _reads(word: str, place: Path, suffixes: Iterable[str]) -> bool:
+def _reads(word: str, target: Path, suffixes: Iterable[str]) -> bool:
     """Whether a word, taken for a file, a folder or a glob, stands for a file."""
     with suppress(OSError, ValueError, RuntimeError):
         path = Path(word).expanduser()
         if path.is_dir():
-            return path.resolve() in place.parents and place.suffix.lower() in suffixes
+            return path.resolve() in target.parents and target.suffix.lower() in suffixes
         if path.exists():
-            return path.samefile(place)
+            return path.samefile(target)
         if glob.has_magic(word):
             found = glob.iglob(str(path), recursive=True)
-            return any(Path(each).resolve() == place for each in found)
+            return any(Path(each).resolve() == target for each in found)
     return False

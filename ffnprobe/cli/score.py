@@ -109,6 +109,12 @@ def _note(common: Common, scores: "Scores") -> None:
     hubs = scores.hubs() if len(scores) else []
     if hubs:
         common.note(f"hub neurons, which push every kind of fact: {' '.join(hubs)}")
+    several = int((scores.table.pieces > 1).sum())
+    if several:
+        common.note(
+            f"answers of several tokens ({several:,}): their rank is the worst piece's (1: every piece is "
+            "first), their logits, log-probabilities and shares are over all pieces together"
+        )
     bare = [r for r in scores.rows if not r.answer.startswith(" ") and not r.prompt.endswith(" ")]
     if bare:
         common.note(

@@ -13,7 +13,7 @@ import torch
 
 from ffnprobe.corpora.clusters import WorkerPool, start_pool
 from ffnprobe.corpora.meters import measure
-from ffnprobe.corpora.passages import Block, Settings
+from ffnprobe.corpora.passages import Block, ScanSettings
 from ffnprobe.corpora.processes import borrow_process
 from ffnprobe.corpora.statistics import Statistics
 from ffnprobe.corpora.threads import Threads
@@ -29,7 +29,7 @@ Measured = Generator[tuple[Block, Statistics], None, None]
 def measure_blocks(
     model: Model,
     blocks: Iterable[Block],
-    settings: Settings,
+    settings: ScanSettings,
     *,
     engine: str = "local",
     workers: int | None = None,
@@ -50,7 +50,7 @@ def measure_blocks(
 
 
 def _measure_here(
-    model: Model, blocks: Iterable[Block], settings: Settings, workers: int | None
+    model: Model, blocks: Iterable[Block], settings: ScanSettings, workers: int | None
 ) -> Measured:
     """Measure on this machine: in another process unless this one computes with one thread."""
     is_cpu, threads = model.device.type == "cpu", torch.get_num_threads()
@@ -76,7 +76,7 @@ def _measure_here(
 def _measure_on_ray(
     model: Model,
     blocks: Iterable[Block],
-    settings: Settings,
+    settings: ScanSettings,
     workers: int | None,
     address: str | None,
 ) -> Measured:
@@ -85,7 +85,7 @@ def _measure_on_ray(
         yield from _in_order(blocks, _submit_to(pool, settings), pool.result, len(pool))
 
 
-def _submit_to(pool: WorkerPool, settings: Settings) -> Callable[[int, Block], Any]:
+def _submit_to(pool: WorkerPool, settings: ScanSettings) -> Callable[[int, Block], Any]:
     def submit(number: int, block: Block) -> Any:
         return pool.submit(number, measure, block, settings)
 

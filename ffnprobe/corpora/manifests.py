@@ -6,7 +6,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from ffnprobe.corpora.passages import Settings
+from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.corpora.sources import TextSource
 from ffnprobe.errors import DataRefused, FfnProbeError
 from ffnprobe.files import quote
@@ -21,7 +21,7 @@ _SETTINGS: dict[str, type | UnionType] = {"context": int, "bos": bool, "k": int}
 
 
 def describe(
-    model: Model, sources: list[TextSource], settings: Settings, *, format: int
+    model: Model, sources: list[TextSource], settings: ScanSettings, *, format: int
 ) -> dict[str, Any]:
     """Describe a scan: what its numbers depend on."""
     return {
@@ -48,6 +48,11 @@ def check_manifest(values: Any) -> dict[str, Any]:
         for name, kind in wanted.items():
             if not isinstance(found, dict) or not isinstance(found.get(name), kind):
                 raise FfnProbeError(f"it does not say {name} of {part}")
+    source = values["model"]["source"]
+    if isinstance(source, dict) and not (
+        isinstance(source.get("kind"), str) and all(isinstance(v, str) for v in source.values())
+    ):
+        raise FfnProbeError("it does not say source of model")
     texts = values.get("texts")
     if not isinstance(texts, list) or not all(
         isinstance(text, dict) and isinstance(text.get("name"), str) for text in texts

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ffnprobe.corpora.histograms import BINS, count_bins
 from ffnprobe.corpora.moments import centre_sums
-from ffnprobe.corpora.passages import Block, Passage, Settings
+from ffnprobe.corpora.passages import Block, Passage, ScanSettings
 from ffnprobe.corpora.peaks import AFTER, BEFORE, NO_TOKEN, WINDOW, Peaks, Race, unpack
 from ffnprobe.corpora.position_ranges import first_of, number_ranges
 from ffnprobe.corpora.statistics import Statistics
@@ -65,7 +65,7 @@ class Meter:
 
 
 def measure(
-    model: Model, block: Block, settings: Settings, *, check: Callable[[], None] = lambda: None
+    model: Model, block: Block, settings: ScanSettings, *, check: Callable[[], None] = lambda: None
 ) -> Statistics:
     """Run a block and return its statistics, on CPU; `check` is called before each batch."""
     c = model.config
@@ -92,7 +92,7 @@ def measure(
 
 
 def group_passages(
-    passages: tuple[Passage, ...], settings: Settings, bos: int | None
+    passages: tuple[Passage, ...], settings: ScanSettings, bos: int | None
 ) -> Iterator[tuple[Int64[Tensor, " batch"], Int64[Tensor, "batch pos"]]]:
     """Batch passages of one length, the shortest first: their numbers in the block, their ids."""
     front = [bos] if settings.bos else []
@@ -105,7 +105,9 @@ def group_passages(
             yield numbers, torch.tensor([[*front, *passages[n].ids] for n in numbers.tolist()])
 
 
-def _gather(meters: list[Meter], counts: Tensor, block: Block, settings: Settings) -> Statistics:
+def _gather(
+    meters: list[Meter], counts: Tensor, block: Block, settings: ScanSettings
+) -> Statistics:
     """Put the layers' accounts together."""
 
     def stack(pick: Callable[[Meter], Tensor]) -> Tensor:

@@ -25,7 +25,7 @@ SOURCE_BITS = 32
 
 
 @dataclass(frozen=True)
-class Settings:
+class ScanSettings:
     """What a scan's numbers depend on, apart from the model and the texts.
 
     context        the most tokens of a passage, BOS included
@@ -43,7 +43,7 @@ class Settings:
     errors: str = "strict"
     block_tokens: int = 16_384
 
-    def check(self, model: Model) -> "Settings":
+    def check(self, model: Model) -> "ScanSettings":
         """Refuse what this model cannot run."""
         least = 2 if self.bos else 1
         if not least <= self.context <= model.config.positions:
@@ -102,7 +102,9 @@ def name_text(sources: Sequence[str], text: int) -> str:
     return sources[source] if number == 0 else f"{sources[source]}:{number}"
 
 
-def cut_blocks(vocab: Vocab, sources: Sequence[TextSource], settings: Settings) -> Iterator[Block]:
+def cut_blocks(
+    vocab: Vocab, sources: Sequence[TextSource], settings: ScanSettings
+) -> Iterator[Block]:
     """Cut a corpus into blocks, in order."""
     done = Done()
     held: list[Passage] = []
@@ -139,7 +141,7 @@ def _close(done: Done, passages: list[Passage], length: int, share: float | None
 
 
 def _cut_passages(
-    vocab: Vocab, sources: Sequence[TextSource], settings: Settings
+    vocab: Vocab, sources: Sequence[TextSource], settings: ScanSettings
 ) -> Iterator[tuple[Passage, float | None]]:
     """Cut every text into passages, each with the share of the corpus read so far, if known."""
     text, start = -1, 0
@@ -161,7 +163,7 @@ def _cut_passages(
 
 
 def _number_texts(
-    sources: Sequence[TextSource], settings: Settings
+    sources: Sequence[TextSource], settings: ScanSettings
 ) -> Iterator[tuple[int, str, float | None]]:
     """Read every source, its texts numbered over the whole corpus."""
     sizes = [source.size for source in sources]

@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 from ffnprobe.corpora.clusters import Worker
-from ffnprobe.corpora.passages import Settings
+from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.corpora.statistics import Statistics
 from ffnprobe.corpora.threads import Threads
 from ffnprobe.errors import DataRefused
@@ -106,7 +106,7 @@ os.register_at_fork(after_in_child=_idle.clear)
 
 
 @contextmanager
-def borrow_process(model: Model, settings: Settings, many: int) -> Iterator[Process]:
+def borrow_process(model: Model, settings: ScanSettings, many: int) -> Iterator[Process]:
     """Begin a scan in a process that is idle, or in a new one; keep it for the next scan."""
     try:
         process = _idle.pop()

@@ -22,7 +22,7 @@ import torch
 from ffnprobe.corpora import store as stores
 from ffnprobe.corpora.engines import Measured, measure_blocks
 from ffnprobe.corpora.manifests import describe, other_store
-from ffnprobe.corpora.passages import Block, Done, Settings, cut_blocks
+from ffnprobe.corpora.passages import Block, Done, ScanSettings, cut_blocks
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.sources import Texts, TextSource, find_texts
 from ffnprobe.corpora.states import State
@@ -45,7 +45,7 @@ def scan(
     k: int = 20,
     column: str = "text",
     errors: str = "strict",
-    block_tokens: int = Settings.block_tokens,
+    block_tokens: int = ScanSettings.block_tokens,
     engine: str = "local",
     workers: int | None = None,
     address: str | None = None,
@@ -62,7 +62,7 @@ def scan(
     >>> fp.scan(fp.load("pocket"), texts, k=5)
     Scan(pocket: 2 texts, 14 tokens ...)
     """
-    settings = Settings(
+    settings = ScanSettings(
         context=model.config.positions if context is None else context,
         bos=model.vocab.puts_bos(bos), k=k, column=column, errors=errors, block_tokens=block_tokens,
     ).check(model)  # fmt: skip
@@ -88,10 +88,10 @@ def scan(
 def _measure(
     model: Model,
     sources: list[TextSource],
-    settings: Settings,
+    settings: ScanSettings,
     known: State | None,
     writer: stores.Writer | None,
-    measured: Callable[[Model, Iterator[Block], Settings], Measured],
+    measured: Callable[[Model, Iterator[Block], ScanSettings], Measured],
     progress: Progress | None,
 ) -> State:
     """Merge block after block into the state and the store, to the end of the corpus."""

@@ -39,7 +39,7 @@ def survey(
     address: str | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Survey every neuron of the layers named (all by default), k tokens in each list.
+    """Project every neuron's weights onto the vocabulary, k tokens in each list; all layers by default.
 
     Columns of `table`: name, layer, neuron, kind, question_tokens, promotes, suppresses (text, a
     space between tokens), question_norm, question_bias, answer_norm, cosine, the moments vocab_mean,

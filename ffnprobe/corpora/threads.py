@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 from ffnprobe.corpora.meters import measure
-from ffnprobe.corpora.passages import Block, Settings
+from ffnprobe.corpora.passages import Block, ScanSettings
 from ffnprobe.corpora.statistics import Statistics
 from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.model import Model
@@ -19,7 +19,7 @@ class Stopped(Exception):
 class Threads:
     """Threads that measure blocks until they are closed."""
 
-    def __init__(self, model: Model, settings: Settings, many: int) -> None:
+    def __init__(self, model: Model, settings: ScanSettings, many: int) -> None:
         models: queue.SimpleQueue[Model] = queue.SimpleQueue()
         for order in range(many):
             own = model if order == 0 else replace(model)

@@ -10,7 +10,6 @@ from torch import Tensor
 from ffnprobe.evidence.grades import Bar
 from ffnprobe.evidence.query import Query
 from ffnprobe.interventions.ablation import LayerEffects
-from ffnprobe.models.means import read_means
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import sort_neurons
@@ -87,7 +86,7 @@ def _list_graded(
     if trace.gate_scores is not None:
         columns = {"gate_score": trace.gate_scores[:, position], "score": trace.scores[:, position]}
     columns["activation"] = activations
-    if (means := read_means(trace.model)) is not None:
+    if (means := trace.model.means) is not None:
         columns["mean_activation"] = means
     columns["push"] = pushes
     if effects is not None:

@@ -64,10 +64,10 @@ def score(
     partial: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Scores:
-    """Score every fact of a file, folder, DataFrame or list of rows (`pocket`: its own table).
+    """Measure factual recall: score every fact of a file, folder, DataFrame or list of rows.
 
-    With `effects`, each neuron is removed in turn at the prompt's last position (set to its mean
-    where that is known, else to zero, unless `replace` says otherwise). `partial` names a folder
+    `"pocket"` is pocket's own table. With `effects`, each neuron is ablated in turn at the prompt's last
+    position (set to its mean where that is known, else to zero, unless `replace` says otherwise). `partial` names a folder
     where batches are kept, so that an interrupted run resumes. Rows that cannot be read or run are
     in `problems`, with their line.
 

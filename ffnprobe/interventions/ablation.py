@@ -140,8 +140,9 @@ def ablate(
 ) -> Effects:
     """Ablation: find the exact effect of removing each neuron, by itself, on an answer.
 
-    At several positions (or "all", BOS included) a neuron is removed at all of them together. An
-    answer of several tokens is teacher-forced and its pieces summed. The log-probability needs the
+    At several positions (or "all": every one of the prompt, BOS included) a neuron is removed at all
+    of them together. An answer of several tokens is teacher-forced and its pieces summed; at the
+    pieces' own positions nothing is removed. The log-probability needs the
     whole vocabulary for each neuron: in GPT-2 small about half of the time; it can be left out.
 
     >>> import ffnprobe as fp
@@ -206,7 +207,13 @@ def ablate_stepwise(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LayerEffects(Result):
-    """What the answer loses without each MLP layer's neurons at each position of the prompt."""
+    """What the answer loses without each MLP layer's neurons at each position of the prompt.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.ablate_layers(trace, " basketball").table.columns.tolist()[:4]
+    ['layer', 'position', 'token', 'effect']
+    """
 
     values: Float[Tensor, "layer pos"]
     log_probability: Float[Tensor, "layer pos"] | None
@@ -251,6 +258,11 @@ def ablate_layers(
     """Ablation by layer: the exact effect of removing all neurons of a layer at one position.
 
     The layer's bias b_out belongs to no neuron and stays.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.ablate_layers(trace, " basketball").values.shape == (trace.model.config.layers, 7)
+    True
     """
     stand_in = usual_replacement(trace.model, replace)
     replacement = choose_replacement(trace.model, stand_in)
@@ -272,7 +284,13 @@ def ablate_layers(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupEffects(Result):
-    """What the answer loses without each group of neurons, all of a group removed together."""
+    """What the answer loses without each group of neurons, all of a group removed together.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> len(fp.ablate_together(trace, " basketball", [["L0N1", "L1N2"], ["L0"]]).table)
+    2
+    """
 
     values: Float[Tensor, " group"]
     log_probability: Float[Tensor, " group"] | None
@@ -317,7 +335,14 @@ def ablate_together(
     position: Positions = -1,
     convention: str = "centred",
 ) -> GroupEffects:
-    """Group ablation: the exact effect of removing several neurons at once, for one or more groups of them."""
+    """Group ablation: the exact effect of removing several neurons at once, for one or more groups of them.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> found = fp.ablate_together(trace, " basketball", [["L0-L1"]], position="all")
+    >>> float(found.values) > 0
+    True
+    """
     if not groups:
         raise OptionRefused("there is no group of neurons to remove.", remedy='[["L3N12", "L4N7"]]')
     positions = choose_positions(trace, position)

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.means import Means, read_means
+from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
-from ffnprobe.names import NeuronId, expand_all
+from ffnprobe.names import NeuronId
 from ffnprobe.tracing.trace import Trace
 
 Positions = int | Sequence[int] | str
@@ -39,8 +39,7 @@ def choose_neurons(model: Model, neurons: Neurons | None) -> Bool[Tensor, "layer
     c = model.config
     if neurons is None:
         return torch.ones(c.layers, c.d_mlp, dtype=torch.bool)
-    texts = [neurons] if isinstance(neurons, str) else [str(name) for name in neurons]
-    names = expand_all(texts, layers=c.layers, neurons=c.d_mlp, model=model.name)
+    names = model.find_neurons(neurons)
     if not names:
         raise OptionRefused("no neuron is named.", remedy="L3N12, or leave it out for all")
     marked = torch.zeros(c.layers, c.d_mlp, dtype=torch.bool)
@@ -68,7 +67,7 @@ def choose_replacement(model: Model, replace: Replace) -> Float[Tensor, "layer 1
             raise OptionRefused(
                 f'"{replace}" cannot replace an activation.', remedy="zero, mean, or a tensor"
             )
-        means = read_means(model)
+        means = model.means
         if means is None:
             raise OptionRefused(
                 f"{model.name} has no activation means: they are measured over a corpus.",
@@ -89,7 +88,7 @@ def usual_replacement(model: Model, replace: Replace | None) -> Replace:
     """Return what was asked for; by default the model's means where they are known, else zero."""
     if replace is not None:
         return replace
-    return "zero" if read_means(model) is None else "mean"
+    return "zero" if model.means is None else "mean"
 
 
 def name_replacement(replace: Replace) -> dict[str, Setting]:

@@ -45,7 +45,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates(Result):
-    """An estimate of every neuron's effect at every position, in logits: not the effect itself."""
+    """An estimate of every neuron's effect at every position, in logits: not the effect itself.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.estimate(trace, " basketball").top(2, position=2).columns.tolist()[3:5]
+    ['activation', 'estimate']
+    """
 
     trace: Trace
     values: Float[Tensor, "layer pos neuron"]
@@ -105,7 +111,13 @@ def estimate(
     replace: Replace | None = None,
     convention: str = "centred",
 ) -> Estimates:
-    """Attribution patching: estimate each neuron's effect at each position, by one backward pass."""
+    """Attribution patching: estimate each neuron's effect at each position, by one backward pass.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.estimate(trace, " basketball").values.shape == trace.activations.shape
+    True
+    """
     stand_in = usual_replacement(trace.model, replace)
     replacement = choose_replacement(trace.model, stand_in)
     readout = read_answer(

@@ -61,7 +61,15 @@ class Ends:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Patches(Result):
-    """What each neuron carries by itself (NaN where none was asked), and all of them together."""
+    """What each neuron carries by itself (NaN where none was asked), and all of them together.
+
+    >>> import ffnprobe as fp
+    >>> texts = ["Michael Jordan plays the sport of", "Tom Watson plays the sport of"]
+    >>> source, target = fp.run(fp.load("pocket"), texts)
+    >>> found = fp.patch(source, target, " basketball", " golf", neurons=["L0"])
+    >>> list(found.top(1).columns)[3:6]
+    ['activation_source', 'activation_target', 'carried']
+    """
 
     target: Trace
     ends: Ends
@@ -109,7 +117,15 @@ class Patches(Result):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LayerPatches(Result):
-    """What each MLP layer carries at each position."""
+    """What each MLP layer carries at each position.
+
+    >>> import ffnprobe as fp
+    >>> texts = ["Michael Jordan plays the sport of", "Tom Watson plays the sport of"]
+    >>> source, target = fp.run(fp.load("pocket"), texts)
+    >>> found = fp.patch_layers(source, target, " basketball", " golf")
+    >>> list(found.table.columns)
+    ['layer', 'position', 'token_source', 'token_target', 'carried']
+    """
 
     ends: Ends
     carried: Float[Tensor, "layer pos"]
@@ -144,7 +160,14 @@ def patch(
     position: Positions = "all",
     progress: Progress | None = None,
 ) -> Patches:
-    """Activation patching: give the target each neuron's activation from the source, one neuron at a time and then all."""
+    """Activation patching: give the target each neuron's activation from the source, one neuron at a time and then all.
+
+    >>> import ffnprobe as fp
+    >>> texts = ["Michael Jordan plays the sport of", "Tom Watson plays the sport of"]
+    >>> source, target = fp.run(fp.load("pocket"), texts)
+    >>> fp.patch(source, target, " basketball", " golf", neurons=["L0"]).together > 0
+    True
+    """
     readout, ends = _prepare(source, target, answer, other_answer)
     positions = choose_positions(target, position)
     chosen = choose_neurons(target.model, neurons)
@@ -174,7 +197,15 @@ def patch_layers(
     *,
     progress: Progress | None = None,
 ) -> LayerPatches:
-    """Activation patching by layer: give the target a whole MLP layer's activations from the source, at one position at a time."""
+    """Activation patching by layer: give the target a whole MLP layer's activations from the source, at one position at a time.
+
+    >>> import ffnprobe as fp
+    >>> texts = ["Michael Jordan plays the sport of", "Tom Watson plays the sport of"]
+    >>> source, target = fp.run(fp.load("pocket"), texts)
+    >>> found = fp.patch_layers(source, target, " basketball", " golf")
+    >>> found.carried.shape == (source.model.config.layers, 7)
+    True
+    """
     readout, ends = _prepare(source, target, answer, other_answer)
     found = sweep_layers(readout, source.activations, progress=progress)
     layers = target.model.config.layers

@@ -148,6 +148,9 @@ class Readout:
         """Say what was read and what was changed, on the prompt the user gave."""
         show = trace.model.vocab.show_all
         where: dict[str, Setting] = {"positions": list(positions)} if len(positions) > 1 else {}
+        if where and len(self.tokens) > 1:
+            # The pieces of a long answer are read at positions of their own, where nothing is changed.
+            where["positions_of"] = "the prompt, not the answer"
         return trace.provenance_at(
             positions[0] if len(positions) == 1 else None,
             convention=self.convention,

@@ -32,11 +32,11 @@ from torch import Tensor
 
 from ffnprobe.models.arithmetic import (
     add_up,
-    ask,
     finish_write,
     normalise,
     open_up,
     rotate,
+    score_questions,
     write,
     write_heads,
 )
@@ -140,7 +140,7 @@ class Replay:
         model = self.model
         after = stream + self._attend(stream, layer, start)
         read = stream if model.config.is_parallel else after
-        activations = open_up(model, *ask(model, layer, self.normalise(read)))
+        activations = open_up(model, *score_questions(model, layer, self.normalise(read)))
         if edit is not None:
             activations = edit(layer, activations)
         return after + write(model, layer, activations)

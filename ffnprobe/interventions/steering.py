@@ -28,7 +28,7 @@ from ffnprobe.interventions.choices import Positions, choose_positions
 from ffnprobe.models.bridge import Tap, forward
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance, Setting
-from ffnprobe.names import NeuronId, expand
+from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k
 from ffnprobe.results import Result
 from ffnprobe.tracing.predictions import check_temperature
@@ -173,12 +173,11 @@ def _read_changes(
     model: Model, activations: Mapping[str, float], scale: Mapping[str, float]
 ) -> dict[NeuronId, tuple[float, float]]:
     """Turn both mappings into one: each neuron's activation becomes factor × itself + offset."""
-    c = model.config
     changes: dict[NeuronId, tuple[float, float]] = {}
     for given, is_scale in ((activations, False), (scale, True)):
         for text, value in given.items():
             number = check_number(str(text), value)
-            for name in expand(str(text), layers=c.layers, neurons=c.d_mlp, model=model.name):
+            for name in model.find_neurons(str(text)):
                 if name in changes:
                     raise OptionRefused(f"{name} is changed twice.", remedy="name it once")
                 changes[name] = (number, 0.0) if is_scale else (0.0, number)

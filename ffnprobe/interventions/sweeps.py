@@ -1,6 +1,6 @@
 """Change one thing at a time, exactly: each neuron, each MLP layer at each position, each group.
 
-To give neuron n of layer l the activation r in place of a adds (r − a) w_n to the stream that
+To give neuron n of layer l the activation r instead of a adds (r − a) w_n to the stream that
 leaves layer l (through the norm its MLP writes through, if it has one); nothing else of that layer
 changes. So all variants of a layer begin at the next
 one, as one batch, and only at the positions from the first changed one on. The result is always

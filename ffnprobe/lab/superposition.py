@@ -127,7 +127,7 @@ class FactLoad:
             busiest = int(counts.argmax())
             rows.append({"layer": layer, "neurons": len(counts), "in_a_fact": int((counts > 0).sum()),
                          "in_ten_or_more": int((counts >= 10).sum()),
-                         "places": int(counts.sum()), "busiest": f"L{layer}N{busiest}",
+                         "appearances": int(counts.sum()), "busiest": f"L{layer}N{busiest}",
                          "its_facts": int(counts[busiest])})  # fmt: skip
         return pd.DataFrame(rows)
 

@@ -151,7 +151,7 @@ def table_scan(scan: Scan, activation: str) -> pd.DataFrame:
 
 
 def tally_scores(model: Model, texts: Iterable[str]) -> Tally:
-    """Count a model's scores over texts, one group a layer; BOS is left out."""
+    """Count a model's scores over texts, one group a layer; a BOS is left out."""
     bump, chosen = bump_of(model.config.activation), list(texts)
     if not chosen:
         raise OptionRefused("there are no texts to run.", remedy="at least one line of text")
@@ -160,7 +160,8 @@ def tally_scores(model: Model, texts: Iterable[str]) -> Tally:
         traces = run(model, chosen[start : start + TEXTS_AT_ONCE], patterns=False)
         # What goes through the nonlinearity: the gate's score, where neurons have gates.
         asked = [t.scores if t.gate_scores is None else t.gate_scores for t in traces]
-        scores = torch.cat([one[:, 1:] for one in asked], dim=1)
+        words = [one[:, int(t.has_bos) :] for one, t in zip(asked, traces, strict=True)]
+        scores = torch.cat(words, dim=1)
         flat = rearrange(scores, "layer pos neuron -> layer (pos neuron)")
         tally = Tally.of(flat, bump=bump)
         total = tally if total is None else total + tally

@@ -26,7 +26,7 @@ Turns = tuple[Tensor, Tensor] | None
 def few_tokens(model: Model) -> list[int]:
     """Choose token ids spread over the vocabulary."""
     many = min(TOKENS, model.config.positions)
-    return [(1 + place * STRIDE) % model.config.vocab for place in range(many)]
+    return [(1 + order * STRIDE) % model.config.vocab for order in range(many)]
 
 
 def check_agreement(model: Model, logits: dict[str, Float[Tensor, "pos vocab"]]) -> None:
@@ -49,8 +49,8 @@ def check_agreement(model: Model, logits: dict[str, Float[Tensor, "pos vocab"]])
 def logits_of(model: Model, ids: list[int], turns: list[Turns]) -> Float[Tensor, "pos vocab"]:
     """Run token ids by our own arithmetic; `turns` are each layer's cosines and sines of positions."""
     c, lay = model.config, model.layout
-    places = torch.tensor(ids, device=model.device)
-    stream = model.raw(f"{lay.embedding}.weight")[places] * c.embedding_scale
+    rows = torch.tensor(ids, device=model.device)
+    stream = model.raw(f"{lay.embedding}.weight")[rows] * c.embedding_scale
     if model.position_embedding is not None:
         stream = stream + model.position_embedding[: len(ids)]
     for layer in range(c.layers):

@@ -1,7 +1,7 @@
-"""What the layers do to vectors: norm, ask, open, write. Each in the dtype of what is handed in.
+"""What the layers do to vectors: norm, score, open, write. Each in the dtype of what is handed in.
 
     normalise   x̂ = (x − mean) / sqrt(var + eps), or x / sqrt(mean x² + eps) for an RMSNorm
-    ask         scores q_n · x̂ + c_n, and the gates' scores where neurons have gates
+    score       scores q_n · x̂ + c_n, and the gates' scores where neurons have gates
     open_up     activations: f(score), with a gate f(gate score) × score
     write       Σ_n a_n w_n + b_out, through the norm an MLP writes through if there is one
     write_heads Σ_head mix · out + b_O, likewise
@@ -9,7 +9,7 @@
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> scores, gates = ask(trace.model, 3, normalise(trace.model, trace.before_mlp[3]))
+>>> scores, gates = score_questions(trace.model, 3, normalise(trace.model, trace.before_mlp[3]))
 >>> bool((scores - trace.scores[3]).abs().max() < 1e-4)
 True
 """
@@ -48,7 +48,7 @@ def measure_scale(model: Model, stream: Stream) -> Float[Tensor, "..."]:
     return (centred.square().mean(dim=-1) + model.config.eps).sqrt()
 
 
-def ask(
+def score_questions(
     model: Model, layer: int, seen: Stream
 ) -> tuple[Float[Tensor, "... neuron"], Float[Tensor, "... neuron"] | None]:
     """Put a layer's questions to normalised vectors: scores, and the gates' scores if it has gates."""

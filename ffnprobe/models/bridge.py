@@ -4,7 +4,7 @@ The bridge is booted when first needed (importing TransformerLens costs seconds)
 tensors the model was loaded with, so what is run and what is read cannot differ. It stays raw:
 scores and activations do not depend on folding.
 
-Hooked places, by our words; `[batch pos …]` at each layer:
+Hooks, by our words; `[batch pos …]` at each layer:
 
     before_attention, before_mlp   the residual stream
     scores, activations            of the neurons, before and after the nonlinearity
@@ -38,7 +38,7 @@ from ffnprobe.models.network import build_network
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
-PLACES = {
+HOOKS = {
     "before_attention": "blocks.{layer}.hook_resid_pre",
     "before_mlp": "blocks.{layer}.ln2.hook_in",
     "scores": "blocks.{layer}.mlp.hook_pre",
@@ -55,7 +55,7 @@ POST_PLACES = {
     "attention_totals": "blocks.{layer}.ln1_post.hook_in",
     "mlp_totals": "blocks.{layer}.ln2_post.hook_in",
 }
-FINAL_PLACES = {"final": "ln_final.hook_in"}
+FINAL_HOOKS = {"final": "ln_final.hook_in"}
 Tap = Callable[[Tensor], Tensor | None]
 
 _booted: "WeakKeyDictionary[Model, TransformerBridge]" = WeakKeyDictionary()
@@ -71,11 +71,11 @@ def bridge_of(model: Model) -> "TransformerBridge":
         return _booted[model]
 
 
-def places_of(model: Model) -> dict[str, str]:
-    """Name the hooked places this model has, each with TransformerLens's name for it."""
+def hooks_of(model: Model) -> dict[str, str]:
+    """Name the hooks this model has, each with TransformerLens's name for it."""
     gated = GATED_PLACES if model.config.is_gated else {}
     post = POST_PLACES if model.config.has_post_norms else {}
-    return PLACES | gated | post | FINAL_PLACES
+    return HOOKS | gated | post | FINAL_HOOKS
 
 
 def _boot(model: Model) -> "TransformerBridge":
@@ -137,17 +137,17 @@ def _rotations(model: Model, layer: int, length: int) -> tuple[Tensor, Tensor] |
 def forward(
     model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, int], Tap]
 ) -> Float[Tensor, "batch pos vocab"]:
-    """Run token ids and return the logits; each tap sees its place and may return a replacement.
+    """Run token ids and return the logits; each tap sees its hook and may return a replacement.
 
-    Logits that overflow are refused. A place is a word of this module's docstring with its layer (any number for the final ones).
+    Logits that overflow are refused. A hook is a word of this module's docstring with its layer (any number for the final ones).
     The hooks are gone when this returns, whether or not it succeeds.
     """
 
     def hook(tap: Tap) -> Callable[..., Tensor | None]:
         return lambda tensor, hook: tap(tensor)
 
-    names = places_of(model)
-    hooks = [(names[place].format(layer=layer), hook(tap)) for (place, layer), tap in taps.items()]
+    names = hooks_of(model)
+    hooks = [(names[name].format(layer=layer), hook(tap)) for (name, layer), tap in taps.items()]
     with _turn, torch.no_grad():
         logits: Tensor = bridge_of(model).run_with_hooks(ids.to(model.device), fwd_hooks=hooks)
     return _finite(model, logits, "logits")
@@ -180,27 +180,25 @@ def watch(model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, 
         forward(model, ids, {**taps, ("final", 0): stop})
 
 
-def capture(
-    model: Model, ids: Int[Tensor, "batch pos"], places: Iterable[str]
-) -> dict[str, Tensor]:
-    """Run token ids once and copy out the places named, `[layer batch …]`, and the logits, to CPU."""
+def capture(model: Model, ids: Int[Tensor, "batch pos"], hooks: Iterable[str]) -> dict[str, Tensor]:
+    """Run token ids once and copy out the hooks named, `[layer batch …]`, and the logits, to CPU."""
     layers = model.config.layers
     found: dict[str, Tensor] = {}
 
-    def keep(place: str, layer: int | None) -> Tap:
+    def keep(name: str, layer: int | None) -> Tap:
         def tap(tensor: Tensor) -> None:
             if layer is None:
-                found[place] = tensor.cpu().clone()
+                found[name] = tensor.cpu().clone()
                 return
-            if place not in found:
-                found[place] = torch.empty(layers, *tensor.shape, dtype=tensor.dtype)
-            found[place][layer] = tensor
+            if name not in found:
+                found[name] = torch.empty(layers, *tensor.shape, dtype=tensor.dtype)
+            found[name][layer] = tensor
 
         return tap
 
     taps: dict[tuple[str, int], Tap] = {}
-    for place in places:
-        for layer in [None] if place in FINAL_PLACES else range(layers):
-            taps[place, layer or 0] = keep(place, layer)
+    for name in hooks:
+        for layer in [None] if name in FINAL_HOOKS else range(layers):
+            taps[name, layer or 0] = keep(name, layer)
     found["logits"] = forward(model, ids, taps).cpu()
     return found

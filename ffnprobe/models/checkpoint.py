@@ -27,6 +27,8 @@ _BUFFERS = re.compile(
     r"h\.\d+\.attn\.(attention\.)?(bias|masked_bias)"
     r"|layers\.\d+\.(attention|self_attn)\.(bias|masked_bias|rotary_emb\.inv_freq)"
 )
+# A hundred bytes a tensor: what is longer takes minutes to read and is no model's.
+HEADER_MOST = 8 * 2**20
 FILES = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -39,20 +41,29 @@ def read_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     """Map a folder's tensors, checked against the configuration: names, shapes, finite numbers."""
     for name in FILES:
         if (folder / name).is_file():
-            return arrange(_open(folder / name), config, where=str(folder))
+            # Buffers and a second copy of the head come on top of what is needed.
+            most = 1000 + 2 * len(config.shapes())
+            return arrange(_open(folder / name, most), config, where=str(folder))
     raise ModelNotLoaded(
         f"{folder} has no weights.", remedy=f"one of {', '.join(FILES)} beside config.json"
     )
 
 
-def _open(path: Path) -> dict[str, Tensor]:
-    """Map the tensors of one file, or of every shard an index names."""
+def _open(path: Path, most: int) -> dict[str, Tensor]:
+    """Map the tensors of one file, or of every shard an index names, if they are not far too many."""
     if path.suffix == ".json":
         try:
             shards = sorted(
                 set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
             )
-        except (ValueError, KeyError, AttributeError, OSError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            OSError,
+        ) as error:
             raise ModelNotLoaded(f"{path} is not an index of shards: {error}.") from None
         tensors: dict[str, Tensor] = {}
         for shard in shards:
@@ -61,12 +72,16 @@ def _open(path: Path) -> dict[str, Tensor]:
                 raise ModelNotLoaded(f"{path} names a shard outside its folder: {shard!r}.")
             if not (path.parent / shard).is_file():
                 raise ModelNotLoaded(f"{path} names {shard}, which is not there.")
-            tensors |= _open(path.parent / shard)
+            tensors |= _open(path.parent / shard, most)
+            _check_count(path, len(tensors), most)
         return tensors
     try:
         if path.suffix == ".safetensors":
+            _check_header(path)
             with safe_open(path, framework="pt") as file:
-                return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                names = list(file.keys())
+                _check_count(path, len(names), most)
+                return {name: file.get_tensor(name) for name in names}
         loaded = _load_pickle(path)
     except pickle.UnpicklingError:
         raise ModelNotLoaded(
@@ -83,6 +98,25 @@ def _open(path: Path) -> dict[str, Tensor]:
     if not isinstance(loaded, dict) or not all(isinstance(t, Tensor) for t in loaded.values()):
         raise ModelNotLoaded(f"{path} is not a dictionary of tensors.")
     return loaded
+
+
+def _check_header(path: Path) -> None:
+    """Refuse a header that is longer than any model's, before it is read."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if HEADER_MOST < length < path.stat().st_size:
+        raise ModelNotLoaded(
+            f"{path} has a header of {length / 1e6:,.0f} MB; ffnprobe reads at most "
+            f"{HEADER_MOST / 1e6:.0f} MB, some 80,000 tensors."
+        )
+
+
+def _check_count(path: Path, found: int, most: int) -> None:
+    if found > most:
+        raise ModelNotLoaded(
+            f"{path} holds {found:,} tensors; the configuration asks for less than {most:,}.",
+            remedy="the config.json these weights belong to",
+        )
 
 
 def _load_pickle(path: Path) -> object:

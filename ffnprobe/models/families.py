@@ -199,7 +199,7 @@ def _mistral(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str,
 def _qwen2(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
     known = _gated(fields, layers, d_model, heads)
     window_used = _window(fields) if fields.flag("use_sliding_window", False) else None
-    # 0 is a place, not a number of layers: all of them have the window.
+    # 0 is a position, not a number of layers: all of them have the window.
     first = fields.values.get("max_window_layers", 28)
     first = 0 if first == 0 else fields.number("max_window_layers", default=28)
     windows = [window_used if layer >= first else None for layer in range(layers)]

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.gguf_header import Header, Place, read_header, truncated
+from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
+from ffnprobe.models.gguf_header import Header, TensorEntry, read_header, truncated
 from ffnprobe.models.gguf_names import NAMES, rename
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class GgufFile:
     @cached_property
     def values(self) -> dict[str, Any]:
         """The configuration, by Hugging Face's names; what the file leaves open is its default."""
+        from huggingface_hub.errors import StrictDataclassError
         from transformers import AutoConfig
         from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
@@ -57,7 +59,7 @@ class GgufFile:
                 "read from GGUF.",
                 remedy=_FOLDER,
             )
-        names = {place.name for place in header.places}
+        names = {entry.name for entry in header.tensors}
         values: dict[str, Any] = {"tie_word_embeddings": "output.weight" not in names}
         for key, value in header.metadata.items():
             prefix, _, rest = key.partition(".")
@@ -71,7 +73,15 @@ class GgufFile:
         values.setdefault("vocab_size", header.metadata.get("tokenizer.ggml.tokens"))
         if architecture == "gemma3":
             values["model_type"] = "gemma3_text"
-        whole: dict[str, Any] = AutoConfig.for_model(**values).to_dict()
+        # Before anything is made for each layer.
+        sizes = Fields(values, str(header.path))
+        sizes.number("num_hidden_layers", "n_layer", most=MOST_LAYERS)
+        sizes.number("vocab_size", most=MOST_TOKENS)
+        try:
+            whole: dict[str, Any] = AutoConfig.for_model(**values).to_dict()
+        except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
+            cause = str(error).strip().splitlines()[-1].strip()
+            raise ModelNotLoaded(f"{header.path}: its configuration is refused: {cause}") from None
         scale = whole.get("query_pre_attn_scalar")
         if scale not in (None, values.get("head_dim")):
             raise ModelNotLoaded(
@@ -87,15 +97,35 @@ class GgufFile:
         return bool(self.header.metadata.get("tokenizer.ggml.add_bos_token", True))
 
     @property
+    def bos(self) -> int | None:
+        """The file's BOS; none where it names none, and refused where it asks for one all the same."""
+        said = self.header.metadata
+        token = said.get("tokenizer.ggml.bos_token_id")
+        if token is None:
+            if said.get("tokenizer.ggml.add_bos_token"):
+                raise ModelNotLoaded(
+                    f"{self.header.path} asks for BOS (add_bos_token) and does not say which token it "
+                    "is (bos_token_id).",
+                    remedy=_FOLDER,
+                )
+            return None
+        size = self.values["vocab_size"]
+        if not isinstance(token, int) or not 0 <= token < size:
+            raise ModelNotLoaded(
+                f"{self.header.path}: bos_token_id is {token!r}; the model has tokens 0–{size - 1}."
+            )
+        return token
+
+    @property
     def quantisation(self) -> str:
         """The file's types in words, the one of most numbers first: `Q4_1: 210 tensors Q4_1, 61 F32`."""
         from gguf import LlamaFileType
 
         counts, sizes = Counter[str](), Counter[str]()
-        for place in self.header.places:
-            name = _kind(self.header, place.kind).name
+        for entry in self.header.tensors:
+            name = _kind(self.header, entry.kind).name
             counts[name] += 1
-            sizes[name] += place.size
+            sizes[name] += entry.size
         listed = [f"{counts[name]} {name}" for name, _ in sizes.most_common()]
         listed[0] = listed[0].replace(" ", " tensors ", 1)
         try:
@@ -115,17 +145,20 @@ class GgufFile:
         processor = kind(config=self.values)
         data = np.memmap(header.path, mode="r", dtype=np.uint8).view(np.ndarray)
         found: dict[str, Tensor] = {}
-        for place in header.places:
-            name = rename(architecture, place.name)
+        for entry in header.tensors:
+            name = rename(architecture, entry.name)
             if name is None:
                 raise ModelNotLoaded(
-                    f"{header.path} holds {place.name}, which transformers does not read from GGUF.",
+                    f"{header.path} holds {entry.name}, which transformers does not read from GGUF.",
                     remedy=_FOLDER,
                 )
-            weights = _unpack(header, place, data)
-            done = processor.process(
-                weights=weights, name=place.name, parsed_parameters={"tensors": {}}
-            )
+            weights = _unpack(header, entry, data)
+            try:
+                done = processor.process(
+                    weights=weights, name=entry.name, parsed_parameters={"tensors": {}}
+                )
+            except (ValueError, IndexError, TypeError) as error:
+                raise truncated(header.path, f"{entry.name}: {error}") from None
             whole = np.ascontiguousarray(done.weights)
             # A view of the file cannot be written to, which torch would warn of.
             found[name] = torch.from_numpy(whole if whole.flags.writeable else whole.copy())
@@ -150,37 +183,50 @@ def open_gguf(path: Path) -> GgufFile:
             remedy=_FOLDER,
         )
     parts = header.metadata.get("split.count", 1)
+    if not isinstance(parts, int):
+        raise ModelNotLoaded(f"{path}: split.count is {parts!r}, not a number.")
     if parts > 1:
         raise ModelNotLoaded(
             f"{path} is one of {parts} parts.",
             remedy="llama-gguf-split --merge makes them one file",
         )
-    for place in header.places:
-        _kind(header, place.kind)
+    _check_overlap(header)
     # Nothing is fetched here, and a warning of a library is not ours to print.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     logging.getLogger("transformers").setLevel(logging.ERROR)
     return GgufFile(header)
 
 
-def _unpack(header: Header, place: Place, data: "np.ndarray") -> "np.ndarray":
+def _check_overlap(header: Header) -> None:
+    """Refuse tensors that share bytes: one of them is not what it is called."""
+    from gguf import GGML_QUANT_SIZES
+
+    ends, before = 0, ""
+    for entry in sorted(header.tensors, key=lambda entry: entry.start):
+        block, width = GGML_QUANT_SIZES[_kind(header, entry.kind)]
+        if entry.start < ends:
+            raise ModelNotLoaded(f"{header.path}: {entry.name} and {before} overlap.")
+        ends, before = entry.start + entry.size // block * width, entry.name
+
+
+def _unpack(header: Header, entry: TensorEntry, data: "np.ndarray") -> "np.ndarray":
     """Dequantise one tensor out of the file's bytes."""
     from gguf import GGML_QUANT_SIZES, dequantize
 
-    stored = _kind(header, place.kind)
+    stored = _kind(header, entry.kind)
     block, width = GGML_QUANT_SIZES[stored]
-    end = place.start + place.size // block * width
+    end = entry.start + entry.size // block * width
     if end > len(data):
-        raise truncated(header.path, f"{place.name} ends at byte {end:,} of {len(data):,}")
-    if not place.size or place.shape[-1] % block:
-        raise truncated(header.path, f"{place.name} is {list(place.shape)} of {stored.name}")
-    packed = data[place.start : end].reshape(*place.shape[:-1], -1)
+        raise truncated(header.path, f"{entry.name} ends at byte {end:,} of {len(data):,}")
+    if not entry.size or entry.shape[-1] % block:
+        raise truncated(header.path, f"{entry.name} is {list(entry.shape)} of {stored.name}")
+    packed = data[entry.start : end].reshape(*entry.shape[:-1], -1)
     try:
         weights: np.ndarray = dequantize(packed, stored)
         return weights
     except NotImplementedError:
         raise ModelNotLoaded(
-            f"{header.path}: {place.name} is of type {stored.name}, which gguf cannot dequantise.",
+            f"{header.path}: {entry.name} is of type {stored.name}, which gguf cannot dequantise.",
             remedy="another quantisation of the model, Q8_0 for one",
         ) from None
 

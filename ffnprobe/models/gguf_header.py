@@ -8,6 +8,7 @@ read here; nothing of the data is touched, and a file that ends too early is tol
 
 import mmap
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -20,10 +21,12 @@ VERSIONS = (2, 3)
 _NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _STRING, _ARRAY = 8, 9
 _ALIGNMENT = 32
+# Ten times what the largest published models have.
+_MOST_TENSORS, _MOST_FIELDS, _MOST_TEXTS = 100_000, 10_000, 2**23
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorEntry:
     """Where one tensor lies in the file; its shape is in torch's order, its kind ggml's number."""
 
     name: str
@@ -42,7 +45,7 @@ class Header:
 
     path: Path
     metadata: dict[str, Any]
-    places: tuple[Place, ...]
+    tensors: tuple[TensorEntry, ...]
 
     @property
     def architecture(self) -> str:
@@ -83,15 +86,27 @@ class _Cursor:
 
     def read(self, path: Path) -> Header:
         tensors, fields = self.number("Q"), self.number("Q")
+        for count, most, what in (
+            (tensors, _MOST_TENSORS, "tensors"), (fields, _MOST_FIELDS, "fields"),
+        ):  # fmt: skip
+            if count > most:
+                raise ModelNotLoaded(
+                    f"{path} says it holds {count:,} {what}; ffnprobe reads at most {most:,}."
+                )
         metadata = {}
         for _ in range(fields):
             name = self.text()
             metadata[name] = self.value(self.number("I"))
         found = [self.tensor() for _ in range(tensors)]
-        alignment = int(metadata.get("general.alignment", _ALIGNMENT))
+        alignment = metadata.get("general.alignment", _ALIGNMENT)
+        if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+            raise ModelNotLoaded(f"{path}: general.alignment is {alignment!r}, not a power of two.")
+        _check_tensors(path, found, alignment)
         data_start = -(-self.at // alignment) * alignment
-        places = (Place(n, shape, kind, data_start + start) for n, shape, kind, start in found)
-        return Header(path, metadata, tuple(places))
+        tensors = (
+            TensorEntry(n, shape, kind, data_start + start) for n, shape, kind, start in found
+        )
+        return Header(path, metadata, tuple(tensors))
 
     def number(self, code: str) -> Any:
         (value,) = struct.unpack_from(f"<{code}", self.data, self.at)
@@ -117,10 +132,17 @@ class _Cursor:
             return self.number(_NUMBERS[kind])
         inner, count = self.number("I"), self.number("Q")
         if inner == _STRING:
+            if count > _MOST_TEXTS:
+                raise ValueError(f"a list of {count:,} texts; at most {_MOST_TEXTS:,} are read")
             for _ in range(count):
                 self.skip_text()
             return count
-        return [self.number(_NUMBERS[inner]) for _ in range(count)]
+        if count * struct.calcsize(f"<{_NUMBERS[inner]}") > len(self.data) - self.at:
+            raise ValueError(f"a list of {count:,} numbers is longer than the file")
+        # All at once: one by one takes half a second a megabyte.
+        numbers = list(struct.unpack_from(f"<{count}{_NUMBERS[inner]}", self.data, self.at))
+        self.at += struct.calcsize(f"<{count}{_NUMBERS[inner]}")
+        return numbers
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
         name, axes = self.text(), self.number("I")
@@ -129,3 +151,20 @@ class _Cursor:
         # ggml names the fastest axis first.
         shape = tuple(reversed([self.number("Q") for _ in range(axes)]))
         return name, shape, self.number("I"), self.number("Q")
+
+
+def _check_tensors(
+    path: Path, found: Sequence[tuple[str, tuple[int, ...], int, int]], alignment: int
+) -> None:
+    """Refuse tensors that are empty, stand twice, or do not begin where tensors may."""
+    seen: set[str] = set()
+    for name, shape, _, start in found:
+        if not shape or 0 in shape:
+            raise ModelNotLoaded(f"{path}: {name} is {list(shape)}, which holds no number.")
+        if name in seen:
+            raise ModelNotLoaded(f"{path} holds {name} twice.")
+        if start % alignment:
+            raise ModelNotLoaded(
+                f"{path}: {name} begins at byte {start:,} of the data, not at a multiple of {alignment}."
+            )
+        seen.add(name)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.gguf_header import Header
+from ffnprobe.models.panics import guard
 from ffnprobe.models.tokenizer import without_prefix
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def build_tokenizer(header: Header) -> "Tokenizer":
             )
     try:
         architecture, described, _ = get_gguf_tokenizer(str(header.path))
-        tokenizer, _ = convert_gguf_tokenizer(architecture, described)
+        tokenizer, _ = guard(lambda: convert_gguf_tokenizer(architecture, described))
     except Exception as error:  # the tokenizers library raises bare Exception
         raise ModelNotLoaded(f"the tokenizer of {header.path} cannot be read: {error}.") from None
     if cut in _DIGITS_APART:

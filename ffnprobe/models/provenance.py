@@ -38,6 +38,11 @@ class Provenance:
     """The model, its weights, the conventions and the prompt behind a result.
 
     The identity is of weights, configuration and vocabulary; a store of an older version has none.
+
+    >>> import ffnprobe as fp
+    >>> known = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of").provenance
+    >>> known.model, known.bos, known.tokens[1:3]
+    ('pocket', True, ('Michael', '␣Jordan'))
     """
 
     model: str

@@ -20,7 +20,7 @@ EMBEDDED = "pocket"
 
 @dataclass(frozen=True)
 class Source:
-    """One place a model can be loaded from: `kind` is embedded, folder, gguf or hub."""
+    """Where a model can be loaded from: `kind` is embedded, folder, gguf or hub."""
 
     kind: str
     where: str
@@ -50,7 +50,7 @@ class Source:
         return self.kind != "hub" or hub.find_cached(self.where) is not None
 
     def is_known_by(self, name: str) -> bool:
-        """Say whether a name, on any machine, stands for this model, and not for a place on disk."""
+        """Say whether a name, on any machine, stands for this model, and not for a path on disk."""
         return self.kind in ("embedded", "hub") or name in PACKAGES
 
     def folder(self) -> Path:

@@ -1,10 +1,11 @@
 """How tokens are spelt: which bytes a token's letters stand for, and the form it is shown in.
 
-Two spellings circulate, and " Paris" is written in them as
+Three spellings circulate, and " Paris" is written in them as
 
     ĠParis    bytes: each letter is a byte, in GPT-2's alphabet of 256
     ▁Paris    blocks, as SentencePiece: letters are themselves, `▁` is a space, and a byte that is no
               letter of the vocabulary is a token of its own, `<0xE2>`
+    Paris     words: letters are themselves; spaces are where words end and belong to none
 
 Shown forms keep distinct tokens distinct: a space is `␣`, a newline `⏎`, a tab `⇥`; any other
 character that cannot be seen, or would melt into its neighbour, is `⟨U+00A0⟩`; a byte that is only
@@ -111,3 +112,19 @@ class BlockSpelling:
         # A vocabulary may hold both "A" and the byte 0x41; they are two tokens.
         byte = _BYTE_TOKEN.fullmatch(letters)
         return show_bytes(BlockSpelling.read(letters)) if byte is None else f"⟨{byte[1]}⟩"
+
+
+class WordSpelling:
+    """Letters are themselves; what stands between words is not kept."""
+
+    @staticmethod
+    def read(letters: str) -> bytes:
+        return letters.encode()
+
+    @staticmethod
+    def write(text: str) -> str:
+        return text
+
+    @staticmethod
+    def show(letters: str) -> str:
+        return show_bytes(letters.encode())

@@ -1,20 +1,92 @@
 """A tokenizer as its files hold it: `tokenizer.json`, or `vocab.json` with `merges.txt`.
 
-`tokenizer_config.json` beside them names the special tokens, BOS among them.
+`tokenizer_config.json` beside them names the special tokens, BOS among them. Where a folder has none,
+one can be given: a file, an object, or "ids", which writes each token as its number.
 """
 
 import json
+import os
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.panics import guard
 
 END_OF_TEXT = "<|endoftext|>"
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 _PARTS = ("normalizer", "pre_tokenizer")
+IDS = "ids"
+# By how much the rules of a tokenizer may lengthen a text: Llama's make three bytes of a space.
+MOST_GROWTH = 64
+# A tokenizer, a file or folder of one, or "ids".
+Given = Tokenizer | str | os.PathLike[str]
+
+
+def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokenizer:
+    """Return the tokenizer given, or the folder's own where none is."""
+    if given is None:
+        return read_tokenizer(folder)
+    if given == IDS:
+        return number_tokens(size)
+    # transformers keeps the tokenizer itself inside its own.
+    inner = getattr(given, "backend_tokenizer", given)
+    if isinstance(inner, Tokenizer):
+        return _settle(Tokenizer.from_str(inner.to_str()), "the tokenizer given")
+    if not isinstance(given, str | os.PathLike):
+        raise ModelNotLoaded(
+            f"a {type(given).__name__} is not a tokenizer.",
+            remedy='a tokenizer.json, a tokenizers.Tokenizer, or "ids" (tokens as numbers)',
+        )
+    path = Path(given).expanduser()
+    if path.is_dir():
+        return read_tokenizer(path)
+    if not path.is_file():
+        raise ModelNotLoaded(
+            f"there is no tokenizer {path}.",
+            remedy='a tokenizer.json, the folder of one, or "ids" (tokens as numbers)',
+        )
+    try:
+        return _settle(guard(lambda: Tokenizer.from_file(str(path))), str(path))
+    except ModelNotLoaded:
+        raise
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise ModelNotLoaded(f"the tokenizer {path} cannot be read: {error}.") from None
+
+
+def number_tokens(size: int) -> Tokenizer:
+    """Return a tokenizer that writes each token as its number, with spaces between."""
+    tokenizer = Tokenizer(models.WordLevel({str(number): number for number in range(size)}))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
+def _settle(tokenizer: Tokenizer, where: str) -> Tokenizer:
+    """Switch off what makes one text come out in several ways, or refuse what makes it endless."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if getattr(tokenizer.model, "dropout", None) is not None:
+        # Of use in training alone: merges are left out by chance.
+        tokenizer.model.dropout = None
+    rules = [
+        rule for part in _PARTS for rule in _spread_out(_state(getattr(tokenizer, part)) or {})
+    ]
+    growth = prod(max(1, len(str(rule.get("content") or ""))) for rule in rules)
+    growth *= prod(1 + len(str(rule.get("prepend") or "")) for rule in rules)
+    if growth > MOST_GROWTH:
+        raise ModelNotLoaded(
+            f"{where}: its rules can make a text {growth:,} times as long; ffnprobe allows {MOST_GROWTH}."
+        )
+    return tokenizer
+
+
+def _spread_out(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the rules of a part of a tokenizer, those of a sequence one by one."""
+    inner = [*part.get("normalizers", ()), *part.get("pretokenizers", ())]
+    return [rule for each in inner for rule in _spread_out(each)] if inner else [part]
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
@@ -22,18 +94,17 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     whole, vocab, merges = (folder / n for n in ("tokenizer.json", "vocab.json", "merges.txt"))
     try:
         if whole.is_file():
-            tokenizer = Tokenizer.from_file(str(whole))
-            tokenizer.no_truncation()
-            tokenizer.no_padding()
-            return tokenizer
+            return _settle(guard(lambda: Tokenizer.from_file(str(whole))), str(whole))
         if vocab.is_file() and merges.is_file():
-            return _read_pair(vocab, merges)
+            return guard(lambda: _read_pair(vocab, merges))
     except ModelNotLoaded:
         raise
     except Exception as error:  # the tokenizers library raises bare Exception
         raise ModelNotLoaded(f"the tokenizer in {folder} cannot be read: {error}.") from None
     raise ModelNotLoaded(
-        f"{folder} has no tokenizer.", remedy="tokenizer.json, or vocab.json and merges.txt"
+        f"{folder} has no tokenizer.",
+        remedy="tokenizer.json, or vocab.json and merges.txt; in Python "
+        'load(…, tokenizer=FILE), or tokenizer="ids" for tokens as numbers',
     )
 
 

@@ -4,7 +4,8 @@ A text is split in one of two ways. `ids` splits a text that begins: what Huggin
 gives, a space in front where a SentencePiece vocabulary puts one. `pieces` splits a text that goes
 on after another (an answer, a token searched for): nothing is put in front, and " Paris" is `␣Paris`.
 
-The text of a prompt or a token is never repaired: `one(" basket ball")` fails and suggests.
+The text of a prompt or a token is never repaired: `one(" basket ball")` fails and suggests. A vocabulary
+of words (WordLevel, WordPiece) does not keep the spaces between them; everything else must be written.
 """
 
 import difflib
@@ -14,21 +15,29 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
-from tokenizers import Tokenizer, models
+from tokenizers import Encoding, Tokenizer, models
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
+from ffnprobe.models.panics import LibraryPanic, guard
 from ffnprobe.models.spelling import (
     BYTE_OF_LETTER,
     BlockSpelling,
     ByteSpelling,
     Spelling,
+    WordSpelling,
     show_bytes,
 )
-from ffnprobe.models.tokenizer import find_bos, read_tokenizer, unicode_form, without_prefix
+from ffnprobe.models.tokenizer import (
+    Given,
+    choose_tokenizer,
+    find_bos,
+    unicode_form,
+    without_prefix,
+)
 
 
 class Vocab:
-    """A BPE vocabulary, byte-level as GPT-2's or of letters with bytes to fall back on as Llama's."""
+    """A vocabulary: byte-level as GPT-2's, of letters with bytes to fall back on as Llama's, or of words."""
 
     def __init__(
         self, tokenizer: Tokenizer, *, size: int, bos: int | None, is_begun_by_bos: bool = True
@@ -38,7 +47,7 @@ class Vocab:
         self.bos = bos
         self.is_begun_by_bos = is_begun_by_bos and bos is not None
         # A model may have more rows than its tokenizer has tokens (padding), never fewer; only
-        # what was added to a vocabulary later (an image's place) may have no row.
+        # what was added to a vocabulary later (a slot for an image) may have no row.
         own = tokenizer.get_vocab_size(with_added_tokens=False)
         if own > size:
             raise ModelNotLoaded(f"the tokenizer has {own} tokens; the model knows {size}.")
@@ -78,10 +87,22 @@ class Vocab:
 
     def _split(self, text: str, tokenizer: Tokenizer) -> list[int]:
         try:
-            found: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+            made = guard(lambda: tokenizer.encode(text, add_special_tokens=False))
         except TypeError:  # the tokenizers library's word for bytes that are no UTF-8
-            found = []
-        if self.text(found) != text and not self._begins(text, found):
+            raise TokenNotFound(
+                f"{text!r} holds characters this vocabulary cannot write."
+            ) from None
+        except LibraryPanic as panic:
+            raise TokenNotFound(
+                f"the tokenizer gave up on this text of {len(text):,} characters: {panic}.",
+                remedy="a shorter text, or a tokenizer with other rules",
+            ) from None
+        except Exception as error:  # the tokenizers library raises bare Exception
+            raise TokenNotFound(f"{_start(text)} cannot be split: {error}.") from None
+        found: list[int] = made.ids
+        if self._spelling is WordSpelling:
+            self._check_words(text, made)
+        elif self.text(found) != text and not self._begins(text, found):
             form = unicode_form(tokenizer)
             if form is not None and not unicodedata.is_normalized(form, text):
                 raise TokenNotFound(
@@ -95,6 +116,22 @@ class Vocab:
                 f"{text!r} holds {self.show(lacking)}, which the model has no row for."
             )
         return found
+
+    def _check_words(self, text: str, made: Encoding) -> None:
+        """Refuse a text with a word, or a part of one, that the vocabulary does not have."""
+        unknown = getattr(self.tokenizer.model, "unk_token", None)
+        known = [False] * len(text)
+        for token, (start, end) in zip(made.tokens, made.offsets, strict=True):
+            if token == unknown:
+                raise TokenNotFound(
+                    f"{_start(text[start:end])} is not in this vocabulary of words."
+                )
+            known[start:end] = [True] * (end - start)
+        for index, character in enumerate(text):
+            if not known[index] and not character.isspace():
+                raise TokenNotFound(
+                    f"{_start(text)} holds {character!r}, which this vocabulary cannot write."
+                )
 
     def _begins(self, text: str, tokens: Sequence[int]) -> bool:
         """Whether tokens are a text but for spaces put in front of it and after special tokens."""
@@ -118,6 +155,9 @@ class Vocab:
 
     def text(self, tokens: Iterable[int]) -> str:
         """Join tokens into text; bytes that are no character become U+FFFD."""
+        if self._spelling is WordSpelling:
+            known = [token for token in tokens if self.tokenizer.id_to_token(token) is not None]
+            return str(self.tokenizer.decode(known, skip_special_tokens=False))
         return b"".join(self.bytes(token) for token in tokens).decode("utf-8", errors="replace")
 
     def show(self, token: int) -> str:
@@ -155,12 +195,19 @@ class Vocab:
         """Name single tokens a text may have been meant for, the nearest first."""
         bare = "".join(text.split())
         guesses = [" " + bare, bare, " " + bare.lower(), " " + bare.capitalize()]
-        found = [guess for guess in guesses if bare and len(self.pieces(guess)) == 1]
+        found = [guess for guess in guesses if bare and self._is_one(guess)]
         if not found:
             words = {word for word in map(self._word, range(self.size)) if len(word.strip()) > 2}
             near = difflib.get_close_matches(" " + bare.lower(), sorted(words), most, cutoff=0.6)
-            found = [word for word in near if len(self.pieces(word)) == 1]
+            found = [word for word in near if self._is_one(word)]
         return list(dict.fromkeys(found))[:most]
+
+    def _is_one(self, text: str) -> bool:
+        """Say whether a text is one token; a text that cannot be written is none."""
+        try:
+            return len(self.pieces(text)) == 1
+        except TokenNotFound:
+            return False
 
     def _word(self, token: int) -> str:
         """Return a token's text where it is whole characters, else nothing."""
@@ -179,14 +226,24 @@ def _find_spelling(tokenizer: Tokenizer, added: set[str]) -> type[Spelling]:
             return ByteSpelling
         if tokenizer.model.byte_fallback:
             return BlockSpelling
+    if isinstance(tokenizer.model, models.WordLevel | models.WordPiece):
+        return WordSpelling
     strange = min(letters - BYTE_OF_LETTER.keys(), default=None)
     raise ModelNotLoaded(
-        "the tokenizer is neither byte-level BPE nor BPE with bytes to fall back on"
-        + (f": it has {strange!r}." if strange else ".")
+        "the tokenizer is neither byte-level BPE nor BPE with bytes to fall back on, nor of words"
+        + (f": it has {strange!r}." if strange else "."),
+        remedy='in Python load(…, tokenizer="ids"), for tokens as numbers',
     )
 
 
-def read_vocab(folder: Path, *, size: int, bos: int | None) -> Vocab:
-    """Read a folder's vocabulary; `bos` is what the model's configuration says."""
-    tokenizer = read_tokenizer(folder)
+def _start(text: str) -> str:
+    """Show a text in an error, not all of one that is long."""
+    return repr(text) if len(text) <= 60 else f"{text[:60]!r}…"
+
+
+def read_vocab(
+    folder: Path, *, size: int, bos: int | None, tokenizer: Given | None = None
+) -> Vocab:
+    """Read a folder's vocabulary, or that of a tokenizer given; `bos` is what the configuration says."""
+    tokenizer = choose_tokenizer(tokenizer, folder, size=size)
     return Vocab(tokenizer, size=size, bos=find_bos(folder, tokenizer, size=size, bos=bos))

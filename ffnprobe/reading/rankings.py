@@ -60,7 +60,7 @@ def search(
     layers: str | Sequence[int] | None = None,
     among: Iterable[str] | None = None,
 ) -> Search:
-    """Search neurons by token: the k whose weights push most toward tokens (or `away` from them).
+    """Rank neurons by their vocabulary projection: the k that push most toward tokens, or `away`.
 
     `by="question"` finds the neurons that the tokens open, `by="gate"` those whose gate they open,
     where neurons have gates. `among` names the only neurons to look at, such as those of one kind in

@@ -195,7 +195,7 @@ def read(
     through: str = "embed",
     thresholds: Thresholds | None = None,
 ) -> Reading | Readings:
-    """Read neurons through the vocabulary: one ("L3N12") or several ("L3", "L3N5-L3N9", a list).
+    """Project neurons' weights onto the vocabulary: one ("L3N12"), or several ("L3-L5", a list).
 
     A text that names one neuron gives a `Reading`; anything else gives `Readings`. `convention`
     is how answers are projected onto tokens, `through` what questions are projected on; the

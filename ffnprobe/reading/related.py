@@ -5,7 +5,7 @@
     fed_by    earlier neurons m by q_n · w_m, the same from the question's side
     similar   neurons m of any layer by cos(w_m, w_n)
 
-Where neurons have gates, `opens` and `opened_by` are the same for gates in place of questions.
+Where neurons have gates, `opens` and `opened_by` are the same for gates instead of questions.
 
 The first two are ordered by size, whatever the sign. They come from the weights alone: on a prompt
 the LayerNorm's scale divides them, and attention also carries answers over from other positions.
@@ -40,7 +40,13 @@ TOKENS = 5
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Related(Result):
-    """The neurons related to one: each table has name, layer, neuron, dot, cosine, promotes."""
+    """The neurons related to one: each table has name, layer, neuron, dot, cosine, promotes.
+
+    >>> import ffnprobe as fp
+    >>> related = fp.read(fp.load("pocket"), "L3N12").related(3)
+    >>> list(related.tables())
+    ['feeds', 'fed_by', 'similar']
+    """
 
     name: str
     feeds: "pd.DataFrame"

@@ -117,11 +117,11 @@ def close_account(
         heads[layer] = einsum(mix - bias, reader, "head d_head, head d_head -> head")
         constant = einsum(bias, reader, "head d_head, head d_head ->")
         biases[layer] = constant + attention.out_bias @ out
-    places = model.position_embedding
+    positions = model.position_embedding
     account = Account(
         measured=measured,
         embedding=float(model.embedding[trace.ids[position]] @ along),
-        position=0.0 if places is None else float(places[position] @ along),
+        position=0.0 if positions is None else float(positions[position] @ along),
         heads=heads.cpu(),
         attention_biases=biases.cpu(),
         neurons=(amounts * answers).cpu(),

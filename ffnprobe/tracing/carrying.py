@@ -69,7 +69,7 @@ def gather_written(trace: Trace, end: int) -> Written:
     model = trace.model
     device, layers = model.device, model.config.layers
     tokens = model.embedding[list(trace.ids[:end])]
-    places = model.position_embedding
+    embedded = model.position_embedding
     shape = (layers, end, model.config.d_model)
     neurons, heads, biases = (torch.zeros(shape, device=device) for _ in range(3))
     amounts = trace.amounts[:, :end]
@@ -86,7 +86,7 @@ def gather_written(trace: Trace, end: int) -> Written:
             "pos neuron, neuron d_model -> pos d_model",
         )  # fmt: skip
     return Written(
-        torch.stack([tokens, torch.zeros_like(tokens) if places is None else places[:end]]),
+        torch.stack([tokens, torch.zeros_like(tokens) if embedded is None else embedded[:end]]),
         neurons, heads, biases,
     )  # fmt: skip
 
@@ -171,9 +171,9 @@ def _read_heads(trace: Trace, layer: int, given: Readers) -> Float[Tensor, "pos 
     return einsum(along, out, "pos d_model, head d_head d_model -> pos head d_head")
 
 
-def _post_gain(trace: Trace, layer: int, places: slice) -> Float[Tensor, "pos #d_model"]:
+def _post_gain(trace: Trace, layer: int, positions: slice) -> Float[Tensor, "pos #d_model"]:
     """Return what the norm that attention writes through multiplies by: 1 where there is none."""
     gain, scales = trace.model.attention[layer].post_gain, trace.attention_post_scales
     if gain is None or scales is None:
         return torch.ones(1, 1, device=trace.model.device)
-    return gain / rearrange(scales[layer, places], "pos -> pos 1").to(gain.device)
+    return gain / rearrange(scales[layer, positions], "pos -> pos 1").to(gain.device)

@@ -44,7 +44,14 @@ ORDERS = ("push", "activation")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result):
-    """Every part's push toward one answer on two prompts: what the first has and the second has not."""
+    """Every part's push toward one answer on two prompts: what the first has and the second has not.
+
+    >>> import ffnprobe as fp
+    >>> texts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
+    >>> first, second = fp.run(fp.load("pocket"), texts)
+    >>> list(fp.compare(first, second).top(1).columns)[3:8]
+    ['activation_first', 'activation_second', 'push_first', 'push_second', 'difference']
+    """
 
     first: Pushes
     second: Pushes
@@ -163,6 +170,12 @@ def compare(
 
     Without an answer it is what the model says after the first prompt rather than what it says
     after the second; where both are the same, that token alone.
+
+    >>> import ffnprobe as fp
+    >>> texts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
+    >>> first, second = fp.run(fp.load("pocket"), texts)
+    >>> fp.compare(first, second, " golf").difference < 0
+    True
     """
     if first.model.fingerprint != second.model.fingerprint:
         raise PromptRefused(

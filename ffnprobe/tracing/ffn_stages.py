@@ -30,7 +30,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import ask, normalise, open_up, write, write_heads
+from ffnprobe.models.arithmetic import normalise, open_up, score_questions, write, write_heads
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId, check_layer
@@ -44,7 +44,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stages(Result):
-    """What one FFN layer took in, asked, answered and gave out, for each token."""
+    """What one FFN layer took in, asked, answered and gave out, for each token.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.stages(trace, 0).table.token.tolist()[1:3]
+    ['Michael', '␣Jordan']
+    """
 
     model: Model
     layer: int
@@ -118,7 +124,14 @@ class Stages(Result):
 
 @torch.no_grad()
 def stages(trace: Trace, layer: int) -> Stages:
-    """Follow every token of a trace through one FFN layer: input, scores, activations, output."""
+    """Follow every token of a trace through one FFN layer: input, scores, activations, output.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> found = fp.stages(trace, 0)
+    >>> bool((found.before + found.output - found.after).abs().max() < 1e-4)
+    True
+    """
     model = trace.model
     layers = model.config.layers
     check_layer(layer, layers=layers, named=f"L{layer}", model=model.name)
@@ -148,7 +161,7 @@ def _pass(
 ) -> Stages:
     """Take vectors through an FFN layer, one row each."""
     seen = normalise(model, before.to(model.device))
-    scores, gates = ask(model, layer, seen)
+    scores, gates = score_questions(model, layer, seen)
     activations = open_up(model, scores, gates)
     output = write(model, layer, activations).cpu()
     return Stages(

@@ -35,7 +35,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lens(Result):
-    """The answer's logit, probability and rank, and the likeliest token, stage by stage."""
+    """The answer's logit, probability and rank, and the likeliest token, stage by stage.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.lens(trace, " basketball")
+    Lens(lens on ␣basketball at position 6)
+    """
 
     table: "pd.DataFrame"
     provenance: Provenance
@@ -60,6 +66,11 @@ def lens(trace: Trace, answer: str | int | None = None, *, position: int = -1) -
     """Logit lens: read the stream at a position after each stage as if it were the last.
 
     Without an answer, the model's own prediction is looked for.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.lens(trace).table.token.iloc[-1]
+    '␣basketball'
     """
     import pandas as pd
 

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 TOKENS = 5
 
 
-def find_neuron(model: Model, neuron: str | NeuronId) -> NeuronId:
-    """Return a neuron of the model by its name, or say what the model has."""
-    c = model.config
-    return NeuronId.parse(str(neuron)).check(layers=c.layers, neurons=c.d_mlp, model=model.name)
-
-
 def list_neurons(
     model: Model,
     neurons: Sequence[NeuronId],

@@ -8,7 +8,7 @@ from einops import einsum
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.tracing.answers import one_token, predicted
-from ffnprobe.tracing.neuron_tables import find_neuron, list_neurons
+from ffnprobe.tracing.neuron_tables import list_neurons
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ def table_neuron(
     import pandas as pd
 
     model = trace.model
-    name = find_neuron(model, neuron)
+    name = model.find_neuron(neuron)
     if answer is None:
         toward = [predicted(trace, position) for position in range(len(trace))]
     else:

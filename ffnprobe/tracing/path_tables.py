@@ -12,7 +12,7 @@ from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k, top_tokens
 from ffnprobe.reading.tokens import answer_tokens, gate_tokens, gather, question_tokens
 from ffnprobe.tracing.carrying import Step, carry_back
-from ffnprobe.tracing.neuron_tables import TOKENS, find_neuron
+from ffnprobe.tracing.neuron_tables import TOKENS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,18 +30,18 @@ def table_top(paths: "Paths", k: int) -> "pd.DataFrame":
     embedded = torch.cat([paths.owned[:, kind] for kind in range(len(_EMBEDDINGS))])
     values = torch.cat([embedded, paths.neurons.ravel().double()])
     check_k(k, len(values), of="neurons and embeddings at positions")
-    places = top_tokens(values.abs()[None], k)[1][0].tolist()
+    cells = top_tokens(values.abs()[None], k)[1][0].tolist()
     length, first = paths.owned.shape[0], len(embedded)
-    sources = [_source(paths, place - first) for place in places if place >= first]
+    sources = [_source(paths, cell - first) for cell in cells if cell >= first]
     heads = iter(_carry_all(paths, sources))
     rows: list[tuple[object, ...]] = []
-    for place in places:
-        if place < first:
-            kind, position = divmod(place, length)
+    for cell in cells:
+        if cell < first:
+            kind, position = divmod(cell, length)
             shares = torch.stack([step.shares[:, :, position, kind] for step in paths.steps])
             rows.append((_EMBEDDINGS[kind], None, None, position, None, *_strongest(shares)))
         else:
-            name, position = _source(paths, place - first)
+            name, position = _source(paths, cell - first)
             activation = float(paths.trace.activations[name.layer, position, name.neuron])
             rows.append(
                 (str(name), name.layer, name.neuron, position, activation, *_strongest(next(heads)))
@@ -49,7 +49,7 @@ def table_top(paths: "Paths", k: int) -> "pd.DataFrame":
     columns = ["name", "layer", "neuron", "position", "activation", "through", "step", "carried"]
     frame = pd.DataFrame(rows, columns=columns).astype({"layer": "Int64", "neuron": "Int64"})
     frame.insert(4, "token", [paths.trace.tokens[position] for position in frame.position])
-    frame.insert(6, "push", values[places].numpy())
+    frame.insert(6, "push", values[cells].numpy())
     return frame
 
 
@@ -58,8 +58,8 @@ def table_neurons(paths: "Paths", k: int) -> "pd.DataFrame":
     import pandas as pd
 
     check_k(k, paths.neurons.numel(), of="neurons at positions")
-    places = top_tokens(paths.neurons.ravel().abs()[None], k)[1][0].tolist()
-    sources = [_source(paths, place) for place in places]
+    cells = top_tokens(paths.neurons.ravel().abs()[None], k)[1][0].tolist()
+    sources = [_source(paths, cell) for cell in cells]
     trace, names = paths.trace, [name for name, _ in sources]
     activations = [float(trace.activations[n.layer, j, n.neuron]) for n, j in sources]
     rows = [
@@ -84,8 +84,8 @@ def table_carriers(paths: "Paths", neuron: str | NeuronId, position: int) -> "pd
     """Table every head above a neuron: how much it carried of its answer, step by step."""
     import pandas as pd
 
-    name, place = find_neuron(paths.trace.model, neuron), paths.trace.at(position)
-    heads = _carry_all(paths, [(name, place)])[0]
+    name, index = paths.trace.model.find_neuron(neuron), paths.trace.at(position)
+    heads = _carry_all(paths, [(name, index)])[0]
     rows = [
         (f"L{layer}H{head}", layer, head, step + 1, push)
         for step, by_layer in enumerate(heads.tolist())
@@ -104,14 +104,14 @@ def carry_neurons(
     """Return how much each head carried of each neuron's answer from its position, in one step."""
     trace, model = paths.trace, paths.trace.model
     answers = gather(model.answers, [name for name, _ in sources])
-    places = [position for _, position in sources]
+    positions = [position for _, position in sources]
     layers = torch.tensor([name.layer for name, _ in sources])
     amounts = torch.stack([trace.amounts[n.layer, j, n.neuron] for n, j in sources])
     found = torch.zeros(len(sources), model.config.layers, model.config.heads)
     for layer in range(model.config.layers):
         if not (layers < layer).any():
             continue
-        carriers = carry_back(trace, layer, step.given)[:, places]
+        carriers = carry_back(trace, layer, step.given)[:, positions]
         along = einsum(answers, carriers, "source d_model, head source d_model -> source head")
         found[:, layer] = along.cpu() * amounts[:, None] * (layers < layer)[:, None]
     return found
@@ -125,10 +125,10 @@ def _carry_all(
     return torch.stack([carry_neurons(paths, step, sources) for step in paths.steps], dim=1)
 
 
-def _source(paths: "Paths", place: int) -> Source:
-    """Turn a place in the flattened `[layer pos neuron]` into a neuron and a position."""
+def _source(paths: "Paths", cell: int) -> Source:
+    """Turn an index into the flattened `[layer pos neuron]` into a neuron and a position."""
     _, length, neurons = paths.neurons.shape
-    rest, neuron = divmod(place, neurons)
+    rest, neuron = divmod(cell, neurons)
     layer, position = divmod(rest, length)
     return NeuronId(layer, neuron), position
 
@@ -136,7 +136,7 @@ def _source(paths: "Paths", place: int) -> Source:
 def _strongest(shares: Float[Tensor, "step layer head"]) -> tuple[str, int, float]:
     """Name the head that carried most in the direction of the sum, its step, and how much."""
     toward = shares * (1.0 if shares.double().sum() >= 0 else -1.0)
-    place = int(rearrange(toward, "step layer head -> (step layer head)").argmax())
-    step, rest = divmod(place, shares[0].numel())
+    cell = int(rearrange(toward, "step layer head -> (step layer head)").argmax())
+    step, rest = divmod(cell, shares[0].numel())
     layer, head = divmod(rest, shares.shape[-1])
     return f"L{layer}H{head}", step + 1, float(shares[step, layer, head])

@@ -38,7 +38,7 @@ def table_predictions(
 
 
 def rank_of(logits: Float[Tensor, "... vocab"], token: int) -> Tensor:
-    """Count a token's place among all, the likeliest being 1; ties by token id."""
+    """Count a token's rank among all, the likeliest being 1; ties by token id."""
     own = logits[..., token, None]
     ahead = (logits > own).sum(-1) + (logits[..., :token] == own).sum(-1)
     return 1 + ahead

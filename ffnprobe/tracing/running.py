@@ -13,7 +13,7 @@ import torch
 
 from ffnprobe.errors import PromptRefused
 from ffnprobe.models.arithmetic import measure_scale
-from ffnprobe.models.bridge import capture, places_of
+from ffnprobe.models.bridge import capture, hooks_of
 from ffnprobe.models.model import Model
 from ffnprobe.tracing.prompts import prompt_ids
 from ffnprobe.tracing.trace import Trace
@@ -81,7 +81,7 @@ def _run_batch(
     model: Model, texts: list[str], ids: list[tuple[int, ...]], *, bos: bool, patterns: bool
 ) -> list[Trace]:
     """Run prompts of one length together and cut the batch into traces."""
-    hooks = [name for name in (*HOOKS, *EXTRA_HOOKS) if name in places_of(model)]
+    hooks = [name for name in (*HOOKS, *EXTRA_HOOKS) if name in hooks_of(model)]
     found = capture(model, torch.tensor(ids), [*hooks, "patterns"] if patterns else hooks)
     scales = {
         "scales": measure_scale(model, found["before_mlp"]),

@@ -31,7 +31,7 @@ from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, close_account, write_along
-from ffnprobe.tracing.neuron_tables import find_neuron, list_neurons
+from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class Drivers(Result):
     """Every part's share in one neuron's score at one position.
 
     `gate` holds the same for the gate's score, where neurons have gates.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> list(fp.drivers(trace, "L1N7", position=2).heads(1).columns)
+    ['part', 'layer', 'head', 'position', 'token', 'pattern', 'drive']
     """
 
     trace: Trace
@@ -139,6 +144,12 @@ class Drivers(Result):
         import pandas as pd
 
         drives, patterns = self._read_from()
+        if not drives.numel():
+            raise OptionRefused(
+                f"no head comes before {self.neuron}: in this model attention and MLP of a layer read "
+                "the same stream.",
+                remedy="by_part(), or a neuron of a later layer",
+            )
         check_k(k, drives.numel(), of="readings")
         frame = pd.DataFrame(
             [
@@ -184,9 +195,15 @@ def read_attentions(model: Model, layer: int) -> int:
 
 @torch.no_grad()
 def drivers(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Drivers:
-    """Account for a neuron's score at a position (and its gate's): what in the stream asked its question."""
+    """Account for a neuron's score at a position (and its gate's): what in the stream asked its question.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> abs(fp.drivers(trace, "L1N7").remainder) < 1e-3
+    True
+    """
     model, index = trace.model, trace.at(position)
-    name = find_neuron(model, neuron)
+    name = model.find_neuron(neuron)
     gate = None
     if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
         gate = _drive(

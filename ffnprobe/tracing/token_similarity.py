@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Similarity(Result):
-    """Each pair of positions compared at each stage, on the diagonal each with itself."""
+    """Each pair of positions compared at each stage, on the diagonal each with itself.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.similarity(trace).cosines.shape == (trace.model.config.layers + 2, 7, 7)
+    True
+    """
 
     stages: tuple[str, ...]
     tokens: tuple[str, ...]
@@ -74,7 +80,13 @@ class Similarity(Result):
 
 @torch.no_grad()
 def similarity(trace: Trace) -> Similarity:
-    """Compare the vectors of a trace's positions at every stage."""
+    """Compare the vectors of a trace's positions at every stage.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> list(fp.similarity(trace).table.columns)[-2:]
+    ['dot', 'cosine']
+    """
     embedded = trace.model.embedding[list(trace.ids)].cpu()
     vectors = torch.cat([embedded[None], trace.before_attention, trace.final[None]])
     dots = einsum(vectors, vectors, "stage pos d_model, stage other d_model -> stage pos other")

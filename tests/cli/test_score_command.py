@@ -143,3 +143,12 @@ def test_pages_and_figures_are_written_beside_the_result(facts, tiny_folder, tmp
     assert "share" in figure.read_text(encoding="utf-8")
     assert score(tiny_folder, facts, "--html", page).exit_code == 0
     assert "the mat and" in page.read_text(encoding="utf-8")
+
+
+def test_what_rank_and_share_mean_of_several_pieces_is_said(facts, tiny_folder):
+    words = "answers of several tokens"
+    facts.write_text("prompt,answer\nthe dog, cat\n")
+    assert words not in score(tiny_folder, facts).stderr
+    facts.write_text("prompt,answer\nthe cat, zebra crossing\nthe dog, cat\n")
+    printed = " ".join(score(tiny_folder, facts).stderr.split())
+    assert f"{words} (1): their rank is the worst piece's (1: every piece is first)" in printed

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from ffnprobe.corpora.histograms import BINS, EDGES, SIDE, count_bins
 from ffnprobe.corpora.meters import Meter, _gather
-from ffnprobe.corpora.passages import Block, Done, Passage, Settings
+from ffnprobe.corpora.passages import Block, Done, Passage, ScanSettings
 from ffnprobe.corpora.peaks import find_largest, pack, unpack
 from ffnprobe.corpora.position_ranges import first_of, number_ranges
 from ffnprobe.corpora.statistics import Statistics, merge, no_statistics
 
-SETTINGS = Settings(context=41, k=3)
+SETTINGS = ScanSettings(context=41, k=3)
 
 
 def measured(activations: torch.Tensor, first: int = 0) -> Statistics:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ffnprobe.corpora import text_pieces
-from ffnprobe.corpora.passages import Settings, cut_blocks
+from ffnprobe.corpora.passages import ScanSettings, cut_blocks
 from ffnprobe.corpora.sources import find_texts
 from ffnprobe.corpora.text_pieces import read_pieces
 from ffnprobe.errors import DataRefused
@@ -134,7 +134,9 @@ def test_a_text_has_the_same_tokens_in_pieces_as_whole(tiny, text):
 def test_texts_become_passages_of_at_most_the_context(tiny, monkeypatch):
     monkeypatch.setattr(text_pieces, "PIECE", 40)
     texts = {"a": "the cat sat on the mat " * 9, "b": "the dog", "c": ""}
-    blocks = list(cut_blocks(tiny.vocab, find_texts(texts), Settings(context=11, block_tokens=35)))
+    blocks = list(
+        cut_blocks(tiny.vocab, find_texts(texts), ScanSettings(context=11, block_tokens=35))
+    )
     passages = [passage for block in blocks for passage in block.passages]
     assert max(len(passage.ids) for passage in passages) == 10
     for number, text in enumerate(texts.values()):

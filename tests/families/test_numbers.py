@@ -4,10 +4,11 @@ import pytest
 import torch
 
 import ffnprobe as fp
+from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.ablation import ablate_layers, ablate_together
 from ffnprobe.interventions.gradients import estimate
-from ffnprobe.models.arithmetic import ask, measure_scale, normalise, open_up, write
-from ffnprobe.models.bridge import forward, places_of
+from ffnprobe.models.arithmetic import measure_scale, normalise, open_up, score_questions, write
+from ffnprobe.models.bridge import forward, hooks_of
 from ffnprobe.models.checkpoint import read_weights
 from tests.families.conftest import TEXT
 
@@ -35,7 +36,7 @@ def test_parameters_are_all_counted(model, network):
 def test_questions_gates_and_answers_are_what_the_hooks_see(model, trace):
     for layer in range(3):
         seen = normalise(model, trace.before_mlp[layer])
-        scores, gates = ask(model, layer, seen)
+        scores, gates = score_questions(model, layer, seen)
         torch.testing.assert_close(scores, trace.scores[layer], rtol=1e-4, atol=1e-4)
         assert (gates is None) == (not model.config.is_gated)
         if gates is not None:
@@ -163,4 +164,15 @@ def test_weights_survive_every_verb(model, folder, trace):
 
 
 def test_every_place_is_hooked_once(model):
-    assert len(set(places_of(model).values())) == len(places_of(model))
+    assert len(set(hooks_of(model).values())) == len(hooks_of(model))
+
+
+def test_where_no_head_comes_before_a_neuron_it_is_said(model, trace):
+    drivers = trace.drivers("L0N3")
+    if model.config.is_parallel:
+        with pytest.raises(
+            OptionRefused, match="no head comes before L0N3: in this model attention"
+        ):
+            drivers.heads(3)
+    else:
+        assert len(drivers.heads(3)) == 3

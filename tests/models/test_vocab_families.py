@@ -171,11 +171,12 @@ def test_a_token_without_a_row_is_refused(tmp_path):
 def test_a_tokenizer_of_another_kind_is_refused(tmp_path):
     from tokenizers import Tokenizer, models
 
-    folder = llama2(tmp_path / "words")
-    words = Tokenizer(models.WordLevel({"Paris": 0, "<unk>": 1}, unk_token="<unk>"))
-    words.save(str(folder / "tokenizer.json"))
+    folder = llama2(tmp_path / "likely")
+    likely = Tokenizer(models.Unigram([("<unk>", 0.0), ("é", -1.0)], unk_id=0))
+    likely.save(str(folder / "tokenizer.json"))
     with pytest.raises(ModelNotLoaded, match="neither byte-level BPE nor BPE with bytes"):
         read_vocab(folder, size=SIZE, bos=None)
+    assert read_vocab(folder, size=SIZE, bos=None, tokenizer="ids").ids("3 7") == [3, 7]
     pair = FAMILIES["opt"](tmp_path / "pair")
     (pair / "tokenizer_config.json").write_text('{"tokenizer_class": "Qwen2TokenizerFast"}')
     with pytest.raises(ModelNotLoaded, match="is for a Qwen2Tokenizer, which") as caught:

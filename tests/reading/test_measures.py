@@ -136,11 +136,12 @@ def test_the_whole_null_space_counts_where_the_vocabulary_is_smaller_than_d_mode
     w = model.answers[2].double().numpy()
     w = w - w.mean(1, keepdims=True)
     shares = np.linalg.norm(w @ directions[rank:].T, axis=1) / np.linalg.norm(w, axis=1)
-    table = fp.survey(model, layers="2")
+    table = fp.survey(model, layers="2").table
     np.testing.assert_allclose(table["null_space"], shares, atol=1e-5)
     assert np.median(shares) > 0.7
-    # A random answer has so much of it by chance, and is no entropy neuron for that.
-    assert "entropy" not in set(fp.survey(model, thresholds=fp.Thresholds(relative_norm=0)).kind)
+    # A random answer has that much of it by chance, which does not make it an entropy neuron.
+    labelled = fp.survey(model, thresholds=fp.Thresholds(relative_norm=0)).table
+    assert "entropy" not in set(labelled.kind)
 
 
 def test_a_large_vector_common_to_all_tokens_costs_no_digits(tiny, tmp_path):
@@ -159,8 +160,10 @@ def test_a_large_vector_common_to_all_tokens_costs_no_digits(tiny, tmp_path):
     weights["lm_head.weight"] = weights["lm_head.weight"] + common
     moved = fp.load(write_model(tmp_path / "moved", config, weights))
     for one, other in zip(
-        *(fp.survey(m, layers="1").null_space.tolist() for m in (plain, moved)), strict=True
+        *(fp.survey(m, layers="1").table.null_space.tolist() for m in (plain, moved)), strict=True
     ):
         assert one == pytest.approx(other, abs=1e-5)
-    first, second = (fp.search(m, " basketball", k=156).sort_values("name") for m in (plain, moved))
+    first, second = (
+        fp.search(m, " basketball", k=156).table.sort_values("name") for m in (plain, moved)
+    )
     np.testing.assert_allclose(first.z, second.z, rtol=1e-4, atol=1e-5)

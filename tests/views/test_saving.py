@@ -202,3 +202,33 @@ def test_saving_changes_no_weight(tiny, zeros, tmp_path):
         fp.save(result, tmp_path / "z.html")
     assert zeros.is_unchanged()
     assert tiny.is_unchanged()
+
+
+def test_a_table_without_a_row_keeps_its_columns_in_json(tmp_path):
+    import pandas as pd
+    from ffnprobe.views.reader import read_table
+    from ffnprobe.views.tables import to_json
+
+    from ffnprobe.models.provenance import Provenance
+
+    known = Provenance("m", "folder /a", "f" * 32)
+    empty, full = pd.DataFrame(columns=["name", "push"]), pd.DataFrame({"a": [1]})
+    path = tmp_path / "empty.json"
+    path.write_text(to_json({"neurons": empty}, known))
+    assert list(read_table(path).columns) == ["name", "push"]
+    path.write_text(to_json({"full": full, "neurons": empty}, known))
+    assert list(read_table(path, "neurons").columns) == ["name", "push"]
+    assert read_table(path).a.tolist() == [1]
+    assert "columns" not in to_json({"full": full}, known)
+
+
+def test_a_bar_in_a_heading_does_not_end_a_column():
+    import pandas as pd
+    from ffnprobe.views.tables import to_md
+
+    from ffnprobe.models.provenance import Provenance
+
+    table = pd.DataFrame({"a|b": [1], "log_probability": [2.0]})
+    head, rule, *_ = to_md({"t": table}, Provenance("m", "folder /a", "f" * 32)).splitlines()
+    assert head == "| a&#124;b | log_probability |"
+    assert head.count("|") == rule.count("|") == 3

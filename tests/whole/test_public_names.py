@@ -4,6 +4,7 @@ The examples are run by `--doctest-modules`.
 """
 
 import inspect
+import runpy
 from functools import cached_property
 
 import pytest
@@ -12,6 +13,7 @@ import ffnprobe as fp
 from ffnprobe.reading.related import Related
 from ffnprobe.reading.sides import Answer, Question
 from ffnprobe.views.plots import FIGURES
+from tests.whole.pages import ROOT
 
 NAMES = [name for name in fp.__all__ if not name.startswith("__")]
 CLASSES = {getattr(fp, name) for name in NAMES if inspect.isclass(getattr(fp, name))}
@@ -50,3 +52,10 @@ def test_a_method_without_words_is_noticed():
         def values(self): ...
 
     assert [n for n, member in offered(Silent) if not inspect.getdoc(member)] == ["top", "values"]
+
+
+def test_the_page_of_public_names_is_written_from_the_docstrings():
+    made = runpy.run_path(str(ROOT / "docs" / "scripts" / "api.py"))["write_page"]()
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert made == page, "python docs/scripts/api.py writes it again"
+    assert all(f"### {name}\n" in page for name in NAMES)

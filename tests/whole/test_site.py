@@ -11,7 +11,6 @@ import ffnprobe as fp
 from tests.whole.pages import ROOT
 
 pytest.importorskip("mkdocs", reason="needs mkdocs, the extra `docs`")
-pytest.importorskip("mkdocstrings", reason="needs mkdocstrings, the extra `docs`")
 # What a page fetches by itself; a link to follow is another matter.
 LOADED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]+)"')
 
@@ -38,7 +37,7 @@ def test_every_public_name_has_a_place_on_the_site(site):
     page = (site / "api.html").read_text(encoding="utf-8")
     for name in fp.__all__:
         if not name.startswith("__"):
-            assert f'id="ffnprobe.{name}"' in page, name
+            assert f'id="{name.lower()}' in page, name
     assert "&gt;&gt;&gt;" in page, "examples are code"
     assert "<blockquote>" not in page, "an example is taken for a quotation"
 

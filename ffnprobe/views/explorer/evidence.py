@@ -168,7 +168,7 @@ def register(app: Dash, session: Session) -> None:
             return {**fresh, "name": before["name"]}, one_more, no_update, no_update
         session.jobs.cancel(before.get("name"))
         try:
-            name = session.ask(question).name
+            name = session.start_explaining(question).name
         except FfnProbeError as error:
             return fresh, 0, alert(error), True
         return {**fresh, "name": name}, one_more, "measuring …", False

@@ -134,7 +134,7 @@ class Session:
         found: Explanation | None = self.cache.get(("explanation", question))
         return found
 
-    def ask(self, question: Question) -> Job:
+    def start_explaining(self, question: Question) -> Job:
         """Explain in the background."""
         prompt, bos, answer, versus = question
 

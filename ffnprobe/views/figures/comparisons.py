@@ -25,20 +25,20 @@ def plot_pushes(comparison: Comparison, *, k: int = 12) -> go.Figure:
     table = comparison.top(min(k, comparison.values.numel()))
     figure = go.Figure()
     hovers = [plain(text) for text in neuron_hovers(table)]
-    places = list(range(len(table)))
+    heights = list(range(len(table)))
     for pushes, column, colour, symbol, size in (
         (comparison.first, "push_first", BLUE, "circle", 12),
         (comparison.second, "push_second", ORANGE, "diamond", 11),
     ):
         figure.add_scatter(
-            x=table[column].tolist(), y=places, mode="markers", name=_name(pushes),
+            x=table[column].tolist(), y=heights, mode="markers", name=_name(pushes),
             marker={"color": colour, "symbol": symbol, "size": size}, customdata=hovers,
             hovertemplate="%{customdata} %{x:+.4f}<extra></extra>",
         )  # fmt: skip
-    for place, row in zip(places, table.itertuples(), strict=True):
+    for height, row in zip(heights, table.itertuples(), strict=True):
         ends = {"x0": row.push_first, "x1": row.push_second}
         figure.add_shape(
-            type="line", y0=place, y1=place, line_width=2, line_color=GREY, layer="below", **ends
+            type="line", y0=height, y1=height, line_width=2, line_color=GREY, layer="below", **ends
         )
     label(figure.update_yaxes, neuron_labels(table), autorange="reversed")
     known, first = comparison.provenance, table.iloc[0]
@@ -65,7 +65,7 @@ def plot_activations(comparison: Comparison) -> go.Figure:
     figure.add_trace(
         scatter(
             x=there[~strong].tolist(), y=here[~strong].tolist(), mode="markers", name="other neurons",
-            text=[str(NeuronId(*place)) for place in rest],
+            text=[str(NeuronId(*index)) for index in rest],
             marker={"color": GREY, "size": 4, "opacity": 0.4},
             hovertemplate="%{text}: %{x:.3f}, %{y:.3f}<extra></extra>",
         )

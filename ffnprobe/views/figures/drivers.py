@@ -25,10 +25,10 @@ def plot_drivers(drivers: Drivers, *, k: int = 15) -> go.Figure:
     longest = 0
     for column, one in enumerate(sides.values(), 1):
         names, values = _strongest(one, k)
-        place = {"row": 1, "col": column}
-        figure.add_trace(bars(values, hover=[f"{name}:" for name in names]), **place)
-        label(figure.update_yaxes, names, autorange="reversed", **place)
-        figure.update_xaxes(range=room(values), title_text="score", **place)
+        cell = {"row": 1, "col": column}
+        figure.add_trace(bars(values, hover=[f"{name}:" for name in names]), **cell)
+        label(figure.update_yaxes, names, autorange="reversed", **cell)
+        figure.update_xaxes(range=room(values), title_text="score", **cell)
         longest = max(longest, len(values))
     names, values = _strongest(drivers, k)
     token = drivers.trace.tokens[drivers.position]

@@ -198,8 +198,10 @@ def _map(
     if len(tokens) > 6:
         figure.update_xaxes(tickangle=-40)
     cells = [
-        (abs(v), layer, place) for layer, row in enumerate(grid) for place, v in enumerate(row)
+        (abs(v), layer, position)
+        for layer, row in enumerate(grid)
+        for position, v in enumerate(row)
     ]
-    _, layer, place = max(cells, key=lambda cell: (cell[0], -cell[1], -cell[2]))
-    title = f"{provenance.answer} {words(grid[layer][place])} the MLP of L{layer} at {tokens[place]}{_ahead(torch.tensor(grid).abs())}"
+    _, layer, position = max(cells, key=lambda cell: (cell[0], -cell[1], -cell[2]))
+    title = f"{provenance.answer} {words(grid[layer][position])} the MLP of L{layer} at {tokens[position]}{_ahead(torch.tensor(grid).abs())}"
     return apply_theme(figure, title, note=say(provenance), height=140 + 34 * len(grid))

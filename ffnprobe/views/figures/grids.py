@@ -42,11 +42,11 @@ def add_grid(
     gap = 0 if width > 64 else 1
     drawn.update(xgap=gap, ygap=gap, textfont={"size": 12})
     figure.add_trace(drawn, 1, column)
-    place = {"row": 1, "col": column}
-    label(figure.update_yaxes, rows, autorange="reversed", showgrid=False, **place)
-    figure.update_xaxes(zeroline=False, showgrid=False, **place)
+    cell = {"row": 1, "col": column}
+    label(figure.update_yaxes, rows, autorange="reversed", showgrid=False, **cell)
+    figure.update_xaxes(zeroline=False, showgrid=False, **cell)
     if columns is not None:
-        label(figure.update_xaxes, columns, **place)
+        label(figure.update_xaxes, columns, **cell)
     return figure
 
 

@@ -18,7 +18,6 @@ POSITIONS = 12
 def plot_lens(lens: Lens) -> go.Figure:
     """Draw the answer's logit and its rank after each attention and MLP."""
     table = lens.table
-    places = list(range(len(table)))
     stages = [
         "embedding" if row.part == "embedding" else f"L{row.layer} {row.part}"
         for row in table.itertuples()
@@ -31,7 +30,7 @@ def plot_lens(lens: Lens) -> go.Figure:
     for row, (column, colour) in enumerate((("logit", BLUE), ("rank", VERMILLION)), 1):
         figure.add_trace(
             go.Scatter(
-                x=places, y=table[column].tolist(), name=column, mode="lines+markers",
+                x=list(range(len(table))), y=table[column].tolist(), name=column, mode="lines+markers",
                 line={"color": colour, "dash": "solid" if row == 1 else "dot"}, showlegend=False,
                 customdata=[plain(text) for text in hover],
                 hovertemplate=f"%{{customdata}} {column} %{{y:.4g}}<extra></extra>",
@@ -68,7 +67,7 @@ def plot_lens_tokens(trace: Trace) -> go.Figure:
     # What a click on a cell chose: after which stage the stream is read, and where; a text, since
     # Dash hands on nothing else of a heatmap.
     stages = name_streams(trace.model)
-    cells = [[f"{stage} {place}" for place in range(first, len(trace))] for stage in stages]
+    cells = [[f"{stage} {position}" for position in range(first, len(trace))] for stage in stages]
     figure.update_traces(text=texts, texttemplate="%{text}", zmin=0.0, zmax=1.0, customdata=cells,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
     final = texts[-1][-1]

@@ -7,7 +7,6 @@ import plotly.graph_objects as go
 
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.names import NeuronId
-from ffnprobe.tracing.neuron_tables import find_neuron
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures.bars import bars, height_of, room
 from ffnprobe.views.figures.grids import add_grid, label, new_grids
@@ -21,14 +20,14 @@ def plot_predictions(
     trace: Trace, *, k: int = 10, position: int = -1, temperature: float = 1.0
 ) -> go.Figure:
     """Draw the likeliest next tokens."""
-    many, place = min(k, len(trace.model.vocab)), trace.at(position)
+    many, at = min(k, len(trace.model.vocab)), trace.at(position)
     table = trace.predictions(many, position=position, temperature=temperature)
     probabilities = table["probability"].tolist()
     hover = [f"{token}: logit {logit:.3f}," for token, logit in zip(table.token, table.logit, strict=True)]  # fmt: skip
     figure = go.Figure(bars(probabilities, hover=hover))
     label(figure.update_yaxes, list(table.token), autorange="reversed")
     title = f"{table.token[0]} comes next with probability {probabilities[0]:.3f}"
-    note = f"{trace.model.name} after {join_tokens(trace.tokens[: place + 1])}"
+    note = f"{trace.model.name} after {join_tokens(trace.tokens[: at + 1])}"
     note += "" if temperature == 1.0 else f"; temperature {temperature:g}"
     apply_theme(figure, title, note=note, x="probability", height=height_of(len(table)))
     return figure.update_xaxes(range=room(probabilities))
@@ -38,19 +37,19 @@ def plot_steering(steering: Steering, *, k: int = 10) -> go.Figure:
     """Draw the next tokens' probabilities before and after neurons were changed."""
     table = steering.predictions(min(k, len(steering.before)))
     figure = go.Figure()
-    places = list(range(len(table)))
+    heights = list(range(len(table)))
     for x, colour, name, symbol, size in (
         (table.probability_before, BLUE, "before", "circle-open", 16),
         (table.probability_after, ORANGE, "after", "diamond", 9),
     ):
         figure.add_scatter(
-            x=x.tolist(), y=places, mode="markers", name=name, text=[plain(t) for t in table.token],
+            x=x.tolist(), y=heights, mode="markers", name=name, text=[plain(t) for t in table.token],
             marker={"color": colour, "size": size, "symbol": symbol, "line": {"width": 2}},
             hovertemplate=f"%{{text}} {name}: %{{x:.4g}}<extra></extra>",
         )  # fmt: skip
-    for place, row in zip(places, table.itertuples(), strict=True):
+    for height, row in zip(heights, table.itertuples(), strict=True):
         ends = {"x0": row.probability_before, "x1": row.probability_after}
-        figure.add_shape(type="line", y0=place, y1=place, line_width=1, layer="below", **ends)
+        figure.add_shape(type="line", y0=height, y1=height, line_width=1, layer="below", **ends)
     label(figure.update_yaxes, list(table.token), autorange="reversed")
     first, then = (
         int(column.argmax()) for column in (table.probability_before, table.probability_after)
@@ -68,7 +67,7 @@ def plot_steering(steering: Steering, *, k: int = 10) -> go.Figure:
 
 def plot_text(trace: Trace, neuron: str | NeuronId) -> go.Figure:
     """Draw a neuron's activation at every token, as text on colour."""
-    name = find_neuron(trace.model, neuron)
+    name = trace.model.find_neuron(neuron)
     values = trace.activations[name.layer, :, name.neuron].tolist()
     width = min(TOKENS_A_LINE, len(values))
     lines = math.ceil(len(values) / width)
@@ -82,8 +81,8 @@ def plot_text(trace: Trace, neuron: str | NeuronId) -> go.Figure:
     figure.update_traces(text=texts, texttemplate="%{text}", hoverongaps=False,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
     figure.update_xaxes(showticklabels=False, ticks="")
-    place = max(range(len(values)), key=values.__getitem__)
-    title = f"{name} is most active at {trace.tokens[place]} ({values[place]:.3f})"
+    peak = max(range(len(values)), key=values.__getitem__)
+    title = f"{name} is most active at {trace.tokens[peak]} ({values[peak]:.3f})"
     note = f"{trace.model.name}; a cell is a token, its colour the activation there, from {-most:.3g} to {most:.3g}"
     return apply_theme(figure, title, note=note, y="position", height=110 + 46 * lines)
 

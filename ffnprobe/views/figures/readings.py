@@ -27,10 +27,10 @@ def plot_reading(reading: Reading, *, k: int = 10) -> go.Figure:
     for column, table in enumerate(tables.values(), 1):
         values = table.value.tolist()
         figure.add_trace(bars(values, hover=[f"{t}:" for t in table.token]), 1, column)
-        place = {"row": 1, "col": column}
-        label(figure.update_yaxes, list(table.token), autorange="reversed", **place)
+        cell = {"row": 1, "col": column}
+        label(figure.update_yaxes, list(table.token), autorange="reversed", **cell)
         # A third of the width is narrow: numbers need more of it, or they touch the tokens.
-        figure.update_xaxes(range=room(values, 0.32), nticks=4, **place)
+        figure.update_xaxes(range=room(values, 0.32), nticks=4, **cell)
     opens = tables[next(iter(tables))].token[0]
     title = (
         f"{reading.name} ({reading.kind}) answers {tables['promotes'].token[0]} where it finds "

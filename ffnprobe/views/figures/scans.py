@@ -28,8 +28,8 @@ def plot_firing(scan: Scan) -> go.Figure:
 
 def plot_histogram(scan: Scan, neuron: str | NeuronId) -> go.Figure:
     """Draw the histogram of one neuron's activations with its mean."""
-    place = scan.find(neuron)
-    at = (place.layer, place.neuron)
+    chosen = scan.find(neuron)
+    at = (chosen.layer, chosen.neuron)
     counts = scan.statistics.histogram[at].tolist()
     filled = [number for number, count in enumerate(counts) if count]
     shown = range(filled[0], filled[-1] + 1)
@@ -41,7 +41,7 @@ def plot_histogram(scan: Scan, neuron: str | NeuronId) -> go.Figure:
         )
     )  # fmt: skip
     mean, rate = float(scan.statistics.moments.mean[at]), float(scan.statistics.firing_rate[at])
-    title = f"{place} is above zero on {rate:.2%} of tokens; its mean is {mean:.3f}"
+    title = f"{chosen} is above zero on {rate:.2%} of tokens; its mean is {mean:.3f}"
     note = f"{scan.provenance.model}; {scan.provenance.describe()}; two bins an octave"
     return apply_theme(figure, title, note=note, x="activation", y="tokens")
 

@@ -7,8 +7,9 @@ off every text that has one gives all texts back. `read_csv` does this; pandas a
 
     pandas.read_csv("jordan.csv", comment="#").replace("^'", "", regex=True)
 
-and reads an empty text as a missing value. In the lines above the table, what could begin a formula
-is written as `\\u003d`, since a spreadsheet may cut these lines into cells, too.
+and reads an empty text as a missing value. A text that is missing is written `NA`, a number that is
+missing as an empty cell. In the lines above the table, what could begin a formula or turn the
+direction of writing is written as `\\u003d`: a spreadsheet may cut these lines into cells, too.
 
 >>> [guard(text) for text in ("=1+1", "␣=", "007", "null", "'s")]
 ["'=1+1", '␣=', "'007", "'null", "''s"]
@@ -23,6 +24,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from ffnprobe.cells import is_missing
 from ffnprobe.models.provenance import Provenance
 
 # Signs that begin a formula, in the widths spreadsheets take them in.
@@ -32,10 +34,12 @@ _GUARDED = re.compile(rf"\s*[{_FORMULA}'.\d]")
 _WORDS = frozenset(
     ("na", "n/a", "nan", "null", "none", "<na>", "#n/a", "#na", "inf", "true", "false")
 )
-# In a line above the table: what ends it, a backslash, half a character, and a formula's sign at
-# the start of a cell.
+MISSING = "NA"
+# In a line above the table: what ends it, a backslash, half a character, what turns the direction of writing or cannot be
+# seen, and a formula's sign at the start of a cell.
+_TURNS = "\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff"
 _UNSAFE = re.compile(
-    rf"[\x00-\x1f\x7f-\x9f\\\u2028\u2029\ud800-\udfff]|(?<=[,;|\"'\s])[{_FORMULA}]"
+    rf"[\x00-\x1f\x7f-\x9f\\\u2028\u2029\ud800-\udfff{_TURNS}]|(?<=[,;|\"'\s])[{_FORMULA}]"
 )
 # Python's own numbers are exact; a reader of csv may round the last digit.
 _NUMBERS: dict[str, Callable[[str], object]] = {
@@ -63,9 +67,15 @@ def write_csv(table: pd.DataFrame, provenance: Provenance) -> str:
     guarded = table.copy()
     for number, column in enumerate(table.columns):
         if not is_numeric_dtype(table[column]):
-            guarded.isetitem(number, [guard(v) if isinstance(v, str) else v for v in table[column]])
+            guarded.isetitem(number, [_text(value) for value in table[column]])
     guarded.columns = pd.Index([guard(str(name)) for name in table.columns])
     return head + guarded.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+
+
+def _text(value: object) -> object:
+    if isinstance(value, str):
+        return guard(value)
+    return MISSING if is_missing(value) else value
 
 
 def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
@@ -76,7 +86,8 @@ def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
         name, _, value = line[2:].partition(": ")
         known[name] = value
     heads, *rows = csv.reader(io.StringIO(text, newline=""))
-    columns = zip(heads, known.pop("types").split(" "), zip(*rows, strict=True), strict=True)
+    cells = list(zip(*rows, strict=True)) if rows else [()] * len(heads)
+    columns = zip(heads, known.pop("types").split(" "), cells, strict=True)
     table = pd.DataFrame({unguard(head): _column(cells, kind) for head, kind, cells in columns})
     return table, {name: _value(name, value) for name, value in known.items()}
 
@@ -84,7 +95,8 @@ def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
 def _column(cells: Sequence[str], kind: str) -> pd.Series:
     """Turn cells back into what they were; an empty cell is a missing number or an empty text."""
     if kind not in _NUMBERS:
-        return pd.Series([unguard(cell) for cell in cells], dtype=kind)
+        texts = [None if cell == MISSING else unguard(cell) for cell in cells]
+        return pd.Series(texts, dtype=kind)
     number = _NUMBERS[kind]
     return pd.Series([number(cell) if cell else None for cell in cells], dtype=kind)
 

@@ -1,7 +1,7 @@
 """Tables as csv, json, md and parquet, each with its provenance inside.
 
 csv begins with `# name: value` lines (see `spreadsheets`); json is one object with `provenance` and
-`rows`, or one key per table; md ends in the provenance; parquet keeps it in the file's metadata.
+`rows`, or one key per table, and the `columns` of tables without a row; md ends in the provenance; parquet keeps it in the file's metadata.
 """
 
 import io
@@ -44,8 +44,9 @@ def to_md(result: TableSet) -> str:
     """Write every table as Markdown, the provenance below."""
     parts = []
     for name, frame in result.named.items():
-        title = [f"### {name}", ""] if len(result.named) > 1 else []
-        head = [" | ".join(frame.columns), " | ".join("---" for _ in frame.columns)]
+        title = [f"### {_heading(name)}", ""] if len(result.named) > 1 else []
+        names = [_heading(str(column)) for column in frame.columns]
+        head = [" | ".join(names), " | ".join("---" for _ in names)]
         body = [" | ".join(_cell(value) for value in row) for row in frame.itertuples(index=False)]
         parts.append("\n".join([*title, *(f"| {line} |" for line in [*head, *body])]))
     parts.append("\n".join(f"- {_escape(line)}" for line in result.provenance.as_lines()))
@@ -109,6 +110,11 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _is_wordless(value: Any) -> bool:
     return is_missing(value) or (isinstance(value, float) and math.isinf(value))
+
+
+def _heading(name: str) -> str:
+    """Escape a name; an underscore within a word is not markup."""
+    return _escape(name).replace("&#95;", "_")
 
 
 def _cell(value: Any) -> str:

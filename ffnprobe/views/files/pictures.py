@@ -66,7 +66,7 @@ def save_figures(figures: Sequence[go.Figure], path: Path, *, title: str) -> Non
 
 
 def _block(figure: go.Figure, order: int) -> str:
-    # A fixed name in place of a random one: the same figures give the same bytes.
+    # A fixed name instead of a random one: the same figures give the same bytes.
     html: str = figure.to_html(
         full_html=False, include_plotlyjs=order == 0, div_id=f"figure-{order + 1}"
     )

@@ -31,7 +31,14 @@ _TYPES: dict[str, tuple[Callable[[pd.DataFrame, Provenance], Result], tuple[str,
 
 
 def open_result(path: str | Path) -> Result:
-    """Read a result back: a survey or a search as such, any other as its tables."""
+    """Read a result back: a survey or a search as such, any other as its tables.
+
+    >>> import ffnprobe as fp
+    >>> fp.open_result("jordan.xlsx")
+    Traceback (most recent call last):
+    ffnprobe.errors.DataRefused: a result cannot be read back from ".xlsx" (jordan.xlsx).
+      try: .csv, .json, .parquet
+    """
     file = Path(path)
     readers = {".csv": _read_csv, ".json": _read_json, ".parquet": _read_parquet}
     suffix = file.suffix.lower()

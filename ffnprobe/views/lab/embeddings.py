@@ -34,11 +34,12 @@ def plot_word_similarity(similarity: Similarity, *, note: str = "") -> go.Figure
     figure = make_subplots(
         cols=3, subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03
     )
-    # BOS is like no word and tells nothing of them.
-    words = list(similarity.tokens[1:])
+    # BOS is unlike any word and says nothing about them.
+    start = int(bool(similarity.provenance.bos))
+    words = list(similarity.tokens[start:])
     means = []
     for column, stage in enumerate(chosen, 1):
-        cosines = similarity.cosines[stage, 1:, 1:]
+        cosines = similarity.cosines[stage, start:, start:]
         first, second = torch.triu_indices(len(words), len(words), offset=1)
         means.append(cosines[first, second].mean().item())
         bar = "cosine" if column == 3 else None

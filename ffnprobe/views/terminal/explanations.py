@@ -47,5 +47,5 @@ def _grid(table: pd.DataFrame) -> pd.DataFrame:
     ]
     # Columns may hold the same token twice, so the frame is built from rows, not from names.
     frame = pd.DataFrame(rows)
-    frame.columns = pd.Index(["", *(str(tokens[place]) for place in grid.columns)])
+    frame.columns = pd.Index(["", *(str(tokens[position]) for position in grid.columns)])
     return frame

@@ -1,0 +1,186 @@
+"""Pushes owed to the subject: each prompt's own account, the contrast prompts' mean taken away.
+
+    contrast push of a part = its push here − the mean of its push over the contrast prompts
+
+Over all parts the contrast pushes add up to the answer's logit here less its mean there. Direct pushes
+are of the last position of each prompt. Pushes through attention are of parts at every position: there
+a position's counterpart is subtracted, and what stands on contrast prompts at positions that have none
+here is `elsewhere`, so that nothing is lost from the sum.
+
+>>> import ffnprobe as fp
+>>> from ffnprobe.tracing.contrast import contrast_with
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> contrast = contrast_with(trace, " basketball", ["Tiger Woods plays the sport of"], patterns=True)
+>>> found = contrast_pushes(contrast, " basketball")
+>>> float(abs(found.by_part().difference.sum() - found.difference)) < 1e-3
+True
+>>> through = contrast_paths(contrast, " basketball")
+>>> float(abs(through.total - through.difference)) < 1e-3
+True
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.results import Result
+from ffnprobe.tracing.answers import one_token
+from ffnprobe.tracing.contrast import Contrast
+from ffnprobe.tracing.neuron_tables import list_neurons
+from ffnprobe.tracing.paths import Paths, paths
+from ffnprobe.tracing.pushes import Pushes, attribute
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ContrastPushes(Result):
+    """Every part's push toward one answer here, and what it is above its mean on contrast prompts."""
+
+    contrast: Contrast
+    here: Pushes
+    there: tuple[Pushes, ...]
+
+    @property
+    def title(self) -> str:
+        """Say how far the answer's logit is above its mean on the contrast prompts."""
+        known = self.here.provenance
+        than = "" if known.versus is None else f" rather than {known.versus}"
+        return f"{known.answer}{than}: {self.difference:+.3f} logits above {len(self.there)} contrast prompts"
+
+    @property
+    def provenance(self) -> Provenance:
+        """The prompt and answer, and in its settings the contrast prompts."""
+        return self.here.provenance.including(**self.contrast.settings())
+
+    @cached_property
+    def mean(self) -> Float[Tensor, "layer neuron"]:
+        """Every neuron's mean push on the contrast prompts, in logits."""
+        return torch.stack([pushes.values.double() for pushes in self.there]).mean(dim=0)
+
+    @property
+    def values(self) -> Float[Tensor, "layer neuron"]:
+        """Every neuron's contrast push, in logits."""
+        return self.here.values.double() - self.mean
+
+    @property
+    def difference(self) -> float:
+        """The answer's logit here (with versus, its lead) less its mean on the contrast prompts."""
+        return self.here.logit - sum(pushes.logit for pushes in self.there) / len(self.there)
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons of largest contrast push."""
+        return self.top(min(10, self.values.numel()))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file holds."""
+        return {"rows": self.table, "parts": self.by_part()}
+
+    def top(self, k: int = 10) -> "pd.DataFrame":
+        """Table the k neurons whose pushes are furthest above those on the contrast prompts."""
+        check_k(k, self.values.numel(), of="neurons")
+        activations = self.here.activations
+        others = [pushes.activations.double() for pushes in self.there]
+        columns = {
+            "activation": activations, "contrast_activation": torch.stack(others).mean(dim=0),
+            "push": self.here.values, "contrast_push": self.mean, "difference": self.values,
+        }  # fmt: skip
+        listed = list_neurons(
+            self.here.trace.model, sort_neurons(self.values, k), columns, signs=activations
+        )
+        return self.provenance.note(listed)
+
+    def by_part(self) -> "pd.DataFrame":
+        """Table every part once: the column `difference` adds up to that of the logits."""
+        table = self.here.by_part()
+        means = sum(pushes.by_part().push for pushes in self.there) / len(self.there)
+        table["contrast_push"] = means
+        table["difference"] = table.push - means
+        return self.provenance.note(table)
+
+
+@dataclass(frozen=True, eq=False)
+class ContrastPaths:
+    """What parts push through attention here, above what their counterparts push there.
+
+    `neurons` are by position; where a position has no counterpart in some contrast prompts, these
+    count as 0 in the mean.
+    """
+
+    contrast: Contrast
+    here: Paths
+    there: tuple[Paths, ...]
+
+    @cached_property
+    def neurons(self) -> Float[Tensor, "layer pos neuron"]:
+        """Every neuron's contrast push through attention, in logits, position by position."""
+        own = self.here.neurons
+        total = self.contrast.add_up([found.neurons for found in self.there], like=own)
+        return (own - total / len(self.there)).to(own)
+
+    @cached_property
+    def owned(self) -> Float[Tensor, "pos kind"]:
+        """What each position's parts push above their counterparts, by kind."""
+        own = self.here.owned[None]
+        total = self.contrast.add_up([found.owned[None] for found in self.there], like=own)
+        return (own - total / len(self.there))[0]
+
+    @cached_property
+    def elsewhere(self) -> Float[Tensor, " kind"]:
+        """What stands on contrast prompts where this prompt has nothing, taken away, by kind."""
+        alignment, taken = self.contrast.alignment, []
+        for found, matched in zip(self.there, alignment.counterparts, strict=True):
+            rest = sorted(set(range(len(found.owned))) - set(matched))
+            taken.append(found.owned[rest].sum(dim=0))
+        return -torch.stack(taken).mean(dim=0)
+
+    @property
+    def difference(self) -> float:
+        """What all heads push here less their mean on the contrast prompts, in logits."""
+        return self.here.push - sum(found.push for found in self.there) / len(self.there)
+
+    @property
+    def total(self) -> float:
+        """What all parts at all positions add up to."""
+        return float(self.owned.sum() + self.elsewhere.sum())
+
+
+@torch.no_grad()
+def contrast_pushes(
+    contrast: Contrast,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    convention: str = "centred",
+) -> ContrastPushes:
+    """Account for an answer of one token on the prompt and on each contrast prompt, and subtract."""
+    token = one_token(contrast.trace.model, answer, use="contrast pushes")
+    here, *there = (
+        attribute(trace, token, versus=versus, convention=convention).pieces[0]
+        for trace in (contrast.trace, *contrast.others)
+    )
+    return ContrastPushes(contrast, here, tuple(there))
+
+
+def contrast_paths(
+    contrast: Contrast,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    convention: str = "centred",
+    depth: int = 1,
+) -> ContrastPaths:
+    """Find the paths to an answer on the prompt and on each contrast prompt, and subtract."""
+    here, *there = (
+        paths(trace, answer, versus=versus, convention=convention, depth=depth)
+        for trace in (contrast.trace, *contrast.others)
+    )
+    return ContrastPaths(contrast, here, tuple(there))
