@@ -101,6 +101,11 @@ class Pushes(Result):
         return self.account.neurons
 
     @property
+    def direction(self) -> Float[Tensor, " d_model"]:
+        """The direction of the stream along which the answer is read."""
+        return read_direction(self.trace.model, self.answer, self.versus, self.convention)
+
+    @property
     def activations(self) -> Float[Tensor, "layer neuron"]:
         """Every neuron's activation at the position."""
         return self.trace.activations[:, self.position]
