@@ -10,7 +10,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, OptionRefused
-from ffnprobe.evidence.grades import Bar, draw_control
+from ffnprobe.evidence.grades import Bar, draw_alike, find_bar, name_grade
 from ffnprobe.models import pocket as table
 from tests.conftest import JORDAN
 
@@ -21,19 +21,27 @@ def explanation(pocket):
 
 
 def test_the_answer_is_explained_with_every_table(explanation):
-    assert list(explanation.tables()) == ["neurons", "predictions", "map", "parts", "together"]
+    assert list(explanation.tables()) == [
+        "neurons",
+        "predictions",
+        "map",
+        "parts",
+        "paths",
+        "together",
+    ]
     assert explanation.predictions.token[0] == "␣basketball"
     assert list(explanation.neurons.columns) == [
         "name", "layer", "neuron", "position", "token", "grade", "activation", "mean_activation",
-        "push", "effect", "z", "question_tokens", "answer_tokens",
+        "push", "through", "effect", "z", "question_tokens", "answer_tokens",
     ]  # fmt: skip
-    assert explanation.neurons.grade[0] == "A"
+    assert set(explanation.neurons.grade) <= {"A", "B", "C", ""}
     assert len(explanation.map) == 6 * len(explanation.trace)
 
 
 def test_its_numbers_are_those_of_attribute_and_ablate(explanation, jordan):
     pushes = fp.attribute(jordan, " basketball")
     last = len(jordan) - 1
+    paths = fp.paths(jordan, " basketball", depth=jordan.model.config.layers)
     found = fp.search(jordan.model, " basketball", k=4608).table.set_index("name")
     for row in explanation.neurons.itertuples():
         neuron = row.layer, row.neuron
@@ -42,12 +50,18 @@ def test_its_numbers_are_those_of_attribute_and_ablate(explanation, jordan):
             convention="centred",
         )  # fmt: skip
         assert row.effect == pytest.approx(float(effects.values[neuron]), abs=1e-4)
-        push = float(pushes.values[neuron]) if row.position == last else 0.0
-        assert row.push == pytest.approx(push, abs=1e-6)
+        if row.position == last:
+            assert row.push == pytest.approx(float(pushes.values[neuron]), abs=1e-6)
+            assert row.through == ""
+        else:
+            carriers = paths.carriers(row.name, row.position)
+            assert row.push == pytest.approx(carriers.push.sum(), abs=1e-5)
+            assert row.through in set(carriers.part)
         assert row.activation == pytest.approx(
             float(jordan.activations[row.layer, row.position, row.neuron])
         )
-        assert row.z == pytest.approx(found.z[row.name], abs=1e-4)
+        acted = -1 if row.activation < 0 else 1
+        assert row.z == pytest.approx(acted * found.z[row.name], abs=1e-4)
 
 
 def test_the_parts_add_up_to_the_logit(explanation):
@@ -56,42 +70,90 @@ def test_the_parts_add_up_to_the_logit(explanation):
     assert total == pytest.approx(float(explanation.trace.logits[-1].max()), abs=1e-4)
 
 
-def test_removing_the_listed_neurons_hurts_more_than_random_ones(explanation, jordan):
-    assert list(explanation.together.token) == ["␣of"] * 3 + ["␣Jordan"] * 3
+def test_removing_the_listed_neurons_hurts_more_than_neurons_like_them(explanation, jordan):
     listed, mean, worst = explanation.together[:3].itertuples()
+    assert listed.token == "␣of"
     assert listed.effect > worst.effect >= mean.effect
     assert listed.probability_after < worst.probability_after <= mean.probability_after
     assert listed.probability_before == pytest.approx(
         jordan.predictions(1).probability.item(), abs=1e-5
     )
+    # The last block removes all of them, at all their positions: equal to replaying it by hand.
+    everything = explanation.together[explanation.together.token.str.contains(" ")]
+    assert everything.removed.iloc[0] == f"the {len(explanation.neurons)} neurons listed"
 
 
 def test_a_grade_counts_the_tests_passed():
-    bar = Bar(push=0.5, effect=0.2)
-    passed = {"z": 3.0, "activation": 1.0, "push": 0.6, "effect": 0.3}
-    assert bar.grade(**passed) == "A"
-    assert bar.grade(**passed | {"z": 1.9}) == "B"
-    assert bar.grade(**passed | {"z": 1.9, "push": 0.5}) == "C"
-    assert bar.grade(**passed | {"z": 1.9, "push": 0.5, "effect": 0.2}) == ""
-    # A negative activation negates the answer: what the weights suppress was promoted here.
-    assert bar.grade(**passed | {"z": -3.0, "activation": -1.0}) == "A"
-    assert bar.grade(**passed | {"z": 3.0, "activation": -1.0}) == "B"
-    assert Bar(push=0.5, effect=None).grade(**passed | {"effect": None}) == "B"
+    bar, values = Bar(push=0.5, effect=0.2), torch.tensor
+    assert bar.count(values([3.0]), values([0.6]), values([0.3])).item() == 3
+    assert bar.count(values([1.9]), values([0.6]), values([0.3])).item() == 2
+    assert bar.count(values([1.9]), values([0.5]), values([0.3])).item() == 1
+    assert bar.count(values([1.9]), values([0.5]), values([0.2])).item() == 0
+    assert bar.count(values([3.0]), values([0.6]), values([math.nan])).item() == 2
+    assert Bar(push=0.5, effect=None).count(values([3.0]), values([0.6]), None).item() == 2
+    assert [name_grade(n, rank=1) for n in range(4)] == ["", "C", "B", "A"]
+    assert name_grade(3, rank=100) == "A"
+    assert name_grade(3, rank=101) == "B"
 
 
-def test_the_bar_is_set_by_random_neurons(pocket):
-    control = draw_control(pocket, seed=3)
-    assert int(control.sum()) == 200
-    assert not torch.equal(control, draw_control(pocket, seed=4))
-    values = torch.arange(4608.0).reshape(6, 768)
-    expected = float(values[control].double().quantile(0.99))
-    assert Bar.over(control, values, -values) == Bar(expected, 0.0)
+def test_the_bar_rises_with_the_number_of_neurons_looked_at():
+    chance = torch.randn(2000, generator=torch.Generator().manual_seed(0))
+    few, many = (find_bar(chance, looked_at=n) for n in (10, 100_000))
+    assert chance.quantile(0.99) <= few < many
+    # Of a hundred thousand normal values none should pass, nor should one far out move the bar.
+    assert many > 4.4
+    assert find_bar(torch.cat([chance, torch.tensor([1e6])]), looked_at=100_000) < many + 0.5
+    assert find_bar(-10 + chance, looked_at=10) == 0.0
+    assert find_bar(chance[:0], looked_at=10) == 0.0
+
+
+def test_the_control_is_alike_in_layer_and_activation():
+    sizes = torch.rand(3, 200, generator=torch.Generator().manual_seed(1))
+    chosen = [fp.NeuronId(0, 7), fp.NeuronId(2, 100)]
+    drawn = draw_alike(sizes, chosen, 50, generator=torch.Generator().manual_seed(2))
+    assert len(drawn) == 50
+    assert not set(drawn) & set(chosen)
+    assert {one.layer for one in drawn} == {0, 2}
+    for one in drawn:
+        own = chosen[0] if one.layer == 0 else chosen[1]
+        gaps = (sizes[own.layer] - sizes[own.layer, own.neuron]).abs()
+        assert int((gaps < gaps[one.neuron]).sum()) <= 20
+
+
+def test_an_answer_the_model_would_not_give_is_said_to_be_one(pocket, explanation):
+    assert explanation.standing.startswith("rank 1 of 6,000, probability 99")
+    assert "would not give" not in explanation.standing
+    trace = explanation.trace
+    unlikely = int(trace.logits[-1].argsort(descending=True)[500])
+    found = fp.explain(pocket, JORDAN, unlikely)
+    assert found.rank == 501
+    assert found.standing.endswith("this explains an answer that the model would not give")
+    assert "A" not in set(found.neurons.grade)
+
+
+def test_an_answer_of_several_tokens_adds_up_over_its_pieces(pocket, jordan):
+    answer = " basketball and"
+    found = fp.explain(pocket, JORDAN, answer, top=3)
+    assert found.provenance.answer == answer
+    pieces = found.pieces.groupby(["name", "position"], sort=False)[["push", "effect"]].sum()
+    for row in found.neurons.itertuples():
+        own = pieces.loc[(row.name, row.position)]
+        assert row.push == pytest.approx(own.push, abs=1e-5)
+        assert row.effect == pytest.approx(own.effect, abs=1e-4)
+        exact = fp.ablate(jordan, answer, neurons=[row.name], position=row.position)
+        assert row.effect == pytest.approx(exact.top(1).effect.item(), abs=1e-4)
+    *parts, total = found.parts.push
+    assert sum(parts) == pytest.approx(total, abs=1e-6)
+    assert abs(found.parts.push[found.parts.part == "rounding"].item()) < 2e-3
+    logits = sum(piece.logit for piece in fp.attribute(jordan, answer).pieces)
+    assert total == pytest.approx(logits, abs=1e-5)
+    assert list(found.tables())[-1] == "pieces"
 
 
 def test_without_an_answer_the_models_own_is_explained(pocket):
     explanation = fp.explain(pocket, "The capital of France is", effects=False)
     assert explanation.provenance.answer == "␣Paris"
-    assert list(explanation.tables()) == ["neurons", "predictions", "parts"]
+    assert list(explanation.tables()) == ["neurons", "predictions", "parts", "paths"]
     assert set(explanation.neurons.grade) <= {"B", "C", ""}
 
 
@@ -110,19 +172,19 @@ def test_a_model_without_means_is_explained_with_zeros(tiny):
     assert tiny.is_unchanged()
 
 
-def test_the_top_neurons_are_listed_at_the_earlier_position_too(explanation):
-    listed = explanation.neurons.groupby("token", sort=False).size()
-    assert listed.to_dict() == {"␣of": 10, "␣Jordan": 10}
-    earlier = explanation.neurons[explanation.neurons.token == "␣Jordan"]
-    assert (earlier.push == 0).all()
-    assert set(earlier.grade) <= {"B", "C", ""}
+def test_neurons_are_listed_at_earlier_positions_too(explanation):
+    earlier = explanation.neurons[explanation.neurons.position < len(explanation.trace) - 1]
+    assert len(earlier) == 10
+    assert (earlier.push != 0).any()
+    assert 0 not in set(earlier.position)
+    assert explanation.provenance.settings["set_aside"] == ["<|endoftext|> at 0"]
 
 
 def test_an_explanation_grows_step_by_step(pocket, explanation):
     steps = list(fp.explain_stepwise(pocket, JORDAN, " basketball"))
-    assert list(steps[0].tables()) == ["neurons", "predictions", "parts"]
+    assert list(steps[0].tables()) == ["neurons", "predictions", "parts", "paths"]
     assert "effect" not in steps[0].neurons
-    assert list(steps[1].tables()) == ["neurons", "predictions", "map", "parts"]
+    assert list(steps[1].tables()) == ["neurons", "predictions", "map", "parts", "paths"]
     told = [step.provenance.settings.get("effects") for step in steps]
     swept = [f"of {layers} of 6 layers" for layers in range(1, 6)]
     assert told == ["not measured", "of layers only", *swept, None]
@@ -166,7 +228,13 @@ def test_a_prompt_of_one_token_has_no_earlier_position(tiny):
 @pytest.mark.parametrize(
     ("answer", "options", "words"),
     [
-        (" basket ball", {}, "explain needs one"),
+        (" basket ball", {"versus": " football"}, "an answer with versus needs one"),
+        (" basketball", {"contrast": JORDAN}, "no contrast prompt differs"),
+        (
+            " basketball",
+            {"contrast": ["Tiger Woods plays the sport of"], "replace": "zero"},
+            "set to its mean",
+        ),
         (" basketball", {"versus": " basketball"}, "nothing to compare"),
         (" basketball", {"top": 0}, "k = 0"),
         (" basketball", {"versus": " foot ball"}, "--versus needs one"),

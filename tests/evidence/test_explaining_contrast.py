@@ -1,0 +1,87 @@
+"""Explanations with contrast prompts: this subject, not this kind of sentence."""
+
+import pytest
+import torch
+
+import ffnprobe as fp
+from ffnprobe.evidence.positions import find_resting
+from tests.conftest import JORDAN
+
+OTHERS = [f"{name} plays the sport of" for name in ("Tiger Woods", "Babe Ruth", "Lionel Messi")]
+
+
+@pytest.fixture(scope="module")
+def explanation(pocket):
+    return fp.explain(pocket, JORDAN, " basketball", contrast=OTHERS, top=4)
+
+
+@pytest.fixture(scope="module")
+def contrast(jordan):
+    return fp.contrast_with(jordan, " basketball", OTHERS)
+
+
+def test_positions_are_the_subject_and_the_last(explanation):
+    assert set(explanation.neurons.token) <= {"Michael", "␣Jordan", "␣of"}
+    assert "␣of" in set(explanation.neurons.token)
+    assert len(set(explanation.neurons.token)) > 1
+    assert explanation.provenance.settings["contrast"] == OTHERS
+    assert explanation.provenance.settings["replace"] == "contrast mean"
+
+
+def test_effects_are_those_of_ablate_with_contrast(explanation, contrast, jordan):
+    for row in explanation.neurons.itertuples():
+        found = fp.ablate(
+            jordan, " basketball", contrast=contrast, position=row.position, neurons=[row.name]
+        )
+        assert row.effect == pytest.approx(found.top(1).effect.item(), abs=1e-4)
+        mean = contrast.replacement[row.layer, row.position, row.neuron]
+        assert row.contrast_activation == pytest.approx(float(mean), abs=1e-6)
+
+
+def test_specific_is_what_the_others_own_answers_lose(explanation, contrast, pocket):
+    for row in explanation.neurons.itertuples():
+        lost = []
+        for other, token, places in zip(
+            contrast.others, contrast.answers, contrast.alignment.counterparts, strict=True
+        ):
+            if places[row.position] is None:
+                continue
+            value = contrast.replacement[row.layer, row.position, row.neuron]
+            given = torch.zeros(pocket.config.layers, pocket.config.d_mlp)
+            given[row.layer, row.neuron] = value
+            found = fp.ablate(
+                other, token, replace=given, position=places[row.position], neurons=[row.name]
+            )
+            lost.append(found.top(1).effect.item())
+        assert row.specific == pytest.approx(sum(lost) / len(lost), abs=1e-4)
+
+
+def test_the_parts_give_attention_to_its_owners_and_add_up(explanation):
+    *parts, total = explanation.parts.push
+    assert sum(parts) == pytest.approx(total, abs=1e-6)
+    assert total == pytest.approx(float(explanation.trace.logits[-1].max()), abs=1e-4)
+    named = explanation.parts.part.tolist()
+    assert "other neurons at Michael ␣Jordan, through attention" in named
+    assert "attention" not in named
+    assert abs(explanation.parts.push[explanation.parts.part == "rounding"].item()) < 1e-3
+
+
+def test_the_block_of_contrast_prompts_says_what_they_lose(explanation):
+    there = explanation.together[explanation.together.removed.str.contains("on contrast prompts")]
+    assert len(there) == 3
+    assert (there.effect < explanation.together.effect[0]).all()
+
+
+def test_rows_of_facts_are_contrast_prompts(pocket):
+    rows = fp.find_contrast_rows("pocket", JORDAN, " basketball", most=3)
+    found = fp.explain(pocket, JORDAN, " basketball", contrast=rows, top=2, effects=False)
+    assert found.options.contrast == tuple(row.prompt for row in rows)
+
+
+def test_resting_places_are_the_first_and_those_far_beyond():
+    activations = torch.rand(2, 6, 5, generator=torch.Generator().manual_seed(0)) + 1
+    assert find_resting(activations) == (0,)
+    activations[1, 2, 3] = -100.0
+    assert find_resting(activations) == (0, 2)
+    activations[1, 5, 3] = 100.0  # the last position is never one
+    assert find_resting(activations) == (0, 2)
