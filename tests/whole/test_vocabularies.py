@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.corpora import documents
-from ffnprobe.corpora.passages import Settings, cut_blocks
+from ffnprobe.corpora import text_pieces
+from ffnprobe.corpora.passages import ScanSettings, cut_blocks
 from ffnprobe.corpora.sources import find_texts
 from ffnprobe.errors import DataRefused, FfnProbeError
 from tests.builders import TINY, write_model
@@ -116,8 +116,8 @@ def test_a_long_text_gives_the_same_tokens_in_pieces(family, tmp_path, monkeypat
     text = "The capital of\nFrance is Paris,\n    and 12 dogs ran  to the court.\n" * 9
     text += "Paris court_\ncapital_\n" * 9
     monkeypatch.setattr(documents, "PIECE", 40)
-    assert len(list(documents._cut([text]))) > 10
-    blocks = cut_blocks(vocab, find_texts({"one": text}), Settings(context=7, bos=False))
+    assert len(list(text_pieces._cut([text]))) > 10
+    blocks = cut_blocks(vocab, find_texts({"one": text}), ScanSettings(context=7, bos=False))
     cut = [token for block in blocks for passage in block.passages for token in passage.ids]
     assert cut == vocab.ids(text)
 
