@@ -124,7 +124,7 @@ def test_what_is_asked_is_what_is_compared(run):
         ("explain_prompt", ["", " golf"], "the prompt is empty"),
         ("explain_prompt", [JORDAN, "--model", "pockt"], "no model ffnprobe knows"),
         ("neuron_report", ["--layers", "9"], "L9: pocket has layers L0–L5"),
-        ("neuron_report", ["--table", "survey.xls"], '".xls" is no format'),
+        ("neuron_report", ["--table", "survey.xls"], '".xls" is not a format'),
         ("neuron_report", [" Schrödinger"], "tokens here"),
         ("compare_prompts", [JORDAN, WOODS, "--position", "40"], "position 40 is outside"),
         ("compare_prompts", [JORDAN, WOODS, "--answer", " golf", "--versus", " golf"], "nothing to"),
@@ -132,7 +132,7 @@ def test_what_is_asked_is_what_is_compared(run):
         ("layer_by_layer", [JORDAN, "--position", "-9"], "position -9 is outside"),
         ("fact_recall", ["--quick", "--facts", "nowhere.csv"], "nowhere.csv"),
         *((name, [*given, "--html", "no/such/page.html"], "there is no folder") for name, (given, _) in SCRIPTS.items()),
-        *((name, [*given, "--html", "page.pdf"], '".pdf" is no format') for name, (given, _) in SCRIPTS.items()),
+        *((name, [*given, "--html", "page.pdf"], '".pdf" is not a format') for name, (given, _) in SCRIPTS.items()),
     ],
 )  # fmt: skip
 def test_an_error_is_said_in_words(name, arguments, words, run):

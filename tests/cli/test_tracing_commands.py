@@ -58,7 +58,7 @@ def test_paths_as_json_have_every_table(invoke, tiny_trace):
     found = json.loads(done.stdout)
     paths = fp.paths(tiny_trace, " basketball", versus=" the", position=3)
     assert list(found) == ["provenance", "result", "rows", "neurons", "heads", "positions", "parts"]
-    assert found["provenance"]["settings"] == "paths through attention, depth 1"
+    assert found["provenance"]["settings"] == {"depth": 1}
     assert sum(row["push"] for row in found["parts"]) == pytest.approx(paths.push, abs=1e-3)
     assert len(found["positions"]) == 4
     assert [row["name"] for row in found["neurons"]] == paths.by_neuron(10).name.tolist()
