@@ -102,12 +102,12 @@ SURVEY: Figures = {
     "cosines": surveys.plot_cosines,
 }
 SEARCH: Figures = {"search": surveys.plot_search}
-# Figures that need more than the result, and so are not drawn unasked.
+# Figures that need more than the result are drawn only when asked for.
 ASKED = (predictions.plot_text, effects.plot_against_pushes, scans.plot_histogram)
 
 
 def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
-    """Draw a result's own figure, or the one named; options are the figure's.
+    """Draw a result's first figure, or the one named; options go to the figure.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -126,7 +126,7 @@ def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
 
 
 def plot_all(result: Any) -> list[go.Figure]:
-    """Draw every figure that a result has and that needs nothing else; none if there is none."""
+    """Draw all figures of a result that need nothing else."""
     try:
         drawn, known = _find(result)
     except DataRefused:
@@ -136,13 +136,13 @@ def plot_all(result: Any) -> list[go.Figure]:
         if make not in ASKED:
             try:
                 figures.append(make(drawn))
-            except OptionRefused:  # the result was asked for without what this figure shows
+            except OptionRefused:  # the result does not hold what this figure shows
                 continue
     return figures
 
 
 def _find(result: Any) -> tuple[Any, Figures]:
-    """Find what there is to draw and the figures it has."""
+    """Find what to draw and its figures."""
     if isinstance(result, Listing):
         result = next(iter(result.named.values()))
     if isinstance(result, Readings):
@@ -153,10 +153,10 @@ def _find(result: Any) -> tuple[Any, Figures]:
         if {"name", "z", "dot"} <= set(result.columns):
             return result, SEARCH
         raise DataRefused(
-            "no figure is drawn of such a table.",
+            "there is no figure for this table.",
             remedy="a survey, a search, or the result the table was taken from",
         )
     if type(result) not in FIGURES:
         known = ", ".join(kind.__name__ for kind in FIGURES)
-        raise DataRefused(f"no figure is drawn of {type(result).__name__}.", remedy=known)
+        raise DataRefused(f"there is no figure for {type(result).__name__}.", remedy=known)
     return result, FIGURES[type(result)]

@@ -30,7 +30,7 @@ _DEFAULTS = {"top": 10, "bos": None, "effects": True, "seed": 0}
 
 @dataclass(frozen=True)
 class Recipe:
-    """A command (None where only Python can ask so) and Python that give the same result."""
+    """A command (None if only Python can ask for it) and Python that give the same result."""
 
     command: str | None
     python: str
@@ -135,19 +135,19 @@ def name_model(provenance: Provenance) -> str:
     """Return what the model is loaded by: its name, or the folder or file it came from."""
     kind, _, where = provenance.source.partition(" ")
     if kind == "gguf" and provenance.model not in PACKAGES:
-        # Behind the file stands its quantisation.
+        # The quantisation follows the file.
         return where[: where.rindex(GGUF) + len(GGUF)]
     return where if kind == "folder" else provenance.model
 
 
 def spell_token(model: Model, token: int) -> str | int:
-    """Return a token as its text, or as its id where it is no text of its own."""
+    """Return a token as its text, or as its id if the text is not unique."""
     text = model.vocab.text([token])
     return text if _reads_back(model.vocab.pieces, text, [token]) else token
 
 
 def _prompt(trace: Trace) -> str | list[int]:
-    """Return a prompt as its text, or as its ids where the text would be split otherwise."""
+    """Return a prompt as its text, or as its ids if the text would be split differently."""
     ids = list(trace.ids[1:] if trace.has_bos else trace.ids)
     return trace.prompt if _reads_back(trace.model.vocab.ids, trace.prompt, ids) else ids
 
@@ -160,7 +160,7 @@ def _reads_back(split: Callable[[str], list[int]], text: str, ids: list[int]) ->
 
 
 def _is_usual(trace: Trace) -> bool:
-    """Say whether BOS is there, or not there, as the model's files would have it."""
+    """Say whether the prompt has a BOS as the model's files say."""
     return trace.has_bos == trace.model.vocab.puts_bos(None)
 
 
@@ -182,5 +182,5 @@ def _command(known: Provenance, verb: str, flags: Sequence[str], given: Sequence
 
 
 def _spell(value: object) -> str:
-    """Write an option's value, or dots where it is data that cannot be typed."""
+    """Write an option's value, or dots for data that cannot be typed."""
     return repr(value) if isinstance(value, (bool, int, str)) else "…"

@@ -21,7 +21,7 @@ class Result(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Tables that are a result by themselves."""
+    """Tables without a result type of their own."""
 
     named: Mapping[str, pd.DataFrame]
     provenance: Provenance
@@ -32,19 +32,19 @@ class Listing:
 
 
 def as_result(given: Any) -> Result:
-    """Take a result as it is and a table as a result of its own, or say what is missing."""
+    """Return a result as it is and a table as a result, or say what is missing."""
     if isinstance(given, pd.DataFrame):
         known = given.attrs.get("provenance")
         if known is None:
             raise DataRefused(
-                "this table does not say where its numbers come from.",
+                "this table has no provenance.",
                 remedy='the result it was taken from, or table.attrs["provenance"] = result.provenance.as_dict()',
             )
         tokens = {"tokens": tuple(known["tokens"])} if "tokens" in known else {}
         return Listing({"rows": given}, Provenance(**known | tokens))
     if not (hasattr(given, "tables") and hasattr(given, "provenance")):
         raise DataRefused(
-            f"{type(given).__name__} is no result of ffnprobe.",
+            f"{type(given).__name__} is not a result of ffnprobe.",
             remedy="what fp.run, fp.attribute, fp.explain, … return, or a table of theirs",
         )
     result: Result = given

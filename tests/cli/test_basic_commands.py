@@ -133,7 +133,7 @@ def test_models_says_what_is_here():
         (("run", "x", "--temperature", "0"), "temperature 0.0 has no distribution."),
         (("run", "x", "--top", "0"), "k = 0: there are 6000 tokens."),
         (("run", "x", "--out", "nowhere/x.csv"), "there is no folder nowhere.\n  try: mkdir -p nowhere"),
-        (("run", "x", "--out", "x.xlsx"), '".xlsx" is no format'),
+        (("run", "x", "--out", "x.xlsx"), '".xlsx" is not a format'),
         (("run", "x", "--device", "cuda"), 'device "cuda" is not on this machine.'),
         (("params", "--model", "pockett"), "try: pocket"),
     ],

@@ -99,7 +99,7 @@ def test_survey_goes_to_every_format_and_comes_back(model, tiny, tmp_path, suffi
         (("search", " basketball", "--top", "157"), "error: k = 157: there are 156 neurons."),
         (("survey", "--layers", "2-1"), 'error: "2-1" is empty: it ends before it begins.'),
         (("survey", "-k", "0"), "error: k = 0: there are 301 tokens."),
-        (("survey", "--out", "neurons.xls"), 'error: ".xls" is no format a result is written in'),
+        (("survey", "--out", "neurons.xls"), 'error: ".xls" is not a format for results'),
     ],
 )
 def test_mistakes_are_stated(model, tmp_path, monkeypatch, words, message):

@@ -88,9 +88,9 @@ def test_a_table_taken_from_a_result_knows_where_it_comes_from(results, tmp_path
         found = read_table(tmp_path / "t.parquet")
         assert len(found) == len(table)
         assert found.attrs["provenance"]["model"] == pushes.provenance.model
-    with pytest.raises(DataRefused, match="does not say where its numbers come from"):
+    with pytest.raises(DataRefused, match="this table has no provenance"):
         fp.save(pd.DataFrame({"a": [1]}), tmp_path / "t.csv")
-    with pytest.raises(DataRefused, match="list is no result of ffnprobe"):
+    with pytest.raises(DataRefused, match="list is not a result of ffnprobe"):
         fp.save([1, 2], tmp_path / "t.csv")
 
 
@@ -98,8 +98,7 @@ def test_an_unknown_suffix_lists_the_known(results, tmp_path):
     with pytest.raises(FileNotWritten) as refused:
         fp.save(results["Trace"], tmp_path / "x.xlsx")
     assert str(refused.value) == (
-        '".xlsx" is no format a result is written in (x.xlsx).\n'
-        "  try: .csv, .json, .parquet, .md, .html"
+        '".xlsx" is not a format for results (x.xlsx).\n  try: .csv, .json, .parquet, .md, .html'
     )
 
 
@@ -161,7 +160,7 @@ def test_an_empty_result_is_refused(results, tmp_path):
 
 def test_what_is_no_file_of_ours_is_not_read(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataRefused, match="no table that ffnprobe wrote"):
+    with pytest.raises(DataRefused, match="not a table that ffnprobe wrote"):
         read_table(tmp_path / "x.csv")
     with pytest.raises(DataRefused, match="cannot be read back"):
         read_table(tmp_path / "x.md")

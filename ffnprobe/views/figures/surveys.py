@@ -1,4 +1,4 @@
-"""All neurons at once: kinds, norms, and whether a neuron answers what it asks; and a search."""
+"""Figures of a survey (kinds, norms, cosines of question and answer) and of a search."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -16,7 +16,7 @@ _KIND_COLOURS = {
     "unlabelled": GREY,
 }
 _SYMBOLS = ("star", "circle", "diamond", "square", "circle-open")
-# So many points a browser draws as vectors; more are drawn on a canvas.
+# A browser draws up to this many points as vectors; more are drawn on a canvas.
 VECTORS = 10_000
 SHOWN_TOKENS = 3
 _TICKS = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000]
@@ -26,7 +26,7 @@ def plot_kinds(neurons: pd.DataFrame) -> go.Figure:
     """Draw every neuron's kurtosis against its skew over the vocabulary, coloured by kind."""
     figure = go.Figure()
     scatter = go.Scattergl if len(neurons) > VECTORS else go.Scatter
-    # The unlabelled are many: drawn first, they hide nobody.
+    # The unlabelled are many: drawn first, they do not hide the others.
     for kind, symbol in reversed(list(zip(KINDS, _SYMBOLS, strict=True))):
         rows = neurons[neurons.kind == kind]
         if rows.empty:
@@ -50,7 +50,7 @@ def plot_kinds(neurons: pd.DataFrame) -> go.Figure:
     common = neurons.kind[neurons.kind != "unlabelled"].value_counts()
     most = f", most of them {common.index[0]}" if labelled else ""
     title = f"{labelled:,} of {len(neurons):,} neurons have a kind by their weights{most}"
-    note = f"{_model(neurons)}; moments over the vocabulary of cos(answer, token); a normal spread has kurtosis 3"
+    note = f"{_model(neurons)}; moments over the vocabulary of cos(answer, token); a normal distribution has kurtosis 3"
     apply_theme(figure, title, note=note, x="skew", y="kurtosis (log)", height=480)
     return figure.update_yaxes(type="log", tickvals=_TICKS)
 
@@ -69,7 +69,7 @@ def plot_norms(neurons: pd.DataFrame) -> go.Figure:
 
 
 def plot_cosines(neurons: pd.DataFrame) -> go.Figure:
-    """Draw cos(question, answer), layer by layer: above zero a neuron says what it hears again."""
+    """Draw cos(question, answer), layer by layer: above zero a neuron writes what it reads."""
     figure = go.Figure(_boxes(neurons, "cosine", GREEN, "cosine"))
     figure.add_hline(y=0, line_color=GREY, line_width=1)
     mark_blank(figure, neurons.cosine)
@@ -99,7 +99,7 @@ def plot_search(found: pd.DataFrame) -> go.Figure:
 
 
 def mark_blank(figure: go.Figure, values: pd.Series) -> None:
-    """Say in the middle of a figure that there is nothing to draw, where no neuron has a value."""
+    """Write into an empty figure that no neuron has a value."""
     if values.isna().all():
         figure.add_annotation(
             text="undefined: these neurons' weights are zero", showarrow=False,

@@ -1,6 +1,6 @@
 """Tables as csv, json, md and parquet, each with its provenance inside.
 
-csv begins with `# name: value` lines (see `spreadsheets`); json is one object with `provenance` and
+csv begins with `# name: value` lines (see `csv_format`); json is one object with `provenance` and
 `rows`, or one key per table; md ends in the provenance; parquet keeps it in the file's metadata.
 """
 
@@ -52,7 +52,7 @@ def to_md(tables: Tables, provenance: Provenance) -> str:
 
 
 def to_parquet(tables: Tables, provenance: Provenance) -> bytes:
-    """Write the first table, types kept, the provenance in the file's metadata."""
+    """Write the first table with its types; the provenance is in the file's metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -75,17 +75,17 @@ SUFFIXES = (".csv", ".json", ".parquet", ".md", ".html")
 
 
 def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Say before the work begins if the file's suffix is unknown or its folder is not there."""
+    """Refuse an unknown suffix or a missing folder before the work begins."""
     if path.suffix.lower() not in suffixes:
         raise FileNotWritten(
-            f'"{path.suffix}" is no format a result is written in ({path.name}).',
+            f'"{path.suffix}" is not a format for results ({path.name}).',
             remedy=", ".join(suffixes),
         )
     check_writable(path)
 
 
 def name_unwritten(tables: Tables, path: Path) -> str:
-    """Say which tables a file that holds one table leaves out; nothing if it holds all."""
+    """Name the tables that a one-table file leaves out, if any."""
     _, *others = tables
     if not others or path.suffix.lower() not in (".csv", ".parquet"):
         return ""
@@ -97,11 +97,11 @@ def _first(tables: Tables) -> pd.DataFrame:
 
 
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Turn a row into what json has words for: missing and infinite are null."""
-    return {str(name): None if _is_wordless(value) else value for name, value in row.items()}
+    """Turn a row into plain json values: missing and infinite are null."""
+    return {str(name): None if _is_null(value) else value for name, value in row.items()}
 
 
-def _is_wordless(value: Any) -> bool:
+def _is_null(value: Any) -> bool:
     return is_missing(value) or (isinstance(value, float) and math.isinf(value))
 
 

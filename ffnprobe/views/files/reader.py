@@ -16,7 +16,7 @@ READABLE = (".csv", ".json", ".parquet")
 
 
 def read_table(path: str | Path, name: str | None = None) -> pd.DataFrame:
-    """Read the file's first table, or of a json file the one named; `attrs` holds the provenance."""
+    """Read the first table of a file, or the named table of a json file; `attrs` holds the provenance."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in READABLE:
@@ -32,7 +32,7 @@ def read_table(path: str | Path, name: str | None = None) -> pd.DataFrame:
         text = path.read_bytes().decode("utf-8")
         return read_csv(text) if suffix == ".csv" else _read_json(text, name)
     except (KeyError, ValueError, StopIteration) as error:
-        raise DataRefused(f"{path} is no table that ffnprobe wrote: {error}.") from None
+        raise DataRefused(f"{path} is not a table that ffnprobe wrote: {error}.") from None
 
 
 def _read_json(text: str, name: str | None) -> pd.DataFrame:
@@ -40,7 +40,7 @@ def _read_json(text: str, name: str | None) -> pd.DataFrame:
     provenance = found.pop("provenance")
     table = pd.DataFrame(found[name or next(iter(found))])
     for column in table:
-        # json has one word for every missing value; whole numbers stay whole.
+        # json has only null for missing values; whole numbers stay whole.
         present = [value for value in table[column] if not is_missing(value)]
         if len(present) < len(table) and all(_is_whole(v) for v in present):
             table[column] = table[column].astype("Int64")

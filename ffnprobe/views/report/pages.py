@@ -1,7 +1,6 @@
-"""One page that needs nothing else: works from disk, offline; plotly is inside, once.
+"""One self-contained page: it works from disk and offline, and contains plotly.
 
-The page forbids itself everything it does not need: only the two scripts it was written with may run
-(by their hashes), and nothing may be loaded from anywhere.
+Its content security policy allows only its own two scripts (by hash) and loads nothing else.
 """
 
 import base64
@@ -30,7 +29,7 @@ from ffnprobe.views.results import Result
 
 
 def write_page(result: Result, tables: Tables, known: Provenance) -> str:
-    """Write a result as a page: an explanation and a survey have pages of their own."""
+    """Write a result as a page; an explanation and a survey have their own layout."""
     first = next(iter(tables.values()))
     if isinstance(result, Explanation):
         title, parts = f"Why {result.title}?", explanation_sections(result)

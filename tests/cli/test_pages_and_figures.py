@@ -54,18 +54,18 @@ def test_results_without_a_figure_have_a_page(folder, words):
     assert len(page) < 100_000, "no figure, no plotly"
     os.unlink("page.html")
     with nothing_written(folder):
-        assert "no figure is drawn of such a table" in refused(*words, "--plot", "x.html")
+        assert "there is no figure for this table" in refused(*words, "--plot", "x.html")
 
 
 @pytest.mark.parametrize(
     ("option", "name", "said"),
     [
-        ("--html", "x.txt", '".txt" is no format a result is written in (x.txt).\n  try: .html'),
+        ("--html", "x.txt", '".txt" is not a format for results (x.txt).\n  try: .html'),
         ("--html", "no/x.html", "there is no folder no."),
         (
             "--plot",
             "x.jpg",
-            '".jpg" is no format a figure is written in (x.jpg).\n  try: .html, .png',
+            '".jpg" is not a format for figures (x.jpg).\n  try: .html, .png',
         ),
         ("--plot", "no/x.html", "there is no folder no."),
     ],
