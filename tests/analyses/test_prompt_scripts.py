@@ -18,7 +18,7 @@ JORDAN, WOODS = "Michael Jordan plays the sport of", "Tiger Woods plays the spor
 SCRIPTS = {
     "explain_prompt": (
         [JORDAN],
-        ["why ␣basketball after", "removed together", "random neurons, worst", "what gave L0N378",
+        ["why ␣basketball after", "ablated together", "random neurons, worst", "what gave L0N378",
          "what its heads read", "␣Jordan"],
     ),
     "neuron_report": (

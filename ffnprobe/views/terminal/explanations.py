@@ -6,7 +6,7 @@ from rich.text import Text
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.views.terminal.printing import console, print_tables
 
-# A line of a terminal holds about so many tokens of each kind beside the numbers.
+# About this many tokens of each kind fit into a line of a terminal with the numbers.
 TOKENS = 3
 
 
@@ -15,7 +15,7 @@ def print_explanation(explanation: Explanation) -> None:
     out = console()
     out.print(Text(f"why {explanation.title}", style="bold"))
     out.print()
-    print_tables({"what the model says next": explanation.predictions.drop(columns="id")})
+    print_tables({"what the model predicts next": explanation.predictions.drop(columns="id")})
     if explanation.map is not None:
         print_tables(
             {
@@ -29,9 +29,9 @@ def print_explanation(explanation: Explanation) -> None:
     for column in shown.columns[shown.columns.str.endswith("_tokens")]:
         shown[column] = shown[column].str.split(" ").str[:TOKENS].str.join(" ")
     print_tables(
-        {"the neurons that matter (push: direct; effect: lost when removed; logits)": shown}
+        {"the neurons that matter (push: direct; effect: lost when ablated; logits)": shown}
     )
-    print_tables({"who carries the logit": explanation.parts})
+    print_tables({"what makes up the logit": explanation.parts})
     if explanation.together is not None:
         print_tables({"removed together": explanation.together.drop(columns="position")})
     out.print(Text(explanation.caption, style="dim"))
