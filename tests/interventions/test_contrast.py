@@ -27,14 +27,14 @@ def contrast(tiny):
 @pytest.mark.parametrize("position", [2, 3, 5])
 def test_effects_are_those_of_one_hooked_pass_a_neuron(contrast, position):
     trace = contrast.trace
-    readout = read_answer(trace, ANSWER)
+    readout = read_answer(trace, ANSWER, convention="folded")
     found = sweep_neurons(
         readout,
         contrast.replacement,
         positions=[position],
         chosen=choose_neurons(trace.model, None),
     )
-    effects = found.logit.reshape(3, 52).double()
+    effects = torch.stack([layer.logit for layer in found]).reshape(3, 52).double()
     assert effects.abs().mean() > 1e-3
     for layer in range(3):
         values = contrast.replacement[:, position]
@@ -67,7 +67,7 @@ def test_all_neurons_of_a_position_at_once(contrast):
         activations[0, 4] = contrast.replacement[1, 4]
 
     logits = hooked(trace.model, list(trace.ids), {1: edit})
-    found = sweep_layers(read_answer(trace, ANSWER), contrast.replacement)
+    found = sweep_layers(read_answer(trace, ANSWER, convention="folded"), contrast.replacement)
     effect = found.logit.reshape(3, len(trace))[1, 4]
     assert float(effect) == pytest.approx(
         float(trace.logits[-1, ANSWER] - logits[0, -1, ANSWER]), abs=2e-4
