@@ -150,8 +150,8 @@ def _find(result: Any) -> Figures:
     if type(result) not in FIGURES:
         if isinstance(result, TableSet | pd.DataFrame):
             raise DataRefused(
-                "no figure is drawn of a table by itself.", remedy="the result it was taken from"
+                "there is no figure for a table by itself.", remedy="the result it was taken from"
             )
         known = ", ".join(kind.__name__ for kind in FIGURES)
-        raise DataRefused(f"no figure is drawn of {type(result).__name__}.", remedy=known)
+        raise DataRefused(f"there is no figure for {type(result).__name__}.", remedy=known)
     return FIGURES[type(result)]
