@@ -4,7 +4,7 @@
 
 How far a stage moved the stream toward the answer: its change along the answer's direction,
 Δx · u / |u|, with u the answer's unembedding centred over the vocabulary, so that what raises every
-token alike is no move. `cosine` is between the stream (less its mean) and u.
+token alike is not a move. `cosine` is between the stream (less its mean) and u.
 
 Limits: only the last row is the model's own reading; earlier layers do not write for the last one's
 eyes, and a token that ranks low there may be held in another form.

@@ -122,7 +122,7 @@ def test_what_is_asked_is_what_is_compared(run):
     [
         ("explain_prompt", [JORDAN, " basket ball"], "tokens here"),
         ("explain_prompt", ["", " golf"], "the prompt is empty"),
-        ("explain_prompt", [JORDAN, "--model", "pockt"], "no model ffnprobe knows"),
+        ("explain_prompt", [JORDAN, "--model", "pockt"], "not a model that ffnprobe knows"),
         ("neuron_report", ["--layers", "9"], "L9: pocket has layers L0–L5"),
         ("neuron_report", ["--table", "survey.xls"], '".xls" is not a format'),
         ("neuron_report", [" Schrödinger"], "tokens here"),

@@ -33,7 +33,7 @@ def print_explanation(explanation: Explanation) -> None:
     )
     print_tables({"what makes up the logit": explanation.parts})
     if explanation.together is not None:
-        print_tables({"removed together": explanation.together.drop(columns="position")})
+        print_tables({"ablated together": explanation.together.drop(columns="position")})
     out.print(Text(explanation.caption, style="dim"))
 
 
