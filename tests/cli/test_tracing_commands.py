@@ -106,7 +106,7 @@ def test_attribute_reads_standard_input_and_writes_files(invoke, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["attribute", TEXT, ""], 'error: "" is no token; an answer needs one.'),
+        (["attribute", TEXT, ""], 'error: "" is not a token; an answer needs one.'),
         (["attribute", "", " the"], "error: the prompt is empty."),
         (["attribute", TEXT, " the", "--versus", " the"], "nothing to compare"),
         (["attribute", TEXT, " the", "--versus", " lebron"], "--versus needs one."),

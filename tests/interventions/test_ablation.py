@@ -305,7 +305,7 @@ def test_interrupted_sweep_leaves_nothing(tiny_trace: fp.Trace) -> None:
         ({"position": []}, "there is no position to change"),
         ({"versus": " basketball Paris"}, "--versus needs one"),
         ({"answer": 301}, "token id 301 does not exist: .* has 0–300"),
-        ({"answer": ""}, '"" is no token; an answer needs one'),
+        ({"answer": ""}, '"" is not a token; an answer needs one'),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(tiny_trace: fp.Trace, options: dict, words: str) -> None:
