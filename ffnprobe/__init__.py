@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ffnprobe.errors import FfnProbeError
     from ffnprobe.evidence.explaining import explain, explain_stepwise
     from ffnprobe.evidence.explanation import Explanation
+    from ffnprobe.facts.contrasts import find_contrast_rows
     from ffnprobe.facts.overlap import Overlap
     from ffnprobe.facts.relations import Relations
     from ffnprobe.facts.rows import FactRow
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from ffnprobe.reading.surveys import Survey
     from ffnprobe.results import Result, TableSet
     from ffnprobe.tracing.comparison import Comparison, compare
+    from ffnprobe.tracing.contrast import Contrast, contrast_with
+    from ffnprobe.tracing.contrast_pushes import ContrastPushes
     from ffnprobe.tracing.ffn_stages import Stages, stages
     from ffnprobe.tracing.logit_lens import Lens, lens
     from ffnprobe.tracing.paths import Paths, paths
@@ -63,6 +66,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Comparison": "ffnprobe.tracing.comparison",
+    "Contrast": "ffnprobe.tracing.contrast",
+    "ContrastPushes": "ffnprobe.tracing.contrast_pushes",
     "Drivers": "ffnprobe.tracing.score_drivers",
     "Effects": "ffnprobe.interventions.ablation",
     "Estimates": "ffnprobe.interventions.gradients",
@@ -103,11 +108,13 @@ _HOMES = {
     "ablate_together": "ffnprobe.interventions.ablation",
     "attribute": "ffnprobe.tracing.pushes",
     "compare": "ffnprobe.tracing.comparison",
+    "contrast_with": "ffnprobe.tracing.contrast",
     "drivers": "ffnprobe.tracing.score_drivers",
     "estimate": "ffnprobe.interventions.gradients",
     "examples": "ffnprobe.corpora.contexts",
     "explain": "ffnprobe.evidence.explaining",
     "explain_stepwise": "ffnprobe.evidence.explaining",
+    "find_contrast_rows": "ffnprobe.facts.contrasts",
     "lens": "ffnprobe.tracing.logit_lens",
     "load": "ffnprobe.models.loading",
     "open_result": "ffnprobe.views.files.reader",
@@ -129,6 +136,8 @@ _HOMES = {
 
 __all__ = [
     "Comparison",
+    "Contrast",
+    "ContrastPushes",
     "Drivers",
     "Effects",
     "Estimates",
@@ -170,11 +179,13 @@ __all__ = [
     "ablate_together",
     "attribute",
     "compare",
+    "contrast_with",
     "drivers",
     "estimate",
     "examples",
     "explain",
     "explain_stepwise",
+    "find_contrast_rows",
     "lens",
     "load",
     "open_result",

@@ -32,7 +32,8 @@ SECTIONS = {
         "Thresholds", "NeuronId",
     ],
     "One prompt": [
-        "run", "Trace", "attribute", "Pushes", "PushesByPiece", "paths", "Paths", "lens", "Lens",
+        "run", "Trace", "attribute", "Pushes", "PushesByPiece", "paths", "Paths", "contrast_with",
+        "Contrast", "ContrastPushes", "find_contrast_rows", "lens", "Lens",
         "stages", "Stages", "drivers", "Drivers", "similarity", "Similarity", "compare",
         "Comparison",
     ],

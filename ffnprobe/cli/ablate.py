@@ -9,6 +9,8 @@ import typer
 from ffnprobe.cli.command import Common, command
 from ffnprobe.cli.options import (
     BosOption,
+    ContrastFromOption,
+    ContrastOption,
     Convention,
     ConventionOption,
     NeuronsOption,
@@ -18,6 +20,7 @@ from ffnprobe.cli.options import (
     StoreOption,
     note_spelling,
     open_store,
+    read_contrast,
     read_positions,
     read_prompt,
     show_progress,
@@ -43,6 +46,8 @@ def ablate(
     ],
     versus: Annotated[str | None, typer.Option(help="Subtract the logit of this token.")] = None,
     replace: ReplaceOption = None,
+    contrast: ContrastOption = None,
+    contrast_from: ContrastFromOption = None,
     convention: ConventionOption = Convention.centred,
     store: StoreOption = None,
     position: Annotated[
@@ -76,9 +81,15 @@ def ablate(
     asked: dict[str, Any] = {
         "versus": versus,
         "replace": None if replace is None else replace.value,
+        "contrast": read_contrast(model, text, answer, contrast, contrast_from),
         "convention": convention.value,
     }
-    if (scanned := open_store(model, store)) is not None:
+    if (scanned := open_store(model, store)) is not None and asked["contrast"] is not None:
+        raise OptionRefused(
+            "--store gives means over its corpus; with contrast prompts, means over them are used.",
+            remedy="leave out --store, or --contrast",
+        )
+    if scanned is not None:
         if replace is Replace.zero:
             raise OptionRefused(
                 "--store gives means, which --replace zero does not use.", remedy="--replace mean"

@@ -8,11 +8,14 @@ import typer
 from ffnprobe.cli.command import Common, command
 from ffnprobe.cli.options import (
     BosOption,
+    ContrastFromOption,
+    ContrastOption,
     Convention,
     ConventionOption,
     NeuronsOption,
     PromptArgument,
     note_spelling,
+    read_contrast,
     read_prompt,
 )
 
@@ -38,6 +41,8 @@ def attribute(
     position: Annotated[
         int, typer.Option(help="The position that predicts it; -1 is the last.")
     ] = -1,
+    contrast: ContrastOption = None,
+    contrast_from: ContrastFromOption = None,
     convention: ConventionOption = Convention.centred,
     top: NeuronsOption = 10,
     bos: BosOption = None,
@@ -58,6 +63,19 @@ def attribute(
         common.note(f"no answer given: taking the prediction, {model.vocab.show(int(wanted))}")
     else:
         wanted = answer
+    told = model.vocab.text([wanted]) if isinstance(wanted, int) else wanted
+    others = read_contrast(model, text, told, contrast, contrast_from)
+    if others is not None:
+        found = attribute_answer(
+            trace, wanted, versus=versus, position=position, convention=convention.value,
+            contrast=others,
+        )  # fmt: skip
+        common.note(found.contrast.caption)
+        common.note(found.title)
+        tables = found.tables() | {"rows": found.top(top)}
+        title = f"who pushed {found.provenance.answer} more than on the contrast prompts, in logits"
+        common.emit(tables, found.provenance, title=title, result=found, shown=("rows",))
+        return
     pushes = attribute_answer(
         trace, wanted, versus=versus, position=position, convention=convention.value
     )

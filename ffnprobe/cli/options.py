@@ -14,6 +14,7 @@ from ffnprobe.errors import OptionRefused, PromptRefused
 
 if TYPE_CHECKING:
     from ffnprobe.corpora.scans import Scan
+    from ffnprobe.facts.rows import FactRow
     from ffnprobe.models.model import Model
     from ffnprobe.models.vocab import Vocab
 
@@ -72,6 +73,29 @@ AddressOption = Annotated[
 StoreOption = Annotated[
     Path | None, typer.Option("--store", metavar="DIR", help="Use the scan kept in this folder.")
 ]
+
+ContrastOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="The same sentence about another subject (repeatable)."),
+]
+ContrastFromOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FACTS", help="Take contrast prompts out of a table of facts; pocket is its own."
+    ),
+]
+
+
+def read_contrast(
+    model: "Model", prompt: str, answer: str, texts: list[str] | None, facts: str | None
+) -> "list[str | FactRow] | None":
+    """Gather the contrast prompts typed, and those that a table of facts has."""
+    found: list[str | FactRow] = list(texts or [])
+    if facts is not None:
+        from ffnprobe.facts.contrasts import find_contrast_rows
+
+        found += find_contrast_rows(facts, prompt, answer, model=model.name)
+    return found or None
 
 
 def open_store(model: "Model", store: Path | None) -> "Scan | None":

@@ -34,6 +34,11 @@ def find_contrast_rows(
     """Find rows of the prompt's relation and template with other answers, `most` of them by chance.
 
     Pocket's own table is of the facts that model was taught; for another model it is refused.
+
+    >>> import ffnprobe as fp
+    >>> rows = fp.find_contrast_rows("pocket", "Tiger Woods plays the sport of", " golf", most=2)
+    >>> [row.answer == " golf" for row in rows]
+    [False, False]
     """
     if facts == EMBEDDED and model != EMBEDDED:
         raise DataRefused(

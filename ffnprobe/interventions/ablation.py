@@ -4,8 +4,8 @@
 
 So a neuron that helps the answer has a positive effect, as it has a positive push; the effect counts
 what later layers make of it, the push does not. To remove is to set the activation to its mean over
-the model's corpus (the default where that is known), to zero, to its mean over another corpus, or to
-given values. Zero is not neutral: most neurons rest a little below it. Effects are `centred`, above
+the model's corpus (the default where that is known), to zero, to its mean over another corpus, to
+given values, or, with `contrast`, to its mean over the same sentence about other subjects. Zero is not neutral: most neurons rest a little below it. Effects are `centred`, above
 the vocabulary's mean, as pushes are.
 
 Limits: an effect is of one neuron with all others free to react; effects do not add up. Arithmetic is
@@ -35,12 +35,10 @@ from ffnprobe.interventions.choices import (
     Replace,
     choose_neurons,
     choose_positions,
-    choose_replacement,
-    name_replacement,
-    usual_replacement,
 )
 from ffnprobe.interventions.effect_tables import spread, table_map, table_neurons
 from ffnprobe.interventions.readout import AnswerValues, read_answer
+from ffnprobe.interventions.removal import choose_removal
 from ffnprobe.interventions.sweeps import (
     Progress,
     join_values,
@@ -50,6 +48,7 @@ from ffnprobe.interventions.sweeps import (
 )
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, name_question, name_settings
+from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -132,6 +131,7 @@ def ablate(
     *,
     versus: str | int | None = None,
     replace: Replace | None = None,
+    contrast: Contrast | Prompts | None = None,
     position: Positions = -1,
     neurons: Neurons | None = None,
     log_probability: bool = True,
@@ -142,7 +142,8 @@ def ablate(
 
     At several positions (or "all": every one of the prompt, BOS included) a neuron is removed at all
     of them together. An answer of several tokens is teacher-forced and its pieces summed; at the
-    pieces' own positions nothing is removed. The log-probability needs the
+    pieces' own positions nothing is removed. With `contrast` (prompts about other subjects, or rows of
+    facts) a neuron is set to its mean over them: what is lost is owed to the subject. The log-probability needs the
     whole vocabulary for each neuron: in GPT-2 small about half of the time; it can be left out.
 
     >>> import ffnprobe as fp
@@ -152,8 +153,8 @@ def ablate(
     0.25
     """
     steps = ablate_stepwise(
-        trace, answer, versus=versus, replace=replace, position=position, neurons=neurons,
-        log_probability=log_probability, convention=convention, progress=progress,
+        trace, answer, versus=versus, replace=replace, contrast=contrast, position=position,
+        neurons=neurons, log_probability=log_probability, convention=convention, progress=progress,
     )  # fmt: skip
     for step in steps:
         found = step
@@ -167,6 +168,7 @@ def ablate_stepwise(
     *,
     versus: str | int | None = None,
     replace: Replace | None = None,
+    contrast: Contrast | Prompts | None = None,
     position: Positions = -1,
     neurons: Neurons | None = None,
     log_probability: bool = True,
@@ -176,13 +178,13 @@ def ablate_stepwise(
     """Yield the effects known after each layer that has neurons to remove; the last is `ablate`'s."""
     positions = choose_positions(trace, position)
     chosen = choose_neurons(trace.model, neurons)
-    stand_in = usual_replacement(trace.model, replace)
-    replacement = choose_replacement(trace.model, stand_in)
+    removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
     readout = read_answer(
         trace, answer, versus=versus, log_probability=log_probability, convention=convention
     )
     clean = readout.clean()
-    provenance = readout.provenance(trace, settings=name_replacement(stand_in), positions=positions)
+    replacement = removal.on(readout.replay.trace)
+    provenance = readout.provenance(trace, settings=removal.settings(), positions=positions)
     found: list[AnswerValues] = []
     known = torch.zeros_like(chosen)
     layers = chosen.any(dim=-1).nonzero()[:, 0].tolist()
@@ -251,6 +253,7 @@ def ablate_layers(
     *,
     versus: str | int | None = None,
     replace: Replace | None = None,
+    contrast: Contrast | Prompts | None = None,
     log_probability: bool = True,
     convention: str = "centred",
     progress: Progress | None = None,
@@ -264,12 +267,12 @@ def ablate_layers(
     >>> fp.ablate_layers(trace, " basketball").values.shape == (trace.model.config.layers, 7)
     True
     """
-    stand_in = usual_replacement(trace.model, replace)
-    replacement = choose_replacement(trace.model, stand_in)
+    removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
     readout = read_answer(
         trace, answer, versus=versus, log_probability=log_probability, convention=convention
     )
     clean = readout.clean()
+    replacement = removal.on(readout.replay.trace)
     found = sweep_layers(readout, replacement, progress=progress)
     pattern, layers = "(layer pos) -> layer pos", trace.model.config.layers
     logs = found.log_probability
@@ -278,7 +281,7 @@ def ablate_layers(
         log_probability=None if logs is None else rearrange(logs, pattern, layer=layers),
         tokens=trace.tokens,
         clean=clean,
-        provenance=readout.provenance(trace, settings=name_replacement(stand_in)),
+        provenance=readout.provenance(trace, settings=removal.settings()),
     )
 
 
@@ -332,6 +335,7 @@ def ablate_together(
     *,
     versus: str | int | None = None,
     replace: Replace | None = None,
+    contrast: Contrast | Prompts | None = None,
     position: Positions = -1,
     convention: str = "centred",
 ) -> GroupEffects:
@@ -347,16 +351,14 @@ def ablate_together(
         raise OptionRefused("there is no group of neurons to remove.", remedy='[["L3N12", "L4N7"]]')
     positions = choose_positions(trace, position)
     masks = torch.stack([choose_neurons(trace.model, group) for group in groups])
-    stand_in = usual_replacement(trace.model, replace)
-    replacement = choose_replacement(trace.model, stand_in)
+    removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
     readout = read_answer(trace, answer, versus=versus, convention=convention)
     clean = readout.clean()
+    replacement = removal.on(readout.replay.trace)
     found = sweep_groups(readout, replacement, positions=positions, groups=masks)
     return GroupEffects(
         values=found.logit,
         log_probability=found.log_probability,
         clean=clean,
-        provenance=readout.provenance(
-            trace, settings=name_replacement(stand_in), positions=positions
-        ),
+        provenance=readout.provenance(trace, settings=removal.settings(), positions=positions),
     )

@@ -29,14 +29,13 @@ from ffnprobe.interventions.choices import (
     Replace,
     choose_neurons,
     choose_positions,
-    choose_replacement,
-    name_replacement,
-    usual_replacement,
 )
 from ffnprobe.interventions.effect_tables import table_neurons
 from ffnprobe.interventions.readout import read_answer
+from ffnprobe.interventions.removal import choose_removal
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, check_alike, name_question, name_settings
+from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class Estimates(Result):
         """Correlate the ranks (Spearman) with the exact effects of the same neurons and positions."""
         import pandas as pd
 
-        check_alike(self.provenance, effects.provenance, among=("replace", "over"))
+        check_alike(self.provenance, effects.provenance, among=("replace", "over", "contrast"))
         known = ~effects.values.isnan()
         both = {"estimate": self.over(effects.positions)[known], "effect": effects.values[known]}
         table = pd.DataFrame({name: values.numpy() for name, values in both.items()})
@@ -109,6 +108,7 @@ def estimate(
     *,
     versus: str | int | None = None,
     replace: Replace | None = None,
+    contrast: Contrast | Prompts | None = None,
     convention: str = "centred",
 ) -> Estimates:
     """Attribution patching: estimate each neuron's effect at each position, by one backward pass.
@@ -118,12 +118,12 @@ def estimate(
     >>> fp.estimate(trace, " basketball").values.shape == trace.activations.shape
     True
     """
-    stand_in = usual_replacement(trace.model, replace)
-    replacement = choose_replacement(trace.model, stand_in)
+    removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
     readout = read_answer(
         trace, answer, versus=versus, log_probability=False, convention=convention
     )
     replay = readout.replay
+    replacement = removal.on(replay.trace)
     nudges = replay.held(torch.zeros_like(replay.trace.activations)).requires_grad_()
 
     def nudge(layer: int, activations: Tensor) -> Tensor:
@@ -137,7 +137,5 @@ def estimate(
     return Estimates(
         trace=trace,
         values=gaps[:, : len(trace)],
-        provenance=readout.provenance(
-            trace, settings={"method": "gradient", **name_replacement(stand_in)}
-        ),
+        provenance=readout.provenance(trace, settings={"method": "gradient", **removal.settings()}),
     )

@@ -20,29 +20,51 @@ up to the answer's logit here less its mean over the contrast prompts.
 True
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import PromptRefused
-from ffnprobe.models.provenance import Setting
+from ffnprobe.models.provenance import Provenance, Setting
+from ffnprobe.results import Result
 from ffnprobe.tracing.alignment import Alignment, align
 from ffnprobe.tracing.answers import answer_ids, predicted
 from ffnprobe.tracing.running import run
 from ffnprobe.tracing.trace import Trace
 
-Prompts = str | Sequence[str | Trace]
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
-class Contrast:
+class Asked(Protocol):
+    """A prompt with its own answer, as a row of a table of facts has both."""
+
+    @property
+    def prompt(self) -> str: ...
+
+    @property
+    def answer(self) -> str: ...
+
+
+Prompts = str | Trace | Iterable[str | Trace | Asked]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Contrast(Result):
     """A prompt, the contrast prompts kept, and the first token of each one's own answer.
 
     `left_out` names the prompts not used, since they are the same or have the same answer.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> found = fp.contrast_with(trace, " basketball", ["Tiger Woods plays the sport of"])
+    >>> found.table.prompt.tolist(), found.table.answer.tolist()
+    (['Tiger Woods plays the sport of'], ['␣golf'])
     """
 
     trace: Trace
@@ -51,8 +73,40 @@ class Contrast:
     alignment: Alignment
     left_out: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"Contrast({self.trace.prompt}: {len(self.others)} contrast prompts)"
+    @property
+    def title(self) -> str:
+        """Say what is contrasted with how many."""
+        return f"{self.trace.prompt}: {count_prompts(len(self.others))}"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        aside = "" if not self.left_out else f"; left out: {', '.join(self.left_out)}"
+        return f"where the prompts differ: {self.subject or 'nowhere'}{aside}"
+
+    @property
+    def subject(self) -> str:
+        """The tokens in which the prompt differs from the others."""
+        return " ".join(self.trace.tokens[place] for place in self.alignment.middle)
+
+    @property
+    def provenance(self) -> Provenance:
+        """The prompt, and in its settings the contrast prompts."""
+        return self.trace.provenance.including(**self.settings())
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """Each contrast prompt: its answer, how likely that is there, and its differing tokens."""
+        import pandas as pd
+
+        show, rows = self.trace.model.vocab.show, []
+        for other, token in zip(self.others, self.answers, strict=True):
+            differing = range(self.alignment.front, len(other) - self.alignment.back)
+            chance = float(other.log_probabilities()[token].exp())
+            subject = " ".join(other.tokens[place] for place in differing)
+            rows.append((other.prompt, subject, show(token), chance))
+        frame = pd.DataFrame(rows, columns=["prompt", "subject", "answer", "probability"])
+        return self.provenance.note(frame)
 
     @cached_property
     def replacement(self) -> Float[Tensor, "layer pos neuron"]:
@@ -64,7 +118,10 @@ class Contrast:
             for matched in zip(*self.alignment.counterparts, strict=True)
         ]
         counts = torch.tensor(has_any, dtype=total.dtype)[:, None]
-        return torch.where(counts > 0, total / counts.clamp(min=1), own.double()).to(own)
+        means = torch.where(counts > 0, total / counts.clamp(min=1), own.double()).to(own)
+        # Where all prompts begin alike the mean is the activation itself, but for rounding.
+        means[:, : self.alignment.front] = own[:, : self.alignment.front]
+        return means
 
     def add_up(
         self,
@@ -112,20 +169,33 @@ def contrast_with(
     answers: Sequence[str | int] | None = None,
     patterns: bool = False,
 ) -> Contrast:
-    """Compare a prompt and its answer with contrast prompts: texts, or traces of them.
+    """Contrast a prompt and its answer with other prompts: texts, traces, or rows of facts.
 
-    `answers` are the contrast prompts' own; without them, what the model says there. A prompt that is
-    the same, or has the same answer, is left out and named; where none is left, it is an error.
+    `answers` are the contrast prompts' own; without them those of the rows, else what the model says
+    there. A prompt that is the same, or has the same answer, is left out and named; where none is
+    left, it is an error.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> rows = fp.find_contrast_rows("pocket", trace.prompt, " basketball", most=4)
+    >>> len(fp.contrast_with(trace, " basketball", rows).others)
+    4
     """
-    given: list[str | Trace] = [prompts] if isinstance(prompts, str) else list(prompts)
+    given = [prompts] if isinstance(prompts, str | Trace) else list(prompts)
     if not given:
         raise PromptRefused("there is no contrast prompt.", remedy=_REMEDY)
     own = answer_ids(trace.model, answer)[0]
-    others = _run_missing(trace, given, patterns=patterns)
-    if answers is None:
-        tokens = [predicted(other) for other in others]
-    else:
-        tokens = [answer_ids(trace.model, one)[0] for one in answers]
+    texts = [one if isinstance(one, str | Trace) else one.prompt for one in given]
+    others = _run_missing(trace, texts, patterns=patterns)
+    known: list[str | int | None] = [
+        None if isinstance(one, str | Trace) else one.answer for one in given
+    ]
+    if answers is not None:
+        known = list(answers)
+    tokens = [
+        predicted(other) if one is None else answer_ids(trace.model, one)[0]
+        for other, one in zip(others, known, strict=True)
+    ]
     differing = [n for n, other in enumerate(others) if other.ids != trace.ids]
     if not differing:
         raise PromptRefused("no contrast prompt differs from the prompt.", remedy=_REMEDY)
@@ -144,6 +214,32 @@ def contrast_with(
         alignment=align(trace.ids, [other.ids for other in chosen]),
         left_out=tuple(other.prompt for n, other in enumerate(others) if n not in kept),
     )
+
+
+def choose_contrast(
+    trace: Trace, answer: str | int, given: "Contrast | Prompts | None", *, patterns: bool = False
+) -> Contrast | None:
+    """Take a contrast as it is, if it is this prompt's, and build one of prompts."""
+    if given is None:
+        return None
+    if not isinstance(given, Contrast):
+        return contrast_with(trace, answer, given, patterns=patterns)
+    if (given.trace.ids, given.trace.model.fingerprint) != (trace.ids, trace.model.fingerprint):
+        raise PromptRefused(
+            f'the contrast is of another prompt: "{given.trace.prompt}" on {given.trace.model.name}.',
+            remedy="contrast_with this trace",
+        )
+    if (own := answer_ids(trace.model, answer)[0]) in given.answers:
+        raise PromptRefused(
+            f"the contrast has a prompt with the answer {trace.model.vocab.show(own)} too.",
+            remedy="contrast_with the trace and this answer",
+        )
+    return given
+
+
+def count_prompts(many: int) -> str:
+    """Write how many contrast prompts there are."""
+    return "1 contrast prompt" if many == 1 else f"{many} contrast prompts"
 
 
 _REMEDY = "the same sentence about another subject"

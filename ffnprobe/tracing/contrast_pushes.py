@@ -31,7 +31,7 @@ from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.ordering import check_k, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token
-from ffnprobe.tracing.contrast import Contrast
+from ffnprobe.tracing.contrast import Contrast, count_prompts
 from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.paths import Paths, paths
 from ffnprobe.tracing.pushes import Pushes, attribute
@@ -42,7 +42,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContrastPushes(Result):
-    """Every part's push toward one answer here, and what it is above its mean on contrast prompts."""
+    """Every part's push toward one answer here, and what it is above its mean on contrast prompts.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> found = fp.attribute(trace, " basketball", contrast="Tiger Woods plays the sport of")
+    >>> float(abs(found.by_part().difference.sum() - found.difference)) < 1e-3
+    True
+    """
 
     contrast: Contrast
     here: Pushes
@@ -53,7 +60,13 @@ class ContrastPushes(Result):
         """Say how far the answer's logit is above its mean on the contrast prompts."""
         known = self.here.provenance
         than = "" if known.versus is None else f" rather than {known.versus}"
-        return f"{known.answer}{than}: {self.difference:+.3f} logits above {len(self.there)} contrast prompts"
+        above = f"{self.difference:+.3f} logits above {count_prompts(len(self.there))}"
+        return f"{known.answer}{than}: {above}"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return f"difference: push less its mean on the contrast prompts, in logits, {self.here.convention}"
 
     @property
     def provenance(self) -> Provenance:

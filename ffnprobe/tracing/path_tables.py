@@ -11,8 +11,9 @@ from torch import Tensor
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import check_k, top_tokens
 from ffnprobe.reading.tokens import answer_tokens, gate_tokens, gather, question_tokens
-from ffnprobe.tracing.carrying import Step, carry_back
+from ffnprobe.tracing.carrying import Readers, carry_back
 from ffnprobe.tracing.neuron_tables import TOKENS
+from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,20 +99,20 @@ def table_carriers(paths: "Paths", neuron: str | NeuronId, position: int) -> "pd
 
 
 @torch.no_grad()
-def carry_neurons(
-    paths: "Paths", step: Step, sources: Sequence[Source]
+def carry_sources(
+    trace: Trace, given: Readers, sources: Sequence[Source]
 ) -> Float[Tensor, "source layer head"]:
-    """Return how much each head carried of each neuron's answer from its position, in one step."""
-    trace, model = paths.trace, paths.trace.model
+    """Return how much each head carried of each neuron's answer from its position, along readers."""
+    model = trace.model
     answers = gather(model.answers, [name for name, _ in sources])
-    positions = [position for _, position in sources]
+    places = [position for _, position in sources]
     layers = torch.tensor([name.layer for name, _ in sources])
     amounts = torch.stack([trace.amounts[n.layer, j, n.neuron] for n, j in sources])
     found = torch.zeros(len(sources), model.config.layers, model.config.heads)
     for layer in range(model.config.layers):
         if not (layers < layer).any():
             continue
-        carriers = carry_back(trace, layer, step.given)[:, positions]
+        carriers = carry_back(trace, layer, given)[:, places]
         along = einsum(answers, carriers, "source d_model, head source d_model -> source head")
         found[:, layer] = along.cpu() * amounts[:, None] * (layers < layer)[:, None]
     return found
@@ -122,7 +123,9 @@ def _carry_all(
 ) -> Float[Tensor, "source step layer head"]:
     if not sources:
         return torch.zeros(0, len(paths.steps), *paths.pushes.account.heads.shape)
-    return torch.stack([carry_neurons(paths, step, sources) for step in paths.steps], dim=1)
+    return torch.stack(
+        [carry_sources(paths.trace, step.given, sources) for step in paths.steps], dim=1
+    )
 
 
 def _source(paths: "Paths", cell: int) -> Source:

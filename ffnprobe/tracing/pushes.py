@@ -28,7 +28,7 @@ True
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import torch
 from jaxtyping import Float
@@ -50,6 +50,9 @@ from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ffnprobe.tracing.contrast import Contrast, Prompts
+    from ffnprobe.tracing.contrast_pushes import ContrastPushes
 
 CONVENTIONS = ("centred", "folded")
 
@@ -96,6 +99,11 @@ class Pushes(Result):
     def values(self) -> Float[Tensor, "layer neuron"]:
         """Every neuron's push, in logits."""
         return self.account.neurons
+
+    @property
+    def direction(self) -> Float[Tensor, " d_model"]:
+        """The direction of the stream along which the answer is read."""
+        return read_direction(self.trace.model, self.answer, self.versus, self.convention)
 
     @property
     def activations(self) -> Float[Tensor, "layer neuron"]:
@@ -185,6 +193,26 @@ class Pushes(Result):
         return {"rows": self.table, "layers": self.by_layer(), "parts": self.by_part()}
 
 
+@overload
+def attribute(
+    trace: Trace,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    position: int = -1,
+    contrast: None = None,
+    convention: str = "centred",
+) -> Pushes | PushesByPiece: ...
+@overload
+def attribute(
+    trace: Trace,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    position: int = -1,
+    contrast: "Contrast | Prompts",
+    convention: str = "centred",
+) -> "ContrastPushes": ...
 @torch.no_grad()
 def attribute(
     trace: Trace,
@@ -192,12 +220,15 @@ def attribute(
     *,
     versus: str | int | None = None,
     position: int = -1,
+    contrast: "Contrast | Prompts | None" = None,
     convention: str = "centred",
-) -> Pushes | PushesByPiece:
+) -> "Pushes | PushesByPiece | ContrastPushes":
     """Direct logit attribution: account for an answer's logit at a position, part by part.
 
-    The answer (a text, never repaired, or a token id) is what would be read after the position. One token gives `Pushes`, several give
-    `PushesByPiece`; both have `.pieces`.
+    The answer (a text, never repaired, or a token id) is what would be read after the position. One
+    token gives `Pushes`, several give `PushesByPiece`; both have `.pieces`. With `contrast` (prompts
+    about other subjects, or rows of facts) the account of one token at the last position is compared
+    with its mean over them: `ContrastPushes`.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -209,6 +240,8 @@ def attribute(
             f'"{convention}" is not a convention of pushes.', remedy=", ".join(CONVENTIONS)
         )
     model, index = trace.model, trace.at(position)
+    if contrast is not None:
+        return _attribute_contrast(trace, answer, versus, index, contrast, convention)
     if versus is not None:
         token = one_token(model, answer, use="an answer with versus")
         other = one_token(model, versus, use="--versus")
@@ -230,6 +263,28 @@ def attribute(
             for order, piece in enumerate(pieces)
         ),
     )
+
+
+def _attribute_contrast(
+    trace: Trace,
+    answer: str | int,
+    versus: str | int | None,
+    position: int,
+    contrast: "Contrast | Prompts",
+    convention: str,
+) -> "ContrastPushes":
+    from ffnprobe.tracing.contrast import choose_contrast
+    from ffnprobe.tracing.contrast_pushes import contrast_pushes
+
+    if position != len(trace) - 1:
+        raise OptionRefused(
+            "contrast prompts are compared at their last positions.", remedy="position=-1"
+        )
+    token = one_token(model := trace.model, answer, use="an answer with contrast")
+    rival = None if versus is None else one_token(model, versus, use="--versus")
+    chosen = choose_contrast(trace, token, contrast)
+    assert chosen is not None
+    return contrast_pushes(chosen, token, versus=rival, convention=convention)
 
 
 def _attribute_token(

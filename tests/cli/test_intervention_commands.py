@@ -9,6 +9,7 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.cli.main import main
 from tests.cli.runner import ffnprobe as call
+from tests.cli.runner import refused
 
 PROMPT = "the cat sat on the basketball court"
 
@@ -186,3 +187,23 @@ def test_interrupted_sweep_writes_nothing(
     assert code == 130
     assert "interrupted: nothing was written." in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_contrast_prompts_are_typed_or_taken_from_facts(pocket, jordan, ffnprobe):
+    golf, as_json = "Tiger Woods plays the sport of", ("--format", "json")
+    words = ("ablate", jordan.prompt, " basketball", "--contrast")
+    found = json.loads(call(*words, golf, "--neuron", "L0N1-L0N9", *as_json).stdout)
+    assert found["provenance"]["settings"]["contrast"] == [golf]
+    expected = fp.ablate(jordan, " basketball", contrast=golf, neurons=["L0N1-L0N9"]).top(1)
+    assert found["rows"][0]["effect"] == pytest.approx(expected.effect.item(), abs=1e-4)
+    found = json.loads(
+        call("attribute", jordan.prompt, "--contrast-from", "pocket", *as_json).stdout
+    )
+    assert len(found["provenance"]["settings"]["contrast"]) == 20
+    assert "difference" in found["rows"][0]
+    assert "no contrast prompt differs from the prompt" in refused(*words, jordan.prompt)
+    error = refused(*words, golf, "--replace", "zero")
+    assert "a removed neuron is set to its mean over them" in error
+    code, _, error = ffnprobe("ablate", PROMPT, " the", "--contrast-from", "pocket")
+    assert code
+    assert "the table pocket holds what pocket was taught" in error

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.interventions.choices import choose_neurons
+from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.interventions.readout import read_answer
-from ffnprobe.interventions.sweeps import sweep_layers, sweep_neurons
+from ffnprobe.interventions.sweeps import sweep_layers
 from ffnprobe.tracing.contrast import contrast_with
-from tests.interventions.oracles import hooked, removed
+from tests.interventions.oracles import centre, hooked, removed
 
 ANSWER = 280
 
@@ -27,20 +27,87 @@ def contrast(tiny):
 @pytest.mark.parametrize("position", [2, 3, 5])
 def test_effects_are_those_of_one_hooked_pass_a_neuron(contrast, position):
     trace = contrast.trace
-    readout = read_answer(trace, ANSWER)
-    found = sweep_neurons(
-        readout,
-        contrast.replacement,
-        positions=[position],
-        chosen=choose_neurons(trace.model, None),
-    )
-    effects = found.logit.reshape(3, 52).double()
-    assert effects.abs().mean() > 1e-3
+    effects = fp.ablate(trace, ANSWER, contrast=contrast, position=position)
+    assert effects.values.abs().mean() > 1e-3
     for layer in range(3):
         values = contrast.replacement[:, position]
         logits = removed(trace.model, list(trace.ids), layer, list(range(52)), [position], values)
-        expected = trace.logits[-1, ANSWER].double() - logits[:, -1, ANSWER].double()
-        assert torch.allclose(effects[layer], expected, atol=2e-4)
+        expected = centre(trace.logits[-1])[ANSWER] - centre(logits[:, -1])[:, ANSWER]
+        assert torch.allclose(effects.values[layer].double(), expected, atol=2e-4)
+
+
+def test_the_map_is_that_of_hooked_layers(contrast):
+    trace = contrast.trace
+    found = fp.ablate_layers(trace, ANSWER, contrast=contrast).values
+    assert found.shape == (3, len(trace))
+
+    def edit(activations):
+        activations[0, 3] = contrast.replacement[2, 3]
+
+    logits = hooked(trace.model, list(trace.ids), {2: edit})
+    expected = centre(trace.logits[-1])[ANSWER] - centre(logits[0, -1])[ANSWER]
+    assert float(found[2, 3]) == pytest.approx(float(expected), abs=2e-4)
+    assert torch.equal(found[:, :2], torch.zeros(3, 2))  # the same beginning; no counterpart
+
+
+def test_the_estimate_is_the_slope_times_the_gap(contrast):
+    trace = contrast.trace
+    given = fp.estimate(trace, ANSWER, contrast=contrast).values
+    ones = torch.ones(3, 52)
+    zero, one = (fp.estimate(trace, ANSWER, replace=by).values for by in ("zero", ones))
+    slopes = zero - one
+    expected = (trace.activations - contrast.replacement) * slopes
+    assert torch.allclose(given, expected, atol=1e-5)
+    assert torch.equal(given[:, 0], torch.zeros_like(given[:, 0]))
+
+
+def test_a_group_is_removed_to_its_contrast_means(contrast):
+    trace, names = contrast.trace, ["L0N3", "L1N5"]
+
+    def edit(layer, neuron):
+        def change(activations):
+            activations[0, 5, neuron] = contrast.replacement[layer, 5, neuron]
+
+        return change
+
+    logits = hooked(trace.model, list(trace.ids), {0: edit(0, 3), 1: edit(1, 5)})
+    expected = centre(trace.logits[-1])[ANSWER] - centre(logits[0, -1])[ANSWER]
+    found = fp.ablate_together(trace, ANSWER, [names], contrast=contrast)
+    assert float(found.values) == pytest.approx(float(expected), abs=2e-4)
+
+
+def test_an_answer_of_several_tokens_keeps_its_pieces(contrast, tiny):
+    answer = " the cat"
+    assert len(tiny.vocab.pieces(answer)) > 1
+    prompts = list(contrast.others)
+    found = fp.ablate(contrast.trace, answer, contrast=prompts, neurons=["L1"])
+    assert found.values[1].isfinite().all()
+    assert found.values[1].abs().max() > 0
+
+
+def test_the_provenance_names_the_contrast_prompts(contrast):
+    others = [other.prompt for other in contrast.others]
+    for found in (
+        fp.ablate(contrast.trace, ANSWER, contrast=contrast, neurons=["L1N1"]),
+        fp.ablate_layers(contrast.trace, ANSWER, contrast=contrast),
+        fp.estimate(contrast.trace, ANSWER, contrast=contrast),
+    ):
+        settings = found.provenance.settings
+        assert settings["replace"] == "contrast mean"
+        assert settings["contrast"] == others
+        assert settings["no_counterpart"] == list(contrast.unmatched)
+
+
+def test_what_cannot_be_contrasted_is_refused(contrast, tiny):
+    trace = contrast.trace
+    with pytest.raises(OptionRefused, match="set to its mean over them") as caught:
+        fp.ablate(trace, ANSWER, contrast=contrast, replace="zero")
+    assert caught.value.remedy == "leave out replace, or contrast"
+    other = fp.run(tiny, [5, 6, 7], bos=False)
+    with pytest.raises(PromptRefused, match="the contrast is of another prompt"):
+        fp.ablate(other, ANSWER, contrast=contrast)
+    with pytest.raises(PromptRefused, match="has a prompt with the answer"):
+        fp.estimate(trace, 1, contrast=contrast)
 
 
 def test_a_position_that_is_the_same_or_unmatched_costs_nothing(contrast):
@@ -70,5 +137,5 @@ def test_all_neurons_of_a_position_at_once(contrast):
     found = sweep_layers(read_answer(trace, ANSWER), contrast.replacement)
     effect = found.logit.reshape(3, len(trace))[1, 4]
     assert float(effect) == pytest.approx(
-        float(trace.logits[-1, ANSWER] - logits[0, -1, ANSWER]), abs=2e-4
+        float(centre(trace.logits[-1])[ANSWER] - centre(logits[0, -1])[ANSWER]), abs=2e-4
     )

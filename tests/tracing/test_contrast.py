@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.errors import PromptRefused
+from ffnprobe.errors import OptionRefused, PromptRefused, TokenNotFound
 from ffnprobe.tracing.alignment import align
 from ffnprobe.tracing.contrast import contrast_with
 from ffnprobe.tracing.contrast_pushes import contrast_paths, contrast_pushes
@@ -63,7 +63,7 @@ def test_where_prompts_begin_alike_nothing_changes(jordan):
     contrast = contrast_with(jordan, " basketball", OTHERS)
     assert contrast.alignment.front == 1  # BOS
     gap = contrast.replacement[:, 0] - jordan.activations[:, 0]
-    assert gap.abs().max() < 1e-5
+    assert torch.equal(gap, torch.zeros_like(gap))
 
 
 def test_a_position_without_counterpart_is_left_alone_and_named(tiny):
@@ -74,12 +74,12 @@ def test_a_position_without_counterpart_is_left_alone_and_named(tiny):
     assert torch.equal(contrast.replacement[:, 1:3], trace.activations[:, 1:3])
     assert not torch.equal(contrast.replacement[:, 3], trace.activations[:, 3])
     assert contrast.unmatched == (f"{trace.tokens[1]} at 1", f"{trace.tokens[2]} at 2")
-    assert f"no counterpart for {trace.tokens[1]} at 1" in contrast.describe()
+    assert contrast.settings()["no_counterpart"] == list(contrast.unmatched)
 
 
 def test_pushes_add_up_to_the_difference_of_logits(jordan):
     contrast = contrast_with(jordan, " basketball", OTHERS)
-    found = contrast_pushes(contrast, " basketball")
+    found = fp.attribute(jordan, " basketball", contrast=contrast)
     token = jordan.model.vocab.one(" basketball")
     there = torch.stack([other.logits[-1, token] for other in contrast.others]).mean()
     assert found.difference == pytest.approx(float(jordan.logits[-1, token] - there), abs=1e-4)
@@ -89,12 +89,12 @@ def test_pushes_add_up_to_the_difference_of_logits(jordan):
     own = fp.attribute(jordan, " basketball").values[name.layer, name.neuron]
     assert name.push == pytest.approx(float(own), abs=1e-6)
     assert name.push - name.contrast_push == pytest.approx(name.difference, abs=1e-6)
-    assert found.provenance.settings.startswith("contrast: Tiger Woods plays the sport of; ")
+    assert found.provenance.settings == {"contrast": OTHERS}
 
 
 def test_one_contrast_prompt_is_a_comparison(jordan):
     contrast = contrast_with(jordan, " basketball", OTHERS[0])
-    compared = jordan.compare(contrast.others[0], " basketball")
+    compared = fp.compare(jordan, contrast.others[0], " basketball")
     found = contrast_pushes(contrast, " basketball").values
     assert torch.allclose(found.float(), compared.values, atol=1e-6)
 
@@ -146,3 +146,19 @@ def test_a_prompt_that_does_not_contrast_is_left_out_and_named(jordan):
     contrast = contrast_with(jordan, " basketball", [OTHERS[0], same, jordan.prompt])
     assert [other.prompt for other in contrast.others] == OTHERS[:1]
     assert contrast.left_out == (same, jordan.prompt)
+
+
+def test_rows_of_facts_bring_their_own_answers(jordan):
+    rows = [fp.FactRow(OTHERS[0], " golf"), fp.FactRow(OTHERS[1], " basketball")]
+    contrast = contrast_with(jordan, " basketball", rows)
+    assert [other.prompt for other in contrast.others] == OTHERS[:1]
+    assert contrast.left_out == (OTHERS[1],)
+    assert contrast.table.answer.tolist() == ["␣golf"]
+    assert contrast.subject == "Michael ␣Jordan"
+
+
+def test_pushes_are_contrasted_at_the_last_position(jordan):
+    with pytest.raises(OptionRefused, match="compared at their last positions"):
+        fp.attribute(jordan, " basketball", position=2, contrast=OTHERS)
+    with pytest.raises(TokenNotFound, match="an answer with contrast needs one"):
+        fp.attribute(jordan, " basket ball", contrast=OTHERS)

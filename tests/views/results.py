@@ -34,6 +34,8 @@ def every_result(
         "Survey": fp.survey(model),
     }  # fmt: skip
     # Where both prompts say the same there is nothing to carry.
+    contrast = fp.contrast_with(trace, answer, [other], answers=[prompt[-1]])
+    made |= {"Contrast": contrast, "ContrastPushes": fp.attribute(trace, answer, contrast=contrast)}
     if not trace.logits[-1].equal(other.logits[-1]):
         made["Patches"] = fp.patch(other, trace, answer, prompt[-1])
         made["LayerPatches"] = fp.patch_layers(other, trace, answer, prompt[-1])
