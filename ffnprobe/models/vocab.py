@@ -77,7 +77,7 @@ class Vocab:
         return self._split(text, self.tokenizer)
 
     def pieces(self, text: str) -> list[int]:
-        """Split a text that goes on after another into token ids; nothing is put in front."""
+        """Split a text that continues another into token ids; nothing is prepended."""
         return self._split(text, self._going_on)
 
     @cached_property
