@@ -1,13 +1,16 @@
 """The evidence for one answer, as tables that can be read, saved and drawn."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ffnprobe.corpora.scans import Scan
+from ffnprobe.evidence.grades import RANK_SAID
 from ffnprobe.interventions.choices import Replace
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.pushes import Pushes
+from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ class ExplainOptions:
     scan: Scan | None
     effects: bool
     seed: int
+    contrast: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,27 +39,58 @@ class Explanation(Result):
     map           layer × position: what the answer loses without an MLP layer there (None: not asked)
     neurons       the neurons that matter, graded
     parts         who carries the answer's logit; adds up to it
-    together      what removing the listed neurons at once does, and as many random ones (or None)
+    paths         the strongest paths: neuron at an earlier position, head that carried it, answer
+    together      what removing the listed neurons at once does, and as many neurons like them (or None)
+    pieces        of an answer of several tokens: each piece's own pushes and effects (or None)
     options       how it was asked for: the options of `explain`
 
     >>> import ffnprobe as fp
     >>> found = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", top=3)
     >>> list(found.tables())
-    ['neurons', 'predictions', 'map', 'parts', 'together']
+    ['neurons', 'predictions', 'map', 'parts', 'paths', 'together']
     """
 
-    pushes: Pushes
+    pushes: Pushes | PushesByPiece
     predictions: "pd.DataFrame"
     map: "pd.DataFrame | None"
     neurons: "pd.DataFrame"
     parts: "pd.DataFrame"
+    paths: "pd.DataFrame"
     together: "pd.DataFrame | None"
+    pieces: "pd.DataFrame | None"
     provenance: Provenance
     options: ExplainOptions
 
     def __post_init__(self) -> None:
         for table in self.tables().values():
             self.provenance.note(table)
+
+    @property
+    def rank(self) -> int:
+        """The answer's rank among all tokens; of several pieces, the worst."""
+        return max(piece.rank for piece in self.pushes.pieces)
+
+    @property
+    def probability(self) -> float:
+        """The answer's probability; of several pieces, all of them one after the other."""
+        return math.exp(self.pushes.log_probability)
+
+    @property
+    def logit(self) -> float:
+        """The answer's logit (with a rival, its lead); of several pieces, their sum."""
+        return sum(piece.logit for piece in self.pushes.pieces)
+
+    @property
+    def standing(self) -> str:
+        """Say how the model ranks the answer, and whether it would give it at all."""
+        many = len(self.trace.model.vocab)
+        shown = (
+            f"{self.probability:.1%}" if self.probability >= 0.001 else f"{self.probability:.1e}"
+        )
+        said = f"rank {self.rank:,} of {many:,}, probability {shown}"
+        if self.rank > RANK_SAID:
+            said += ": this explains an answer that the model would not give"
+        return said
 
     @property
     def trace(self) -> Trace:
@@ -81,6 +116,7 @@ class Explanation(Result):
         """Name the tables, in the order they are read."""
         every = {
             "neurons": self.neurons, "predictions": self.predictions, "map": self.map,
-            "parts": self.parts, "together": self.together,
+            "parts": self.parts, "paths": self.paths, "together": self.together,
+            "pieces": self.pieces,
         }  # fmt: skip
         return {name: table for name, table in every.items() if table is not None}

@@ -1,35 +1,63 @@
 """Grades of evidence that a neuron carries an answer: how many of three independent tests it passes.
 
     weights   its answer, in the direction it acted here, has z ≥ 2 for the token
-    push      it pushed the token directly, harder than 99 in 100 random neurons
-    effect    removing it costs the token more than removing 99 in 100 random neurons
+    push      it pushed the token harder than neurons like it do by chance
+    effect    removing it costs the token more than removing neurons like it does by chance
 
-A passes all three, B two, C one; a neuron that passes none has no grade. The random neurons (the
-control) are drawn once per prompt with a seed and measured at the same position. A grade says how
-much speaks for the neuron, not that the fact is stored in it.
+A passes all three, B two, C one; a neuron that passes none has no grade. An answer the model ranks
+beyond 100 gets no A.
+
+Neurons like it (the control) are drawn from the same layer, among those with the nearest activation
+sizes at the same position. The bar is the higher of two: what 99 in 100 of the control stay below, and
+
+    median + q · 1.4826 · median absolute deviation        q = Φ⁻¹(1 − 0.05 / neurons looked at)
+
+so that of all the neurons looked at, chance alone would lift about one in twenty prompts' best over it
+if their values were normal. A grade says how much speaks for the neuron, not that the fact is stored
+in it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from ffnprobe.models.model import Model
+from ffnprobe.names import NeuronId
 
 Z_AT_LEAST = 2.0
 BEYOND = 0.99
+CHANCE = 0.05
 CONTROLS = 200
+NEAREST = 20
 LETTERS = {3: "A", 2: "B", 1: "C", 0: ""}
+# Beyond these ranks an answer gets no A; beyond the other, words say the model would not give it.
+RANK_FOR_A = 100
+RANK_SAID = 10
 
 
-def draw_control(model: Model, *, seed: int) -> Bool[Tensor, "layer neuron"]:
-    """Mark the random neurons that the others are compared with."""
-    c = model.config
-    generator = torch.Generator().manual_seed(seed)
-    chosen = torch.zeros(c.neurons, dtype=torch.bool)
-    chosen[torch.randperm(c.neurons, generator=generator)[:CONTROLS]] = True
-    return chosen.reshape(c.layers, c.d_mlp)
+def draw_alike(
+    sizes: Float[Tensor, "layer neuron"],
+    chosen: Sequence[NeuronId],
+    many: int,
+    *,
+    generator: torch.Generator,
+) -> list[NeuronId]:
+    """Draw neurons like those chosen: of the same layers, with the nearest activation sizes."""
+    taken = {layer: [n.neuron for n in chosen if n.layer == layer] for layer in range(len(sizes))}
+    drawn: list[NeuronId] = []
+    order = torch.randint(len(chosen), (many,), generator=generator).tolist()
+    for pick in order:
+        name = chosen[pick]
+        gaps = (sizes[name.layer] - sizes[name.layer, name.neuron]).abs()
+        gaps[taken[name.layer]] = float("inf")
+        nearest = gaps.argsort(stable=True)[: min(NEAREST, int(gaps.isfinite().sum()))]
+        if len(nearest):
+            place = int(torch.randint(len(nearest), (1,), generator=generator))
+            drawn.append(NeuronId(name.layer, int(nearest[place])))
+    return drawn
 
 
 @dataclass(frozen=True)
@@ -42,21 +70,41 @@ class Bar:
     @classmethod
     def over(
         cls,
-        control: Bool[Tensor, "layer neuron"],
-        pushes: Float[Tensor, "layer neuron"],
-        effects: Float[Tensor, "layer neuron"] | None,
+        pushes: Float[Tensor, " control"],
+        effects: Float[Tensor, " control"] | None,
+        *,
+        looked_at: int,
     ) -> "Bar":
-        """Set the bar where 99 in 100 of the random neurons stay below it, and never below zero."""
+        """Set the bars over a control's pushes and effects."""
+        return cls(
+            find_bar(pushes, looked_at=looked_at),
+            None if effects is None else find_bar(effects, looked_at=looked_at),
+        )
 
-        def bar(values: Tensor) -> float:
-            return max(0.0, float(values[control].double().quantile(BEYOND)))
+    def count(
+        self,
+        acted: Float[Tensor, "*shape"],
+        pushes: Float[Tensor, "*shape"],
+        effects: Float[Tensor, "*shape"] | None,
+    ) -> Int[Tensor, "*shape"]:
+        """Count the tests that neurons pass; what was not measured is not passed."""
+        passed = (acted >= Z_AT_LEAST).int() + (pushes > self.push).int()
+        if self.effect is not None and effects is not None:
+            passed = passed + (effects > self.effect).int()
+        return passed
 
-        return cls(bar(pushes), None if effects is None else bar(effects))
 
-    def grade(self, *, z: float, activation: float, push: float, effect: float | None) -> str:
-        """Count the tests a neuron passes."""
-        acted = -z if activation < 0 else z
-        passed = [acted >= Z_AT_LEAST, push > self.push]
-        if self.effect is not None and effect is not None:
-            passed.append(effect > self.effect)
-        return LETTERS[sum(passed)]
+def find_bar(values: Float[Tensor, " control"], *, looked_at: int) -> float:
+    """Return what no value exceeds by chance, however many are looked at; never below zero."""
+    own = values.double()
+    if not len(own):
+        return 0.0
+    middle = float(own.quantile(0.5))
+    spread = 1.4826 * float((own - middle).abs().quantile(0.5))
+    corrected = middle + NormalDist().inv_cdf(1 - CHANCE / max(1, looked_at)) * spread
+    return max(0.0, float(own.quantile(BEYOND)), corrected)
+
+
+def name_grade(passed: int, *, rank: int) -> str:
+    """Turn tests passed into a letter; an answer of a high rank gets no A."""
+    return LETTERS[min(passed, 2) if rank > RANK_FOR_A else passed]

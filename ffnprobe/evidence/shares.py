@@ -1,6 +1,5 @@
-"""What the listed neurons amount to: their share of the answer's logit, and their removal at once."""
+"""Who carries the answer's logit, attention's part given to its owners; the rows add up to it."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -8,69 +7,98 @@ import torch
 
 from ffnprobe.evidence.query import Query
 from ffnprobe.names import NeuronId
-from ffnprobe.tracing.pushes import Pushes
+from ffnprobe.reading.ordering import top_tokens
+from ffnprobe.tracing.path_tables import Source
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWS = 20
 
-
-def table_shares(pushes: Pushes, listed: "pd.DataFrame") -> "pd.DataFrame":
-    """Table who carries the answer's logit; the rows add up to it."""
+def table_shares(
+    query: Query, tables: "Sequence[pd.DataFrame]", subject: Sequence[int]
+) -> "pd.DataFrame":
+    """Table who carries the answer's logit; of several pieces, their logits added up."""
     import pandas as pd
 
-    account = pushes.account
-    mine = float(listed.push.sum())
-    biases = float((account.attention_biases.sum() + account.mlp_biases.sum()).double())
-    rows = {
-        f"the {len(listed)} neurons listed": mine,
-        "the other neurons": float(account.neurons.double().sum()) - mine,
-        "attention": float(account.heads.double().sum()),
-        "embedding and position": account.embedding + account.position,
+    listed = pd.concat(tables, ignore_index=True)
+    last = listed.position == query.last
+    direct, at_subject, elsewhere = 0.0, 0.0, 0.0
+    embedded, carried, biases, constants = 0.0, 0.0, 0.0, dict[str, float]()
+    for piece, owners in zip(query.pieces, query.owners, strict=True):
+        own = owners.through.double().sum(dim=(0, 2))
+        is_subject = torch.zeros(len(own), dtype=torch.bool)
+        is_subject[list(subject)] = True
+        direct += float(piece.values.double().sum())
+        at_subject += float(own[is_subject].sum())
+        elsewhere += float(own[~is_subject].sum())
+        here = piece.account.embedding + piece.account.position
+        embedded += here
+        carried += float(owners.embeddings.double().sum()) - here
+        biases += float(owners.biases.double().sum())
+        for name, value in piece.account.constants.items():
+            constants[name] = constants.get(name, 0.0) + value
+    rows = {f"the {len(listed)} neurons listed": float(listed.push.sum())}
+    ends = _through_end(query, listed[last])
+    rows["other neurons, directly"] = direct - float(listed.push[last].sum()) + ends
+    if len(subject):
+        named = " ".join(query.trace.tokens[place] for place in subject)
+        rows[f"other neurons at {named}, through attention"] = at_subject - float(
+            listed.push[~last].sum()
+        )
+    rows["neurons at other tokens, through attention"] = elsewhere - ends
+    rows |= {
+        "embeddings, directly": embedded,
+        "embeddings, through attention": carried,
         "biases": biases,
-        **account.constants,
+        **constants,
     }
-    rows |= {"rounding": pushes.remainder, "the answer's logit": pushes.logit}
+    total = sum(piece.logit for piece in query.pieces)
+    rows |= {"rounding": total - sum(rows.values()), "the answer's logit": total}
     return pd.DataFrame({"part": list(rows), "push": list(rows.values())})
 
 
-def remove_together(query: Query, tables: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
-    """Table what removing a table's neurons at once does, compared with as many random ones."""
+def _through_end(query: Query, listed: "pd.DataFrame") -> float:
+    """Return how much of the listed neurons' pushes at the last position is not direct.
+
+    Toward an answer's later pieces they push through attention.
+    """
+    direct = sum(
+        float(piece.values[layer, neuron])
+        for piece in query.pieces
+        if piece.position == query.last
+        for layer, neuron in zip(listed.layer, listed.neuron, strict=True)
+    )
+    return float(listed.push.sum()) - direct
+
+
+def table_paths(query: Query, many: int = 10, *, resting: Sequence[int] = ()) -> "pd.DataFrame":
+    """Table the strongest paths from a neuron at an earlier position through a head to the answer.
+
+    Resting places of attention are left out. `through` carried most of the push, `carried` so much.
+    """
     import pandas as pd
 
-    trace, token = query.trace, query.token
-    c = trace.model.config
-    generator = torch.Generator().manual_seed(query.seed + 1)
-    rows = []
-    for table in tables:
-        position = int(table.position.iloc[0])
-        graded = [NeuronId(*pair) for pair in zip(table.layer, table.neuron, strict=True)]
-        draws = [
-            [
-                NeuronId(*divmod(int(n), c.d_mlp))
-                for n in torch.randperm(c.neurons, generator=generator)[: len(graded)]
-            ]
-            for _ in range(DRAWS)
-        ]
-        groups = [graded, *draws]
-        found = query.remove_groups(groups, position=position)
-        logs = found.log_probability
-        if logs is None:  # against a rival there is none: measure the answer by itself
-            logs = query.remove_groups(groups, position=position, alone=True).log_probability
-        assert logs is not None
-        chance = float(trace.log_probabilities()[token])
-        after = [math.exp(chance - nats) for nats in logs.tolist()]
-        random = found.values[1:].double()
-        for what, effect, probability in (
-            (f"the {len(graded)} neurons listed", float(found.values[0]), after[0]),
-            (f"{len(graded)} random neurons, mean of {DRAWS} draws", float(random.mean()), sum(after[1:]) / DRAWS),
-            (f"{len(graded)} random neurons, worst of {DRAWS} draws", float(random.max()), min(after[1:])),
-        ):  # fmt: skip
-            rows.append(
-                {
-                    "removed": what, "position": position, "token": trace.tokens[position], "effect": effect,
-                    "probability_before": math.exp(chance), "probability_after": probability,
-                }
-            )  # fmt: skip
-    return pd.DataFrame(rows)
+    trace = query.trace
+    values = query.pushes[:, : query.last].clone()
+    values[:, list(resting)] = 0
+    _, length, neurons = values.shape
+    many = min(many, values.numel())
+    places = top_tokens(values.ravel().abs()[None], many)[1][0].tolist() if many else []
+    sources: list[Source] = []
+    for place in places:
+        rest, neuron = divmod(place, neurons)
+        layer, position = divmod(rest, length)
+        if float(values[layer, position, neuron]):
+            sources.append((NeuronId(layer, neuron), position))
+    heads: list[tuple[str, float]] = [("", 0.0)] * len(sources)
+    for owners in query.owners:
+        for row, found in enumerate(owners.name_heads(sources)):
+            heads[row] = found if abs(found[1]) > abs(heads[row][1]) else heads[row]
+    rows = [
+        (str(n), n.layer, n.neuron, place, trace.tokens[place],
+         float(trace.activations[n.layer, place, n.neuron]),
+         float(values[n.layer, place, n.neuron]), *head)
+        for (n, place), head in zip(sources, heads, strict=True)
+    ]  # fmt: skip
+    columns = ["name", "layer", "neuron", "position", "token", "activation", "push"]
+    return pd.DataFrame(rows, columns=[*columns, "through", "carried"])

@@ -15,6 +15,7 @@ Memory is bounded: the widest tensor of a batch holds at most `NUMBERS_AT_ONCE` 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from einops import einsum
@@ -27,6 +28,15 @@ from ffnprobe.interventions.replay import Edit, Replay, Stream
 Progress = Callable[[int, int], None]  # how many are done, of how many
 Replacement = Float[Tensor, "layer #pos neuron"]
 NUMBERS_AT_ONCE = 2**24
+
+
+class Change(NamedTuple):
+    """A neuron at a position, and the activation it is given."""
+
+    layer: int
+    position: int
+    neuron: int
+    value: float
 
 
 def sweep_neurons(
@@ -101,6 +111,40 @@ def sweep_groups(
         streams = clean.repeat(1 + len(masks), 1, 1)
         found.append(_lose(readout, streams, layer=layer, start=start, edit=edit))
     return join_values(found)
+
+
+def sweep_changes(readout: Readout, groups: Sequence[Sequence[Change]]) -> AnswerValues:
+    """Give neurons at positions new activations, all of a group together, for each group in turn."""
+    replay, every = readout.replay, [change for group in groups for change in group]
+    layer, start = min(c.layer for c in every), min(c.position for c in every)
+    clean, size = replay.entering(layer, start=start), _at_once(replay, start)
+    found = []
+    for first in range(0, len(groups), size):
+        batch = groups[first : first + size]
+        streams = clean.repeat(1 + len(batch), 1, 1)
+        edit = _set(batch, start)
+        found.append(_lose(readout, streams, layer=layer, start=start, edit=edit))
+    return join_values(found)
+
+
+def _set(groups: Sequence[Sequence[Change]], start: int) -> Edit:
+    """Build the edit that makes each group's changes in its own variant, after the clean one."""
+
+    def edit(layer: int, activations: Tensor) -> Tensor:
+        made = [
+            (variant, c.position - start, c.neuron, c.value)
+            for variant, group in enumerate(groups, start=1)
+            for c in group
+            if c.layer == layer
+        ]
+        if not made:
+            return activations
+        *places, values = zip(*made, strict=True)
+        changed = activations.clone()
+        changed[tuple(torch.tensor(place) for place in places)] = torch.tensor(values).to(changed)
+        return changed
+
+    return edit
 
 
 def _after_none(changes: Tensor) -> Tensor:

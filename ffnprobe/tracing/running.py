@@ -107,7 +107,7 @@ def _run_batch(
     ]  # fmt: skip
 
 
-def extend(trace: Trace, position: int, tokens: Sequence[int]) -> Trace:
+def extend(trace: Trace, position: int, tokens: Sequence[int], *, patterns: bool = False) -> Trace:
     """Run the prompt up to a position again, with tokens behind it."""
     model, ids = trace.model, [*trace.ids[: position + 1], *tokens]
     if len(ids) > model.config.positions:
@@ -116,4 +116,4 @@ def extend(trace: Trace, position: int, tokens: Sequence[int]) -> Trace:
             f"has {model.config.positions} positions.",
             remedy="a shorter prompt, or an answer of one token",
         )
-    return run(model, ids[1:] if trace.has_bos else ids, bos=trace.has_bos, patterns=False)
+    return run(model, ids[1:] if trace.has_bos else ids, bos=trace.has_bos, patterns=patterns)

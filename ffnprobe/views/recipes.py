@@ -48,10 +48,14 @@ def recipe_explanation(explanation: Explanation) -> Recipe:
     """Tell how to get an explanation again, as a page."""
     model, known = explanation.trace.model, explanation.provenance
     prompt = _prompt(explanation.trace)
-    answer = spell_token(model, explanation.pushes.answer)
-    rival = (
-        None if explanation.pushes.versus is None else spell_token(model, explanation.pushes.versus)
+    pieces = explanation.pushes.pieces
+    answer: str | int = (
+        spell_token(model, pieces[0].answer)
+        if len(pieces) == 1
+        else model.vocab.text(piece.answer for piece in pieces)
     )
+    versus = pieces[0].versus
+    rival = None if versus is None else spell_token(model, versus)
     options = {
         n: v for n, v in vars(explanation.options).items() if v is not None and _differs(n, v)
     }
@@ -65,7 +69,9 @@ def recipe_explanation(explanation: Explanation) -> Recipe:
         return Recipe(None, _python(known, python))
     flags = [] if rival is None else [f"--versus={rival}"]
     for name, value in options.items():
-        if isinstance(value, bool):
+        if name == "contrast":
+            flags += [f"--contrast={text}" for text in value]
+        elif isinstance(value, bool):
             flags.append(f"--{'' if value else 'no-'}{name}")
         else:
             flags += [f"--{name}", str(value)]
@@ -195,7 +201,7 @@ def _differs(name: str, value: object) -> bool:
 
 def _is_typed(value: object) -> bool:
     """Say whether an option can be typed in a command."""
-    return isinstance(value, (bool, int, str))
+    return isinstance(value, (bool, int, str, tuple))
 
 
 def _spell(value: object) -> str:

@@ -127,11 +127,10 @@ def _carriers(explanation: Explanation, address: Address, viewport: Viewport) ->
 def _together(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
     if explanation.together is None:
         return []
-    shown = explanation.together.drop(columns="position")
     return [
         figure(plot(explanation, "evidence"), viewport),
         html.H3("Without all of them together"),
-        table(shown, caption="ablated together, compared with random neurons"),
+        table(explanation.together, caption="ablated together, compared with neurons like them"),
         words(f"{explanation.provenance.describe()}.", is_soft=True),
     ]
 

@@ -87,7 +87,7 @@ def plot_parts(explanation: Explanation) -> go.Figure:
     """Draw the parts of the answer's logit as a waterfall, the listed neurons first."""
     table: pd.DataFrame = explanation.parts
     steps = dict(zip(table.part[:-1], table.push[:-1].tolist(), strict=True))
-    return _waterfall(steps, explanation.pushes.logit, explanation.provenance)
+    return _waterfall(steps, explanation.logit, explanation.provenance)
 
 
 def _waterfall(steps: dict[str, float], logit: float, provenance: Provenance) -> go.Figure:

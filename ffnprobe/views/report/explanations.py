@@ -1,6 +1,5 @@
 """An explanation as a page: the prediction, the parts of its logit, the evidence, neuron by neuron."""
 
-import math
 from html import escape
 from typing import Any
 
@@ -9,6 +8,7 @@ import pandas as pd
 from ffnprobe.cards import tokens_html
 from ffnprobe.cells import format_value
 from ffnprobe.evidence.explanation import Explanation
+from ffnprobe.evidence.grades import RANK_SAID
 from ffnprobe.reading.cards import TITLES
 from ffnprobe.reading.readings import Readings, read
 from ffnprobe.tracing.trace import Trace
@@ -42,15 +42,16 @@ def explanation_sections(explanation: Explanation) -> list[str]:
 
 
 def _opening(explanation: Explanation) -> str:
-    known, pushes = explanation.provenance, explanation.pushes
-    chance = math.exp(pushes.log_probability)
-    size = len(explanation.trace.model.vocab)
+    known, size = explanation.provenance, len(explanation.trace.model.vocab)
     said = (
         f"{known.model} has read the text below. As the next token it ranks {known.answer} "
-        f"{pushes.rank:,} of {size:,} tokens, with probability {format_value(chance)}."
+        f"{explanation.rank:,} of {size:,} tokens, with probability "
+        f"{format_value(explanation.probability)}."
     )
+    if explanation.rank > RANK_SAID:
+        said += " So this page explains an answer that the model would not give."
     if known.versus:
-        said += f" This page is about why {known.answer} rather than {known.versus}: its logit is {pushes.logit:.3f} higher."
+        said += f" This page is about why {known.answer} rather than {known.versus}: its logit is {explanation.logit:.3f} higher."
     about = (
         "The feed-forward layers of the model consist of neurons. Each asks a question about the text so "
         "far. The better the text matches it, the more of its answer the neuron adds: a direction that "
@@ -75,8 +76,8 @@ def _prompt(explanation: Explanation) -> str:
 
 def _account(explanation: Explanation) -> str:
     said = words(
-        "The answer's logit is a sum: every neuron, every attention head, the embedding and the biases "
-        "each add a number, and nothing is left out. The neurons listed below come first."
+        "The answer's logit is a sum: every neuron, the embeddings and the biases each add a number, "
+        "directly or carried there by attention, and nothing is left out. The neurons listed below come first."
     )
     return section("What makes up the answer's logit", said, figure_html(plot(explanation, "account")),
                    figure_html(plot(explanation, "layers")))  # fmt: skip
@@ -137,9 +138,12 @@ def _card(trace: Trace, row: dict[Any, Any], number: int, lists: pd.DataFrame, a
     )
     if "mean_activation" in row:
         said += f"; on average it is {row['mean_activation']:.3f}"
-    said += f". It pushed {answer} by {row['push']:+.3f} logits directly"
+    how = f"through {row['through']} and other heads" if row["through"] else "directly"
+    said += f". It pushed {answer} by {row['push']:+.3f} logits {how}"
     if "effect" in row:
         said += f"; without it {answer} loses {row['effect']:.3f}"
+    if "specific" in row:
+        said += f", and the contrast prompts' own answers lose {row['specific']:.3f} on average"
     said += f". By its weights the token stands out by z = {row['z']:.2f}."
     if row["activation"] < 0:
         said += " The activation is negative: here the neuron adds the negative of its answer."
@@ -164,8 +168,8 @@ def _together(explanation: Explanation) -> str:
     if explanation.together is None:
         return ""
     said = words(
-        "Ablated together, compared with as many random neurons: if the listed ones matter, the answer "
-        "loses more without them than without the random ones."
+        "Ablated together, compared with as many neurons of the same layers with the nearest activations: if "
+        "the listed ones carry the answer, it loses more without them than without those."
     )
     table = table_block(explanation.together, name="together", searchable=False)
     return section("Without all of them together", said, table)

@@ -14,6 +14,7 @@ def print_explanation(explanation: Explanation) -> None:
     """Print what is explained, then each table under a line that says how to read it."""
     out = console()
     out.print(Text(f"why {explanation.title}", style="bold"))
+    out.print(Text(explanation.standing))
     out.print()
     print_tables({"what the model predicts next": explanation.predictions.drop(columns="id")})
     if explanation.map is not None:
@@ -29,11 +30,20 @@ def print_explanation(explanation: Explanation) -> None:
     for column in shown.columns[shown.columns.str.endswith("_tokens")]:
         shown[column] = shown[column].str.split(" ").str[:TOKENS].str.join(" ")
     print_tables(
-        {"the neurons that matter (push: direct; effect: lost when ablated; logits)": shown}
+        {
+            "the neurons that matter (push: direct at the last token, before it through a head; "
+            "effect: lost when ablated; logits)": shown
+        }
     )
+    if len(explanation.paths):
+        paths = explanation.paths.drop(columns=["layer", "neuron"])
+        print_tables({"the strongest paths through attention (logits)": paths})
     print_tables({"what makes up the logit": explanation.parts})
+    if explanation.pieces is not None:
+        pieces = explanation.pieces.drop(columns=["layer", "neuron", "position"])
+        print_tables({"the same neurons, piece by piece (logits)": pieces})
     if explanation.together is not None:
-        print_tables({"ablated together": explanation.together.drop(columns="position")})
+        print_tables({"ablated together": explanation.together})
     out.print(Text(explanation.caption, style="dim"))
 
 

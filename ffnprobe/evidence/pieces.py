@@ -1,0 +1,40 @@
+"""Each piece of an answer of several tokens by itself; pushes and effects add up over the pieces."""
+
+from typing import TYPE_CHECKING
+
+from ffnprobe.evidence.query import Query
+from ffnprobe.evidence.together import list_places
+from ffnprobe.interventions.readout import Readout
+from ffnprobe.interventions.replay import Replay
+from ffnprobe.interventions.sweeps import sweep_changes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def table_pieces(query: Query, listed: "pd.DataFrame") -> "pd.DataFrame | None":
+    """Table what the listed neurons push and cost each piece; None for an answer of one token."""
+    import pandas as pd
+
+    if len(query.pieces) == 1:
+        return None
+    places, frames = list_places(listed), []
+    for piece, owners in zip(query.pieces, query.owners, strict=True):
+        own = listed[["name", "layer", "neuron", "position", "token"]].copy()
+        own.insert(0, "piece", query.trace.model.vocab.show(piece.answer))
+        own["push"] = [
+            float(
+                piece.values[name.layer, name.neuron]
+                if place == piece.position
+                else owners.through[name.layer, place, name.neuron]
+            )
+            for name, place in places
+        ]
+        if "effect" in listed:
+            readout = Readout(
+                Replay(piece.trace), (piece.answer,), None, piece.position, False, piece.convention
+            )
+            effects = sweep_changes(readout, [[query.change(place)] for place in places])
+            own["effect"] = effects.logit.double().numpy()
+        frames.append(own)
+    return pd.concat(frames, ignore_index=True)
