@@ -2,12 +2,12 @@
 
 Method: 1-layer encoders (width 64, FFN 128, 32 tokens, AdamW 1e-4, batch 16, 10 epochs) that differ
 in the FFN alone learn sentiment on SST-2; per seed all start from the same embeddings and see the
-same batches. Four claims are weighed by paired differences over seeds. The fifth FFN is a SwiGLU
-narrowed to the parameter count of the others.
+same batches. Four claims are tested by paired differences over seeds. The fifth FFN is a SwiGLU with
+fewer neurons, so that it has as many parameters as the others.
 
 Found (sentences of SST-2, 5 seeds): one claim of four holds. SwiGLU keeps small negatives; its
 gradients are steadier than ReLU's but not than GELU's or Swish's; it is 1.0–1.3 points more accurate,
-which 5 seeds do not settle against all three; nothing gathers in the bump. See docs/lab.md.
+but 5 seeds do not show this against all three; pre-activations do not gather in the bump. See docs/lab.md.
 
     python analyses/activation_comparison.py --data SST2_FOLDER --seeds 8 --store runs/ --html six.html
 """

@@ -1,11 +1,11 @@
-"""Where do activation functions dip, and how much of a real model falls into the dip?
+"""Where do activation functions dip below zero, and how many scores of a real model are there?
 
 Method: curves and derivatives of ReLU, GELU (both forms) and Swish, SwiGLU as a surface; minima and
 bumps to the last digit; then every score of a model over texts (pocket: its own sentences) is
 counted: below zero, and in the bump of the model's activation function.
 
-Found: pocket's first layer is near balance (57 % of its scores below zero), the later ones say no
-to almost everything (87–93 %); 31–47 % fall in the bump, where a neuron that says no still speaks.
+Found: in pocket's first layer about half of the scores are below zero (57 %), in later layers most
+(87–93 %); 31–47 % are in the bump, where a neuron with a negative score still adds to the stream.
 
     python analyses/activation_functions.py --html activations.html
     python analyses/activation_functions.py --model gpt2 --scan scan/

@@ -32,7 +32,7 @@ ROOMS = (
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print each ratio beside its goal."""
+    """Print each ratio and its goal."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", type=Path, help="a GPT-2-small-shaped folder")
     parser.add_argument("--only", choices=ROOMS, action="append")

@@ -1,13 +1,13 @@
 """Which neurons make the difference between two prompts?
 
-Method: account for the same answer on both prompts (what the model says after the first, rather
-than what it says after the second) and take the difference, part by part: it adds up to the
-difference of the two logits. Neurons are listed by their difference of pushes and of activations.
+Method: direct logit attribution of the same answer on both prompts (the prediction after the first
+rather than that after the second), and the difference of the two, part by part. It adds up to the
+difference of the two logits. Neurons are listed by their difference in push and in activation.
 
 Found on pocket, for Michael Jordan and Tiger Woods: ␣basketball is 17.5 logits above ␣golf on the one
 and 15.1 below on the other, 32.6 apart. The neurons of layer 0 make 20.6 of it, attention in the last
 layers 5.3 and 3.5. L0N378 differs most (activation 4.0 and 0.2, 0.69 logits); the ten largest
-differences add up to 3.8 logits: what tells two athletes apart is spread over hundreds of neurons.
+differences add up to 3.8 logits: the difference between two athletes is spread over hundreds of neurons.
 
     python analyses/compare_prompts.py "Michael Jordan plays the sport of" \\
         "Tiger Woods plays the sport of" --html jordan_woods.html

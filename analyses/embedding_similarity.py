@@ -5,8 +5,8 @@ vocabulary (related, unrelated, opposed); cosines between a prompt's words at ev
 next-token distribution at temperatures from 0.1 to 3.
 
 Found: in pocket sports are related (basketball and football 0.45), cities and sports are not, and
-some sports oppose some painters. Position embeddings make a prompt's words alike at once (0.03 to
-0.38), the layers set them apart again (0.13). " basketball" still has 83 % at temperature 2.
+some sports oppose some painters. Position embeddings make a prompt's words similar (0.03 to 0.38), and
+the layers make them distinct again (0.13). " basketball" still has 83 % at temperature 2.
 
     python analyses/embedding_similarity.py --html similarity.html
 """

@@ -1,11 +1,11 @@
-"""Why does the model go on with this word, and who asked the neuron behind it?
+"""Why does the model predict this word, and what activated the neuron behind it?
 
-Method: gather the evidence for an answer (what the weights promote, what each neuron pushed, what
-its removal costs, beside random neurons), then take the strongest neuron and account for its score:
-which parts of the stream made it answer.
+Method: gather the evidence for an answer (what the weights promote, what each neuron pushed, what its
+removal costs, compared with random neurons). Then split the score of the strongest neuron into the parts
+of the stream that gave it.
 
-Found on pocket, for Michael Jordan: ␣basketball has probability 0.9994. Ten neurons, nine of them of
-layer 0, pass all three tests, and yet they push 3.8 of the logit's 20.5; removed together they cost
+Found on pocket, for Michael Jordan: ␣basketball has probability 0.9994. Ten neurons, nine of them in
+layer 0, pass all three tests, but they push 3.8 of the logit's 20.5; removed together they cost
 1.9 (ten random ones 0.02, at worst 0.17) and the answer stays at 0.997. The strongest, L0N378, is
 opened by two heads that read ␣Jordan (+1.9 and +0.9 of a score of 4.0) and one that reads ␣sport (+0.8).
 
@@ -22,8 +22,8 @@ DRIVERS = 8
 
 def main(argv: list[str] | None = None) -> None:
     parser = new_parser(__doc__, model=True)
-    parser.add_argument("prompt", help="the text to go on from")
-    parser.add_argument("answer", nargs="?", help="one token (default: what the model says)")
+    parser.add_argument("prompt", help="the prompt")
+    parser.add_argument("answer", nargs="?", help="one token (default: the prediction)")
     parser.add_argument("--versus", help="a rival: why the answer rather than this token")
     parser.add_argument("--top", type=int, default=10, help="how many neurons are listed")
     options = parser.parse_args(argv)

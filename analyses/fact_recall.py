@@ -1,9 +1,9 @@
-"""Where does a model keep the facts of one relation, and are those neurons the relation's own?
+"""Which neurons push the facts of one relation, and are they specific to it?
 
-Method: score a table of facts; find the neurons that push the relation's facts beyond chance (the
-search over all neurons paid for by shuffled relations); compare facts by the neurons they share;
-remove the relation's neurons together and see what its facts lose, what others do, and what random
-neurons would have cost.
+Method: score a table of facts. Find the neurons that push the relation's facts more often than chance
+(shuffled relations correct for the search over all neurons). Compare facts by the neurons they share.
+Remove the relation's neurons together and measure what its facts lose, what other facts lose, and what
+random neurons cost.
 
     python analyses/fact_recall.py --relation sport --html sport.html
 

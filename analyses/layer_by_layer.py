@@ -1,8 +1,8 @@
-"""What does each layer make of a prompt?
+"""What does each layer do with a prompt?
 
-Method: read the stream after every attention and MLP as if it were the last (the lens), and follow
-the token at a position through every FFN: how many neurons answer, which most, how much the layer
-adds. Beside both, what each layer pushed the answer directly.
+Method: read the stream after every attention and MLP as if it were the final one (the logit lens).
+Follow the token at a position through every FFN: how many neurons are active, which is the strongest, how
+much the layer adds. Also show what each layer pushed the answer directly.
 
 Found on pocket, for Michael Jordan: the MLP of layer 0 takes ␣basketball from rank 11 to 1 (logit 5.7
 to 16.9), with 343 of its 768 neurons above zero and an output 27 times as long as what it was given.
@@ -21,8 +21,8 @@ from script import new_parser, run_script
 
 def main(argv: list[str] | None = None) -> None:
     parser = new_parser(__doc__, model=True)
-    parser.add_argument("prompt", help="the text to go on from")
-    parser.add_argument("answer", nargs="?", help="one token (default: what the model says)")
+    parser.add_argument("prompt", help="the prompt")
+    parser.add_argument("answer", nargs="?", help="one token (default: the prediction)")
     parser.add_argument(
         "--position", type=int, default=-1, help="which token is followed (-1: last)"
     )

@@ -1,4 +1,4 @@
-"""How many answers share how few dimensions, and what do they pay for it?
+"""How many answers share how few dimensions, and how much do they interfere?
 
 Method: cosines of all pairs of a layer's questions and of its answers against random directions of
 the same number and lengths; effective dimension; interference; in how many of the facts it knows

@@ -1,12 +1,12 @@
 """What does an FFN do to a row, step by step?
 
 Method: a 2×3 input goes through linear, activation, linear; every stage is printed and drawn. Then
-row 0 is changed to see whether row 1 notices, and the weights are led from the identity to their
-full values to see how far the output leaves the input.
+row 0 is changed to see whether row 1 changes, and the weights go from the identity to their full values
+to see how far the output moves from the input.
 
 Found: rows never see each other (row 1 changes by exactly 0). With identity weights only the biases
-move a row, and ReLU takes back what the first bias put below zero. With the mixed weights ReLU
-silences half of the scores, and each output is then the answers of the neurons left, added up.
+change a row, and ReLU sets to zero what the first bias makes negative. With the mixed weights ReLU sets
+half of the scores to zero, and each output is the sum of the answers of the other neurons.
 
     python analyses/toy_ffn.py --html toy.html
     python analyses/toy_ffn.py --weights mine.json --activation swiglu

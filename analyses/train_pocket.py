@@ -1,6 +1,6 @@
 """Train the embedded model: can a GPT-2 small enough to ship know two thousand facts?
 
-Method: every fact in every template of its relation (less the held-out pairs) is packed into rows
+Method: every fact in every template of its relation (except the held-out pairs) is packed into rows
 of 64 tokens and learnt by a 6-layer, 192-wide GPT-2 with a byte-level BPE of 6,000 tokens; the
 token that completes a fact weighs five times in the loss, since the rest of a row is mostly
 unpredictable names. Writes weights (fp16), tokenizer, activation means and a model card into the

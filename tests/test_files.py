@@ -15,18 +15,19 @@ def mode_of(path):
 
 
 def test_a_file_keeps_its_mode_and_a_new_one_has_what_the_umask_allows(tmp_path):
-    private, new = tmp_path / "private.csv", tmp_path / "new.csv"
-    private.write_bytes(b"old")
-    private.chmod(0o600)
+    private, shared, new = (tmp_path / f"{name}.csv" for name in ("private", "shared", "new"))
+    for path, mode in ((private, 0o600), (shared, 0o664)):
+        path.write_bytes(b"old")
+        path.chmod(mode)
     mask = os.umask(0o027)
     try:
-        for path in (private, new):
+        for path in (private, shared, new):
             write_whole(path, b"data")
     finally:
         os.umask(mask)
-    assert (mode_of(private), mode_of(new)) == (0o600, 0o640)
+    assert [mode_of(path) for path in (private, shared, new)] == [0o600, 0o664, 0o640]
     assert private.read_bytes() == new.read_bytes() == b"data"
-    assert sorted(os.listdir(tmp_path)) == ["new.csv", "private.csv"]
+    assert sorted(os.listdir(tmp_path)) == ["new.csv", "private.csv", "shared.csv"]
 
 
 def test_a_link_is_followed(tmp_path):

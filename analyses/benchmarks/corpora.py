@@ -1,4 +1,4 @@
-"""What does a scan cost beside the forward passes it cannot avoid?
+"""What does a scan cost compared with the forward passes it needs?
 
 Question: how many tokens a second does a scan do to the bare forward passes of the same batches, does
 memory grow with the corpus, how large is a store, and how much do two Ray workers gain over one here?

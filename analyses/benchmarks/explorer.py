@@ -1,4 +1,4 @@
-"""How soon does the explorer answer a click on a neuron, and does it stand a minute of twenty users?
+"""How soon does the explorer answer a click on a neuron, and can it serve twenty users for a minute?
 
 Method: the explorer runs in this process and is asked over HTTP as a browser asks it, from the click
 to the last byte of the card; a prompt is open, so the card says what the neuron does on it. On pocket

@@ -1,7 +1,8 @@
 """What loading and running cost on a model of GPT-2 small's shape, against TransformerLens.
 
-Question: what do loading and folding cost beside TransformerLens's boot with compatibility mode, a
-`run` beside the bare forward pass, the whole command beside an import, and how much memory is used?
+Question: what do loading and folding cost compared with TransformerLens's boot in compatibility mode, a
+`run` compared with the bare forward pass, the whole command compared with an import, and how much memory
+is used?
 Method: each ratio in one run; cold starts and memory in processes of their own.
 """
 

@@ -1,4 +1,4 @@
-"""What does reading cost beside the arithmetic it cannot avoid?
+"""What does reading cost compared with the arithmetic it needs?
 
 Question: how far is the survey of every neuron from the two matrix products it needs, `search` from
 a matrix-vector product and a covariance, and `ffnprobe read` in a cold shell from `import torch` and

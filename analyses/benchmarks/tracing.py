@@ -1,7 +1,7 @@
 """What tracing one prompt costs on a model of GPT-2 small's shape, against TransformerLens.
 
 Question: what do `run` and `attribute` over all neurons add to a bare forward pass, what does
-`attribute` cost beside TransformerLens's projected neuron stack, and how much memory has a trace?
+`attribute` cost compared with TransformerLens's projected neuron stack, and how large is a trace?
 Method: medians of interleaved rounds in one process, everything warm; ours to theirs.
 """
 

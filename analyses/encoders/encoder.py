@@ -43,7 +43,7 @@ class EncoderSettings:
 
 
 class FeedForward(nn.Module):
-    """Linear, activation, linear; a gated one has a second linear beside the first."""
+    """Linear, activation, linear; a gated one has a second linear in parallel."""
 
     def __init__(self, width: int, neurons: int, activation: str) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Corpus:
-    """What an encoder is trained on and what it is measured on; `name` goes on every figure."""
+    """What an encoder is trained on and what it is measured on; every figure shows `name`."""
 
     name: str
     train: Split

@@ -1,8 +1,8 @@
-"""Train one encoder: the same numbers for the same seed, and from where it stopped.
+"""Train one encoder, resumable: the same seed gives the same numbers, interrupted or not.
 
 The order of the sentences depends on seed and epoch alone, so all encoders of a seed see the same
-batches. After each epoch everything needed to go on (weights, optimiser, history) is written whole
-to the checkpoint; a finished run is read back instead of trained. One thread: for matrices this
+batches. After each epoch everything needed to resume (weights, optimiser, history) is written to the
+checkpoint; a finished run is read back instead of trained. One thread: for matrices this
 small it is the fastest, and its sums do not depend on the machine's cores.
 """
 

@@ -38,28 +38,33 @@ class Process:
     """A process that measures blocks for one scan at a time."""
 
     def __init__(self) -> None:
-        paths = os.pathsep.join(path for path in sys.path if path)
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": paths},
         )  # fmt: skip
+        self._is_amid = False  # in the middle of a message, for ever if it was interrupted
 
     def send(self, *message: Any) -> None:
         """Send a message."""
         assert self._process.stdin is not None
+        self._is_amid = True
         try:
             pickle.dump(message, self._process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
             self._process.stdin.flush()
         except (OSError, ValueError):  # the pipe is broken, or closed
             raise self._lost() from None
+        self._is_amid = False
 
     def receive(self) -> tuple[Any, ...]:
         """Wait for the next message."""
         assert self._process.stdout is not None
+        self._is_amid = True
         try:
             found: tuple[Any, ...] = pickle.load(self._process.stdout)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             raise self._lost() from None
+        self._is_amid = False
         return found
 
     def result(self) -> Statistics:
@@ -71,17 +76,20 @@ class Process:
         return statistics
 
     def end(self) -> bool:
-        """End a scan: stop at the next batch, take in what was under way; False if it has died."""
+        """End a scan: stop at the next batch, take in what was under way; False if it is of no use."""
         try:
-            self.send("end")
-            while self.receive()[0] != "ended":
-                pass
+            if not self._is_amid:
+                self.send("end")
+                while self.receive()[0] != "ended":
+                    pass
+                return True
         except DataRefused:
-            return False
-        except BaseException:
-            self._process.kill()
-            raise
-        return True
+            pass
+        finally:
+            if self._is_amid:
+                self._process.kill()
+                self.close()
+        return False
 
     def close(self) -> None:
         """Let the process end."""
@@ -102,7 +110,8 @@ class Process:
 
 
 _idle: list[Process] = []
-os.register_at_fork(after_in_child=_idle.clear)
+if hasattr(os, "register_at_fork"):  # a fork must not talk to the process of its parent
+    os.register_at_fork(after_in_child=_idle.clear)
 
 
 @contextmanager

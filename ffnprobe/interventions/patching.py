@@ -221,7 +221,7 @@ def patch_layers(
 def _prepare(
     source: Trace, target: Trace, answer: str | int, other_answer: str | int
 ) -> tuple[Readout, Ends]:
-    if source.model.fingerprint != target.model.fingerprint:
+    if source.model.identity != target.model.identity:
         raise PromptRefused(
             f"the prompts were run on two models: {source.model.name} and {target.model.name}.",
             remedy="run both on one",

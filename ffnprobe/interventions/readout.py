@@ -139,7 +139,10 @@ class Readout:
         worst = (ours - theirs).abs().argmax()
         one, other = float(ours.take(worst)), float(theirs.take(worst))
         if not abs(one - other) <= CLOSED_WITHIN * max(1.0, abs(other)):
-            raise AccountNotClosed(f"our replay gives the answer {one:.6f}; the model {other:.6f}.")
+            raise AccountNotClosed(
+                f"our replay gives the answer {one:.6f}; the model {other:.6f}.",
+                remedy="report the model's config.json; pushes (attribute) do not need the replay",
+            )
         return self.replayed(final, layer=model.config.layers, start=0)
 
     def provenance(

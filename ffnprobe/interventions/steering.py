@@ -157,8 +157,6 @@ def steer(
     if generate and temperature is not None:
         settings |= {"temperature": float(temperature), "seed": seed}
     logits = forward(model, torch.tensor([trace.ids]), taps)[0, -1].cpu()
-    if not logits.isfinite().all():
-        raise OptionRefused("with these activations the logits overflow.", remedy="a smaller one")
     return Steering(
         trace=trace,
         before=trace.logits[-1],

@@ -1,4 +1,4 @@
-"""How alike tokens are, by their embeddings; what temperature makes of the next token.
+"""How similar tokens are by their embeddings, and how temperature changes the next token.
 
 A cosine means little by itself (in some models all embeddings share a direction), so a pair is
 ranked: what share of the vocabulary is less like the one than the other is, averaged over both.

@@ -67,7 +67,7 @@ class SparseModels:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread, then on as many as before."""
+    """Compute on one thread, then restore the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

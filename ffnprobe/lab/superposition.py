@@ -1,4 +1,4 @@
-"""How many directions share how few dimensions, and how much they disturb one another.
+"""How many directions share how few dimensions, and how much they interfere.
 
 A layer has more neurons than the residual stream has dimensions, so their answers cannot all be at
 right angles. For N directions w_n (and for random ones of the same number and lengths):
@@ -33,7 +33,7 @@ from ffnprobe.tracing.running import run
 if TYPE_CHECKING:
     from ffnprobe.models.pocket import Prompt
 
-# A pair this near each other is more than chance in any space of a hundred dimensions or more.
+# A cosine this large is beyond chance in any space of a hundred dimensions or more.
 NEAR = 0.5
 TEXTS_AT_ONCE = 128
 

@@ -1,4 +1,4 @@
-"""How numbers are spread: a histogram with exact shares, gathered batch by batch.
+"""The distribution of numbers: a histogram with exact shares, counted batch by batch.
 
 The shares are counted from every number, not from the histogram, whose bins are for drawing.
 
@@ -26,7 +26,7 @@ from ffnprobe.models.model import Model
 from ffnprobe.tracing.running import run
 
 EDGES = torch.linspace(-8, 8, 161, dtype=torch.float64)
-# Negative yet kept: nearer to zero than Swish's minimum, further than rounding.
+# Small negatives: closer to zero than Swish's minimum, further than rounding errors.
 SMALL = (-0.3, -0.01)
 TEXTS_AT_ONCE = 128
 
@@ -100,7 +100,7 @@ class Tally:
         return (self.counts / rearrange(self.numbers, "group -> group 1")).div(width)
 
     def in_bump_if_normal(self) -> Float[Tensor, " group"]:
-        """The share the bump would hold of a normal spread with the same mean and deviation."""
+        """The share in the bump of a normal distribution with the same mean and deviation."""
         if self.bump is None:
             return torch.full_like(self.mean, math.nan)
         below = [
@@ -129,7 +129,7 @@ def bump_of(activation: str) -> Bump | None:
 
 
 def table_scan(scan: Scan, activation: str) -> pd.DataFrame:
-    """Table, for each layer of a scan, the share at or below zero and the bounds of that in the bump.
+    """Table, for each layer of a scan, the share at or below zero and bounds of the share in the bump.
 
     A score is in the bump where its activation is at most half the minimum. A scan keeps activations
     in bins, one of which holds that value: without it the share is at least, with it at most.
@@ -154,7 +154,7 @@ def tally_scores(model: Model, texts: Iterable[str]) -> Tally:
     """Count a model's scores over texts, one group a layer; a BOS is left out."""
     bump, chosen = bump_of(model.config.activation), list(texts)
     if not chosen:
-        raise OptionRefused("there are no texts to run.", remedy="at least one line of text")
+        raise OptionRefused("there are no texts to run.", remedy="give at least one line of text")
     total = None
     for start in range(0, len(chosen), TEXTS_AT_ONCE):
         traces = run(model, chosen[start : start + TEXTS_AT_ONCE], patterns=False)

@@ -116,7 +116,7 @@ class ToyFFN:
 
 
 def blend(ffn: ToyFFN, share: float) -> ToyFFN:
-    """Go a share of the way from identity matrices to the FFN's own: (1 − share) I + share W."""
+    """Interpolate from identity matrices to the FFN's own: (1 − share) I + share W."""
     return replace(
         ffn,
         up=torch.lerp(_identity(ffn.up), ffn.up, share),
@@ -206,7 +206,9 @@ def _size(tensor: Tensor) -> str:
 
 def _identity(weight: Tensor) -> Tensor:
     if weight.shape[0] != weight.shape[1]:
-        raise OptionRefused(f"a matrix of {_size(weight)} has no identity.", remedy="a square one")
+        raise OptionRefused(
+            f"a matrix of {_size(weight)} has no identity.", remedy="use a square matrix"
+        )
     return torch.eye(len(weight), dtype=weight.dtype)
 
 

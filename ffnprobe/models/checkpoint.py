@@ -27,7 +27,7 @@ _BUFFERS = re.compile(
     r"h\.\d+\.attn\.(attention\.)?(bias|masked_bias)"
     r"|layers\.\d+\.(attention|self_attn)\.(bias|masked_bias|rotary_emb\.inv_freq)"
 )
-# A hundred bytes a tensor: what is longer takes minutes to read and is no model's.
+# A hundred bytes a tensor: a longer header takes minutes to read, and no model has one.
 HEADER_MOST = 8 * 2**20
 FILES = (
     "model.safetensors",

@@ -52,7 +52,13 @@ def build_network(model: Model) -> Any:
         raise ModelNotLoaded(f"{model.name}: its configuration is refused: {cause}") from None
     held = {short_name(name, model.config): name for name in network.state_dict()}
     named = {held[name]: tensor for name, tensor in tensors.items()}
-    network.load_state_dict(named, assign=True, strict=not model.config.is_tied)
+    try:
+        network.load_state_dict(named, assign=True, strict=not model.config.is_tied)
+    except RuntimeError as error:
+        cause = str(error).strip().splitlines()[-1].strip()
+        raise ModelNotLoaded(
+            f"{model.name}: Hugging Face reads other sizes from its configuration: {cause}"
+        ) from None
     network.tie_weights()
     return network.requires_grad_(False).eval()
 
@@ -74,6 +80,9 @@ def _as_bridged(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Write what TransformerLens misreads in terms that it reads right: options, and all tensors."""
     c, lay = model.config, model.layout
     options: dict[str, Any] = {}
+    if c.family == "gpt2":
+        # Older configurations call it n_ctx, which Hugging Face's code no longer reads.
+        options["n_positions"] = c.positions
     tensors = {name: model.raw(name) for name in model.weights}
     layers = [lay.of(layer, str(lay.fused)) for layer in range(c.layers)] if lay.fused else []
     if c.family == "gpt2" and not c.is_attention_scaled:

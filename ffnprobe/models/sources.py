@@ -99,7 +99,7 @@ def find_source(name: str) -> Source:
     known = [EMBEDDED, *PUBLISHED, *PACKAGES]
     near = difflib.get_close_matches(name.lower(), known, 1, cutoff=0.5)
     raise ModelNotLoaded(
-        f'"{name}" is no model ffnprobe knows and no folder here.',
+        f'"{name}" is not a known model, and not a folder here.',
         remedy=near[0] if near else ", ".join(known) + ", owner/name on the hub, or a folder",
     )
 

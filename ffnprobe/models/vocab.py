@@ -77,7 +77,7 @@ class Vocab:
         return self._split(text, self.tokenizer)
 
     def pieces(self, text: str) -> list[int]:
-        """Split a text that goes on after another into token ids; nothing is put in front."""
+        """Split a text that continues another into token ids; nothing is prepended."""
         return self._split(text, self._going_on)
 
     @cached_property
@@ -180,7 +180,7 @@ class Vocab:
     def one(self, text: str, *, use: str = "a token") -> int:
         """Return the id of a text that is exactly one token, or list its pieces and suggest."""
         if not text:
-            raise TokenNotFound(f'"" is no token; {use} needs one.', remedy='" basketball"')
+            raise TokenNotFound(f'"" is not a token; {use} needs one.', remedy='" basketball"')
         found = self.pieces(text)
         if len(found) == 1:
             return found[0]

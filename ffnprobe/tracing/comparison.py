@@ -177,7 +177,7 @@ def compare(
     >>> fp.compare(first, second, " golf").difference < 0
     True
     """
-    if first.model.fingerprint != second.model.fingerprint:
+    if first.model.identity != second.model.identity:
         raise PromptRefused(
             f"the prompts were run on two models: {first.model.name} and {second.model.name}.",
             remedy="run both on one",

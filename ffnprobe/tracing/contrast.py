@@ -248,7 +248,7 @@ _REMEDY = "the same sentence about another subject"
 def _run_missing(trace: Trace, given: Sequence[str | Trace], *, patterns: bool) -> list[Trace]:
     """Run the texts among the prompts; traces must be of the same model."""
     for one in given:
-        if isinstance(one, Trace) and one.model.fingerprint != trace.model.fingerprint:
+        if isinstance(one, Trace) and one.model.identity != trace.model.identity:
             raise PromptRefused(
                 f"the contrast prompts were run on another model: {one.model.name}, not "
                 f"{trace.model.name}.",

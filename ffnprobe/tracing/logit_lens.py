@@ -1,13 +1,13 @@
-"""The lens: what the stream would say after each attention and MLP, were it read there.
+"""The logit lens: what the model would predict if it ended after each attention or MLP.
 
     logit_t after a stage = x̂ · u_t + d_t, x̂ the final LayerNorm recomputed on the stream there
 
 How far a stage moved the stream toward the answer: its change along the answer's direction,
-Δx · u / |u|, with u the answer's unembedding centred over the vocabulary, so that what raises every
-token alike is no move. `cosine` is between the stream (less its mean) and u.
+Δx · u / |u|, with u the answer's unembedding centred over the vocabulary, so that raising every
+token equally is not a move. `cosine` is between the stream (minus its mean) and u.
 
-Limits: only the last row is the model's own reading; earlier layers do not write for the last one's
-eyes, and a token that ranks low there may be held in another form.
+Limits: only the last row is the model's own prediction. Earlier layers do not write for the
+unembedding, so a token that ranks low there may be present in another form.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")

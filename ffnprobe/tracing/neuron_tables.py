@@ -27,7 +27,7 @@ def list_neurons(
 
     Gate tokens stand before them where neurons have gates.
 
-    Answer tokens are what the answer promotes, turned round where the sign is negative.
+    Answer tokens are what the answer promotes, negated where the sign is negative.
     """
     import pandas as pd
 

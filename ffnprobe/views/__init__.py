@@ -1,1 +1,1 @@
-"""What people look at and take away: tables in files and in the terminal, figures, pages."""
+"""What people see: tables in files and in the terminal, figures, pages, the explorer."""

@@ -111,7 +111,7 @@ ASKED = (predictions.plot_text, effects.plot_against_pushes, scans.plot_histogra
 
 
 def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
-    """Draw a result's own figure, or the one named; options are the figure's.
+    """Draw a result's first figure, or the one named; options go to the figure.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -130,7 +130,7 @@ def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
 
 
 def plot_all(result: Any) -> list[go.Figure]:
-    """Draw every figure that a result has and that needs nothing else; none if there is none."""
+    """Draw all figures of a result that need nothing else."""
     try:
         known = _find(result)
     except DataRefused:
@@ -150,8 +150,8 @@ def _find(result: Any) -> Figures:
     if type(result) not in FIGURES:
         if isinstance(result, TableSet | pd.DataFrame):
             raise DataRefused(
-                "no figure is drawn of a table by itself.", remedy="the result it was taken from"
+                "there is no figure for a table by itself.", remedy="the result it was taken from"
             )
         known = ", ".join(kind.__name__ for kind in FIGURES)
-        raise DataRefused(f"no figure is drawn of {type(result).__name__}.", remedy=known)
+        raise DataRefused(f"there is no figure for {type(result).__name__}.", remedy=known)
     return FIGURES[type(result)]

@@ -38,7 +38,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """A command (None where only Python can ask so) and Python that give the same result."""
+    """A command (None if only Python can ask for it) and Python that give the same result."""
 
     command: str | None
     python: str
@@ -155,13 +155,13 @@ def name_model(provenance: Provenance) -> str:
 
 
 def spell_token(model: Model, token: int) -> str | int:
-    """Return a token as its text, or as its id where it is no text of its own."""
+    """Return a token as its text, or as its id if the text is not unique."""
     text = model.vocab.text([token])
     return text if _reads_back(model.vocab.pieces, text, [token]) else token
 
 
 def _prompt(trace: Trace) -> str | list[int]:
-    """Return a prompt as its text, or as its ids where the text would be split otherwise."""
+    """Return a prompt as its text, or as its ids if the text would be split differently."""
     ids = list(trace.ids[1:] if trace.has_bos else trace.ids)
     return trace.prompt if _reads_back(trace.model.vocab.ids, trace.prompt, ids) else ids
 
@@ -174,7 +174,7 @@ def _reads_back(split: Callable[[str], list[int]], text: str, ids: list[int]) ->
 
 
 def _is_usual(trace: Trace) -> bool:
-    """Say whether BOS is there, or not there, as the model's files would have it."""
+    """Say whether the prompt has a BOS as the model's files say."""
     return trace.has_bos == trace.model.vocab.puts_bos(None)
 
 

@@ -1,4 +1,4 @@
-"""A figure within a page: its title beside it as text, as wide as the page, dark where the page is.
+"""A figure within a page: its title as text above it, as wide as the page, dark if the page is.
 
 >>> import ffnprobe as fp
 >>> screen = fit(fp.plot(fp.read(fp.load("pocket"), "L4N26")), is_dark=True)
@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from ffnprobe.views.theme import BLACK, BLUE, DIVERGING, GREY, TEMPLATE
 
 INK, PAPER, GRID = "#E8E8E6", "#17181A", "#33363A"
-# Zero is the colour of the paper, as it is on white.
+# Zero has the colour of the background, as it does on white.
 DARK_DIVERGING = (
     (0.0, "#FFC08A"),
     (0.2, "#D55E00"),
@@ -26,13 +26,13 @@ DARK_DIVERGING = (
     (1.0, "#8CCBF2"),
 )
 _SWAPS = {BLACK: INK, GREY: "#9A9A9A", BLUE: "#3D9BDC", "white": PAPER, "#FFFFFF": PAPER}
-# Where the numbers and words of a figure are; the rest is its look.
+# Keys that hold the data of a figure; the others hold its style.
 _DATA = frozenset(("x", "y", "z", "text", "customdata", "ticktext", "tickvals", "hovertemplate"))
 
 
 @dataclass(frozen=True)
 class Screen:
-    """A figure's title and note as plain text, and what plotly draws below them, so many pixels high."""
+    """A figure's title and note as plain text, and the plotly figure below them with its height in pixels."""
 
     title: str
     note: str
@@ -65,7 +65,7 @@ def fit(figure: go.Figure, *, is_dark: bool = False, is_narrow: bool = False) ->
 
 
 def _plain(text: str | None) -> str:
-    """Undo what plotly needed: a line break is a space, an escaped sign the sign."""
+    """Undo the escaping for plotly."""
     return unescape((text or "").replace("<br>", " "))
 
 
@@ -80,7 +80,7 @@ def _template(*, is_dark: bool) -> dict[str, Any]:
 
 
 def _darken(look: Any) -> Any:
-    """Swap ink and paper wherever they are named."""
+    """Swap foreground and background colours."""
     if isinstance(look, dict):
         return {
             name: value if name in _DATA else _dark_scale(name, value)
@@ -97,7 +97,7 @@ def _dark_scale(name: str, value: Any) -> Any:
 
 
 def _squeeze(layout: dict[str, Any], data: list[dict[str, Any]]) -> None:
-    """Make room on a phone: small letters, thin margins, the legend on top."""
+    """Make room on a phone: small text, thin margins, the legend on top."""
     layout["font"] = {"size": 10}
     layout["margin"] = {**layout["margin"], "l": 30, "r": 10}
     layout["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}  # fmt: skip

@@ -1,4 +1,4 @@
-"""One look for every figure: colour-blind-safe, zero in the middle, readable.
+"""One theme for every figure: colour-blind-safe, zero in the middle, readable.
 
 Lines differ in colour and in dash (Okabe and Ito's colours), so that a figure survives grey print.
 Signed numbers are vermillion below zero, white at zero, blue above; sizes are on cividis. A title
@@ -49,11 +49,11 @@ def apply_theme(
     height: int = HEIGHT,
     width: int = WIDTH,
 ) -> go.Figure:
-    """Give a figure the house look: a title that states what is seen, a note, axis names; return it."""
+    """Apply the theme to a figure, with a title that states the finding, a note and axis names; return it."""
     titles = textwrap.wrap(title, width // 10)
     notes = textwrap.wrap(note, width // 7)
     top = 34 + 24 * len(titles) + 18 * len(notes)
-    # plotly hangs a title of several lines by its middle line.
+    # plotly positions a title of several lines by its middle line.
     drop = 14 + 12 * (len(titles) - 1)
     figure.update_layout(
         template=TEMPLATE, width=width, height=height + top, margin={"t": top + 34, "l": 70, "r": 30, "b": 60},
@@ -80,7 +80,7 @@ def _lines(wrapped: Sequence[str]) -> str:
 
 
 def line_of(order: int, *, width: float = 2.2) -> dict[str, Any]:
-    """Return the line of the n-th thing in a figure: colour and dash."""
+    """Return the colour and dash of the n-th line in a figure."""
     return {
         "color": COLOURS[order % len(COLOURS)],
         "dash": DASHES[order % len(DASHES)],
@@ -106,7 +106,7 @@ def heat(
     written: Mapping[str, Any] = {}
     gap = 0 if digits is None else 1
     if digits is not None:
-        # Adding 0.0 turns −0.0 into 0.0, which would be written with its sign.
+        # Adding 0.0 turns −0.0 into 0.0, so that no minus sign is written.
         texts = [[f"{round(v, digits) + 0.0:.{digits}f}" for v in row] for row in values]
         written = {"text": texts, "texttemplate": "%{text}"}
     return go.Heatmap(

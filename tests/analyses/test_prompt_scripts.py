@@ -18,7 +18,7 @@ JORDAN, WOODS = "Michael Jordan plays the sport of", "Tiger Woods plays the spor
 SCRIPTS = {
     "explain_prompt": (
         [JORDAN],
-        ["why ␣basketball after", "removed together", "random neurons, worst", "what gave L0N378",
+        ["why ␣basketball after", "ablated together", "random neurons, worst", "what gave L0N378",
          "what its heads read", "␣Jordan"],
     ),
     "neuron_report": (
@@ -122,9 +122,9 @@ def test_what_is_asked_is_what_is_compared(run):
     [
         ("explain_prompt", [JORDAN, " basket ball"], "tokens here"),
         ("explain_prompt", ["", " golf"], "the prompt is empty"),
-        ("explain_prompt", [JORDAN, "--model", "pockt"], "no model ffnprobe knows"),
+        ("explain_prompt", [JORDAN, "--model", "pockt"], "not a model that ffnprobe knows"),
         ("neuron_report", ["--layers", "9"], "L9: pocket has layers L0–L5"),
-        ("neuron_report", ["--table", "survey.xls"], '".xls" is no format'),
+        ("neuron_report", ["--table", "survey.xls"], '".xls" is not a format'),
         ("neuron_report", [" Schrödinger"], "tokens here"),
         ("compare_prompts", [JORDAN, WOODS, "--position", "40"], "position 40 is outside"),
         ("compare_prompts", [JORDAN, WOODS, "--answer", " golf", "--versus", " golf"], "nothing to"),
@@ -132,7 +132,7 @@ def test_what_is_asked_is_what_is_compared(run):
         ("layer_by_layer", [JORDAN, "--position", "-9"], "position -9 is outside"),
         ("fact_recall", ["--quick", "--facts", "nowhere.csv"], "nowhere.csv"),
         *((name, [*given, "--html", "no/such/page.html"], "there is no folder") for name, (given, _) in SCRIPTS.items()),
-        *((name, [*given, "--html", "page.pdf"], '".pdf" is no format') for name, (given, _) in SCRIPTS.items()),
+        *((name, [*given, "--html", "page.pdf"], '".pdf" is not a format') for name, (given, _) in SCRIPTS.items()),
     ],
 )  # fmt: skip
 def test_an_error_is_said_in_words(name, arguments, words, run):

@@ -130,7 +130,7 @@ def test_models_says_what_is_here():
     [
         (("run", ""), "error: the prompt is empty."),
         (("run", "word " * 100), "tokens with BOS; pocket has 64 positions."),
-        (("run", "x", "--model", "pockett"), '"pockett" is no model ffnprobe knows and no folder here.\n  try: pocket'),
+        (("run", "x", "--model", "pockett"), '"pockett" is not a known model, and not a folder here.\n  try: pocket'),
         (("run", "x", "--model", "gtp2"), "try: gpt2"),
         (("run", "x", "--model", "./nowhere"), "there is no folder ./nowhere."),
         (("run", "x", "--temperature", "0"), "temperature 0.0 has no distribution."),

@@ -156,7 +156,7 @@ def test_an_unknown_convention_or_replacement_is_wrong_usage() -> None:
         (["ablate", PROMPT, " basketball", "--neuron", "L9N1"], "has layers L0–L2"),
         (["ablate", PROMPT, " basketball", "--position", "end"], '"end" is not a position'),
         (["ablate", PROMPT, " basketball", "--position", "77"], "position 77 is outside the prompt"),
-        (["ablate", PROMPT, ""], '"" is no token'),
+        (["ablate", PROMPT, ""], '"" is not a token'),
         (["steer", PROMPT], "no neuron is named to steer"),
         (["steer", PROMPT, "--set", "L1N17=many"], '"L1N17=many" does not set a neuron to a number'),
         (["steer", PROMPT, "--set", "L1N17=nan"], "L1N17: nan is not an activation"),

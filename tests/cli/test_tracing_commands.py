@@ -58,7 +58,7 @@ def test_paths_as_json_have_every_table(invoke, tiny_trace):
     found = json.loads(done.stdout)
     paths = fp.paths(tiny_trace, " basketball", versus=" the", position=3)
     assert list(found) == ["provenance", "result", "rows", "neurons", "heads", "positions", "parts"]
-    assert found["provenance"]["settings"] == "paths through attention, depth 1"
+    assert found["provenance"]["settings"] == {"depth": 1}
     assert sum(row["push"] for row in found["parts"]) == pytest.approx(paths.push, abs=1e-3)
     assert len(found["positions"]) == 4
     assert [row["name"] for row in found["neurons"]] == paths.by_neuron(10).name.tolist()
@@ -106,7 +106,7 @@ def test_attribute_reads_standard_input_and_writes_files(invoke, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["attribute", TEXT, ""], 'error: "" is no token; an answer needs one.'),
+        (["attribute", TEXT, ""], 'error: "" is not a token; an answer needs one.'),
         (["attribute", "", " the"], "error: the prompt is empty."),
         (["attribute", TEXT, " the", "--versus", " the"], "nothing to compare"),
         (["attribute", TEXT, " the", "--versus", " lebron"], "--versus needs one."),

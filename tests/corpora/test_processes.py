@@ -1,10 +1,12 @@
 """Scanning sets nothing for the process that asks, and outlives what may happen to its helper."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -83,6 +85,29 @@ def test_a_process_that_dies_is_named_and_the_scan_resumes(
         fp.scan(tiny, speeches, store=tmp_path / "scan", progress=kill, **OPTIONS)
     assert "the process that measures has ended (SIGKILL)" in refusal.value.what
     assert processes._idle == []
+    fp.scan(tiny, speeches, store=tmp_path / "scan", **OPTIONS)
+    assert bytes_of(tmp_path / "scan") == bytes_of(whole)
+
+
+def test_interrupted_in_the_middle_of_a_message_the_next_scan_has_a_new_process(
+    tiny, speeches, whole, tmp_path, two_threads, monkeypatch
+):
+    left = [3]
+
+    def interrupt(file):
+        left[0] -= 1
+        if left[0] == 0:
+            file.read(100)
+            raise KeyboardInterrupt
+        return pickle.load(file)
+
+    with monkeypatch.context() as patch:
+        # Not in the module itself, which torch uses too.
+        patch.setattr(processes, "pickle", SimpleNamespace(**vars(pickle) | {"load": interrupt}))
+        with pytest.raises(KeyboardInterrupt):
+            fp.scan(tiny, speeches, store=tmp_path / "scan", **OPTIONS)
+    assert processes._idle == []
+    assert fp.Scan.open(tmp_path / "scan").done.blocks == 2
     fp.scan(tiny, speeches, store=tmp_path / "scan", **OPTIONS)
     assert bytes_of(tmp_path / "scan") == bytes_of(whole)
 

@@ -1,19 +1,27 @@
 """On a real, small Ray cluster of this machine: the same bytes, whatever happens to a worker."""
 
 import os
+import random
 import signal
 import socket
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 import ffnprobe as fp
 from ffnprobe.corpora import clusters
+from ffnprobe.corpora.store import STATE
 from ffnprobe.errors import OptionRefused
+from tests.corpora import kills
 from tests.corpora.conftest import OPTIONS, bytes_of
 
 pytestmark = pytest.mark.ray
+# How often two drivers are killed: each time takes half a minute.
+ROUNDS = int(os.environ.get("FFNPROBE_RAY_KILLS", "1"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -97,3 +105,52 @@ def test_an_address_that_does_not_answer_is_named_in_seconds(tiny, cluster, monk
         fp.scan(tiny, {"a": "the cat"}, engine="ray", address=address)
     assert refusal.value.what == f"no Ray cluster answers at {address}: Connection refused."
     assert time.monotonic() - began < 30
+
+
+WRITER = """
+import sys, torch
+import ffnprobe as fp
+from tests.corpora.kills import CORPORA, OPTIONS
+torch.set_num_threads(1)
+model = fp.load(sys.argv[1], device="cpu")
+print("begun", flush=True)
+options = OPTIONS | {"engine": "ray", "address": sys.argv[4]}
+try:
+    fp.scan(model, CORPORA[int(sys.argv[2])], store=sys.argv[3], **options)
+except fp.FfnProbeError as error:
+    print(error.what, flush=True)
+    sys.exit(1)
+"""
+
+
+def test_two_drivers_killed_leave_one_scan(tiny, tiny_folder, tmp_path, cluster):
+    whole = []
+    for number, corpus in enumerate(kills.CORPORA):
+        fp.scan(tiny, corpus, store=tmp_path / f"whole{number}", **kills.OPTIONS)
+        whole.append(bytes_of(tmp_path / f"whole{number}"))
+    address = cluster.get_runtime_context().gcs_address
+    drawn, folder = random.Random(0), Path(kills.__file__).parents[2]
+    for number in range(ROUNDS):
+        store = tmp_path / f"store{number}"
+        words = [
+            [sys.executable, "-c", WRITER, tiny_folder, each, store, address] for each in (0, 1)
+        ]
+        writers = [
+            subprocess.Popen(list(map(str, line)), stdout=subprocess.PIPE, text=True, cwd=folder)
+            for line in words
+        ]
+        for writer in writers:
+            assert writer.stdout.readline() == "begun\n"
+        until = time.monotonic() + 120
+        while not number % 2 and not (store / STATE).exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        for writer in writers:
+            time.sleep(drawn.uniform(0, 5 if number % 2 else 0.3))
+            writer.kill()
+        said = [writer.communicate()[0] for writer in writers]
+        codes = [writer.returncode for writer in writers]
+        assert set(codes) <= {0, 1, -signal.SIGKILL}, said
+        assert codes != [0, 0]
+        left = sorted(os.listdir(store)) if store.exists() else []
+        found = kills.settle(tiny, store, whole, drawn.sample(range(2), 2))
+        print(f"exits {codes}, left {left}: scan {found}")

@@ -198,13 +198,16 @@ def test_an_explanation_grows_step_by_step(pocket, explanation):
 
 
 def test_the_effects_known_midway_are_the_final_ones(pocket, jordan):
-    *_, midway, _ = fp.explain_stepwise(pocket, JORDAN, " basketball", top=4)
-    measured = midway.neurons.dropna(subset="effect")
-    assert len(measured)
-    found = fp.ablate(jordan, " basketball", neurons=list(measured.name))
-    assert measured.effect.tolist() == pytest.approx(
-        [float(found.values[row.layer, row.neuron]) for row in measured.itertuples()], abs=1e-4
-    )
+    _, _, *midway, _ = fp.explain_stepwise(pocket, JORDAN, " basketball", top=40)
+    names = list(midway[0].neurons.name)
+    found = fp.ablate(jordan, " basketball", neurons=names).values
+    for measured_layers, step in enumerate(midway, start=1):
+        measured = step.neurons.dropna(subset="effect")
+        assert measured.effect.tolist() == pytest.approx(
+            [float(found[row.layer, row.neuron]) for row in measured.itertuples()], abs=1e-4
+        )
+        assert measured.index.equals(step.neurons.index[step.neurons.layer < measured_layers])
+    assert len(midway[0].neurons.effect.dropna()) < len(names)
 
 
 def test_steps_end_where_the_caller_stops(pocket):

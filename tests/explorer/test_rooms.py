@@ -30,9 +30,9 @@ def test_runs_in_two_threads_see_only_their_own_hooks(pocket):
 
 
 def test_an_explanation_is_told_as_it_grows_and_ends_the_same(pocket):
-    seen, counted = [], []
-    explanation = fp.explain(
-        pocket, JORDAN, " basketball", top=4, watch=seen.append,
+    counted = []
+    *seen, explanation = fp.explain_stepwise(
+        pocket, JORDAN, " basketball", top=4,
         progress=lambda done, total: counted.append((done, total)),
     )  # fmt: skip
     whole = fp.explain(pocket, JORDAN, " basketball", top=4)
@@ -43,9 +43,9 @@ def test_an_explanation_is_told_as_it_grows_and_ends_the_same(pocket):
     assert seen[0].map is None
     assert seen[1].map.equals(whole.map)
     known = [int(s.neurons.effect.notna().sum()) for s in seen[2:]]
-    assert len(known) == pocket.config.layers
+    assert len(known) == pocket.config.layers - 1
     assert known == sorted(known)
-    assert known[-1] == len(seen[-1].neurons)
+    assert int(explanation.neurons.effect.notna().sum()) == len(explanation.neurons)
     assert counted[-1] == (pocket.config.neurons, pocket.config.neurons)
     assert [done for done, _ in counted] == sorted(done for done, _ in counted)
 
@@ -61,7 +61,7 @@ def test_the_stream_is_read_after_a_layer_as_the_lens_reads_it(pocket, jordan):
             found = jordan.predictions(1, position=position, after=after)
             assert found.token[0] == row.token
             assert found.probability[0] == pytest.approx(row.token_probability, rel=1e-5)
-    assert jordan.predictions(1, after="L2").attrs["provenance"]["settings"] == "the stream read after L2"  # fmt: skip
+    assert jordan.predictions(1, after="L2").attrs["provenance"]["settings"] == {"after": "L2"}  # fmt: skip
     with pytest.raises(OptionRefused, match='not read after "L6"'):
         jordan.predictions(1, after="L6")
 

@@ -131,7 +131,7 @@ def test_an_unknown_page_and_an_unknown_neuron_are_said(client):
     assert "pocket has layers L0\\u2013L5" in client.page("/neuron/L9N1")
     assert "is not the name of a neuron" in client.page("/neuron/<script>")
     assert "is not the name of a neuron" in client.page("/neuron/L1")
-    assert "no logit is left a number" in client.page("/neuron/L0N1", "?prompt=a&set=1e308")
+    assert "pocket overflows on this prompt" in client.page("/neuron/L0N1", "?prompt=a&set=1e308")
 
 
 def test_it_listens_on_this_machine_only(explorer):

@@ -34,7 +34,7 @@ def test_a_card_shows_gate_and_question(llama):
     text = reading.card(3)
     assert "gate opens on" in text
     assert "question opens on" in text
-    assert "where the question scores below zero the answer is turned round" in text
+    assert "where the question scores below zero the answer is negated" in text
     assert llama.vocab.show(best) in text
     cosine = torch.cosine_similarity(gate, question, dim=0)
     assert reading.gate_measures.cosine == pytest.approx(float(cosine), abs=1e-5)

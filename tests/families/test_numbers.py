@@ -103,7 +103,8 @@ def uncapped(model, logits):
 @pytest.mark.parametrize("position", [-1, [2, 5]])
 def test_the_exact_sweep_is_one_hooked_pass_a_neuron(model, trace, position):
     token, other = model.vocab.one(" basketball"), model.vocab.one(" football")
-    effects = fp.ablate(trace, token, position=position)
+    centred = fp.ablate(trace, token, position=position)
+    effects = fp.ablate(trace, token, position=position, convention="folded")
     against = fp.ablate(trace, token, versus=other, position=position)
     places = [len(trace) - 1] if position == -1 else position
     before = trace.logits[-1]
@@ -117,6 +118,10 @@ def test_the_exact_sweep_is_one_hooked_pass_a_neuron(model, trace, position):
             clean, changed = uncapped(model, before), uncapped(model, after)
             assert float(effects.values[layer, neuron]) == pytest.approx(
                 float(clean[token] - changed[token]), abs=3e-4
+            )
+            shift = float(clean.mean() - changed.mean())
+            assert float(centred.values[layer, neuron]) == pytest.approx(
+                float(clean[token] - changed[token]) - shift, abs=3e-4
             )
             lost = (clean[token] - clean[other]) - (changed[token] - changed[other])
             assert float(against.values[layer, neuron]) == pytest.approx(float(lost), abs=3e-4)

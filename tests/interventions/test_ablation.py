@@ -305,7 +305,7 @@ def test_interrupted_sweep_leaves_nothing(tiny_trace: fp.Trace) -> None:
         ({"position": []}, "there is no position to change"),
         ({"versus": " basketball Paris"}, "--versus needs one"),
         ({"answer": 301}, "token id 301 does not exist: .* has 0–300"),
-        ({"answer": ""}, '"" is no token; an answer needs one'),
+        ({"answer": ""}, '"" is not a token; an answer needs one'),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(tiny_trace: fp.Trace, options: dict, words: str) -> None:
@@ -342,6 +342,6 @@ def test_a_neuron_s_own_activation_put_back_has_no_effect(jordan, tiny_trace):
 def test_all_positions_are_those_of_the_prompt(tiny_trace):
     several = fp.ablate(tiny_trace, " zebra", neurons=["L0N3"], position="all")
     assert several.positions == tuple(range(len(tiny_trace)))
-    assert "together (of the prompt, not of the answer)" in str(several.provenance.settings)
+    assert several.provenance.settings["positions_of"] == "the prompt, not the answer"
     one = fp.ablate(tiny_trace, " cat", neurons=["L0N3"], position="all")
-    assert "not of the answer" not in str(one.provenance.settings)
+    assert "positions_of" not in one.provenance.settings

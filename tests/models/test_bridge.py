@@ -58,3 +58,11 @@ def test_logits_that_overflow_are_refused_as_such(verb, tmp_path):
     model = fp.load(write_model(tmp_path, weights=weights))
     with pytest.raises(PromptRefused, match=r"overflows on this prompt: its .* exceed what fp32"):
         OVERFLOWING[verb](model)
+
+
+def test_positions_under_their_older_name_are_read(tmp_path):
+    folder = configured(tmp_path)
+    values = config_json(TINY)
+    values["n_ctx"] = values.pop("n_positions")
+    (folder / "config.json").write_text(json.dumps(values))
+    assert len(fp.run(fp.load(folder), "the cat sat")) > 3

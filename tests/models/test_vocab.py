@@ -80,7 +80,7 @@ def test_a_missing_space_is_suggested_not_inserted(pocket):
     with pytest.raises(TokenNotFound) as caught:
         pocket.vocab.one("basketbal")
     assert '" basketball"' in caught.value.remedy
-    with pytest.raises(TokenNotFound, match='"" is no token'):
+    with pytest.raises(TokenNotFound, match='"" is not a token'):
         pocket.vocab.one("")
 
 

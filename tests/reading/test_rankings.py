@@ -107,7 +107,7 @@ def test_searches_that_are_wrong(tiny):
     assert '" basketball"' in caught.value.remedy
     with pytest.raises(TokenNotFound, match="no token is named"):
         fp.search(tiny, [])
-    with pytest.raises(TokenNotFound, match='"" is no token'):
+    with pytest.raises(TokenNotFound, match='"" is not a token'):
         fp.search(tiny, "")
     with pytest.raises(OptionRefused, match='rank is not "size"') as caught:
         fp.search(tiny, " basketball", rank="size")

@@ -262,14 +262,14 @@ def test_a_prompt_of_one_token_has_an_account(tiny):
 @pytest.mark.parametrize(
     ("answer", "options", "kind", "words"),
     [
-        ("", {}, TokenNotFound, '"" is no token; an answer needs one'),
+        ("", {}, TokenNotFound, '"" is not a token; an answer needs one'),
         (301, {}, TokenNotFound, "token id 301 does not exist: .* has 0–300"),
         (-1, {}, TokenNotFound, "token id -1 does not exist"),
         ("\udcff", {}, TokenNotFound, "holds characters this vocabulary cannot write"),
         (9, {"versus": 9}, OptionRefused, "the answer and versus are both .*: nothing to compare"),
         (9, {"versus": " lebron"}, TokenNotFound, r"is \d tokens here: .*; --versus needs one"),
         (" lebron", {"versus": 9}, TokenNotFound, "an answer with versus needs one"),
-        (9, {"versus": ""}, TokenNotFound, '"" is no token; --versus needs one'),
+        (9, {"versus": ""}, TokenNotFound, '"" is not a token; --versus needs one'),
         (9, {"position": 99}, OptionRefused, r"position 99 is outside the prompt: .*\(0 is BOS\)"),
         (9, {"convention": "raw"}, OptionRefused, '"raw" is not a convention of pushes'),
         (" lebron" * 9, {}, PromptRefused, r"the prompt is \d+ tokens and the answer \d+; .* has 29"),

@@ -168,9 +168,9 @@ def test_what_cannot_be_drawn_is_said_in_words(results):
     with pytest.raises(OptionRefused) as refused:
         fp.plot(results["Pushes"], "pie")
     assert str(refused.value) == ('Pushes has no figure "pie".\n  try: layers, account, neurons')
-    with pytest.raises(DataRefused, match="no figure is drawn of Related"):
+    with pytest.raises(DataRefused, match="there is no figure for Related"):
         fp.plot(results["Related"])
-    with pytest.raises(DataRefused, match="no figure is drawn of a table by itself"):
+    with pytest.raises(DataRefused, match="there is no figure for a table by itself"):
         fp.plot(results["Pushes"].by_part())
     with pytest.raises(OptionRefused, match="needs the pushes"):
         fp.plot(results["Effects"], "pushes")

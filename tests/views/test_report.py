@@ -42,9 +42,9 @@ def test_the_page_is_one_small_file_without_addresses(page):
 def test_the_page_holds_everything_a_stranger_needs(page, explanation):
     text = unescape(page.read_text(encoding="utf-8").partition("<script>")[0])
     for words in (
-        f"Why {explanation.title}?", "What the model says next", "Who carries the answer",
+        f"Why {explanation.title}?", "What the model predicts next", "What makes up the answer's logit",
         "Where the feed-forward layers matter", "The evidence", "The neurons, one by one",
-        "Without all of them at once", "What the words mean", "How to get this page again",
+        "Without all of them together", "What the words mean", "How to get this page again",
         "Where the numbers come from", explanation.provenance.fingerprint, "of 6,000 tokens",
     ):  # fmt: skip
         assert words in text, words
@@ -89,7 +89,7 @@ def test_the_page_can_be_got_again_as_it_says(page, tmp_path):
 def test_what_only_python_can_ask_for_is_said_so(hostile_results, tmp_path):
     fp.save(hostile_results["Explanation"], tmp_path / "x.html")
     text = (tmp_path / "x.html").read_text(encoding="utf-8")
-    assert "only Python can give" in text
+    assert "This needs Python" in text
     assert len(re.findall("<pre>", text)) == 1
 
 

@@ -21,7 +21,7 @@ def find_faults(name: str, notebook: dict[str, Any]) -> list[str]:
     if len(cells) > CELLS:
         faults.append(f"{len(cells)} cells, more than {CELLS}")
     if not (cells and cells[0]["cell_type"] == "markdown" and text(cells[0]).startswith("# ")):
-        faults.append("the first cell is no title")
+        faults.append("the first cell is not a title")
     if not (code and _is_settings(text(code[0]))):
         faults.append("the first code cell holds more than settings")
     if not any(isinstance(n, ast.Assert) for cell in code for n in _nodes(cell)):

@@ -16,8 +16,9 @@ from tests.cli.runner import ffnprobe
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-# `csv` and `text` are shown; with a title they are a file of that name. The others are run.
-LANGUAGES = ("python", "console", "sh", "csv", "text")
+# `csv` and `text` are shown; with a title they are a file of that name. `pycon` is a docstring's example,
+# which the doctests run. The others are run here.
+LANGUAGES = ("python", "console", "sh", "csv", "text", "pycon")
 FENCE = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)(?P<options>[^\n]*)\n"
     r"(?P<text>.*?)^```$",

@@ -57,7 +57,7 @@ def test_a_good_notebook_has_no_fault():
     ("fault", "change"),
     [
         ("more than 25", lambda cells, _: cells.extend([words("x")] * 21 + [cells.pop()])),
-        ("first cell is no title", lambda cells, _: cells.pop(0)),
+        ("first cell is not a title", lambda cells, _: cells.pop(0)),
         ("more than settings", lambda cells, _: cells[1].update(source="import os\nMODEL = 'x'")),
         ("more than settings", lambda cells, _: cells[1].update(source="model = 'pocket'")),
         ("more than settings", lambda cells, _: cells[1].update(source="MODEL = find()")),

@@ -1,1 +1,1 @@
-"""Figures of results, one family a file; `plots` decides which result has which."""
+"""Figures of results, one family per file; `plots` assigns them to result types."""

@@ -1,4 +1,4 @@
-"""Horizontal bars, one a token or a neuron, the first on top, blue above zero and vermillion below."""
+"""Horizontal bars, one per token or neuron, the first on top, blue above zero and vermillion below."""
 
 from collections.abc import Sequence
 
@@ -26,14 +26,14 @@ def bars(
 
 
 def room(values: Sequence[float], share: float = 0.18) -> list[float]:
-    """Return a range for the axis that leaves a share of it for the numbers, and is no point for all zeros."""
+    """Return a range for the axis that leaves room for the numbers, and is not empty if all values are zero."""
     low, high = min(0.0, *values), max(0.0, *values)
     span = (high - low) or 1.0
     return [low - (share * span if low < 0 else 0.0), high + share * span]
 
 
 def height_of(rows: int) -> int:
-    """Return how high a figure of so many bars is."""
+    """Return the height of a figure with this many bars."""
     return 90 + ROW * rows
 
 

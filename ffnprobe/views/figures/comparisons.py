@@ -1,4 +1,4 @@
-"""Two prompts: the neurons that push differently, that act differently, and the layers they are in."""
+"""Figures of two prompts: differences of pushes and activations, by neuron and by layer."""
 
 import plotly.graph_objects as go
 import torch
@@ -21,7 +21,7 @@ _LEGEND = {"orientation": "h", "y": -0.16}
 
 
 def plot_pushes(comparison: Comparison, *, k: int = 12) -> go.Figure:
-    """Draw the neurons whose pushes differ most, one mark a prompt."""
+    """Draw the neurons whose pushes differ most, one mark per prompt."""
     table = comparison.top(min(k, comparison.values.numel()))
     figure = go.Figure()
     hovers = [plain(text) for text in neuron_hovers(table)]

@@ -1,4 +1,4 @@
-"""Who asked a neuron's question, and how alike a prompt's tokens are."""
+"""Figures of drivers (what opened a neuron) and of the similarity of a prompt's tokens."""
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -38,7 +38,7 @@ def plot_drivers(drivers: Drivers, *, k: int = 15) -> go.Figure:
 
 
 def _strongest(drivers: Drivers, k: int) -> tuple[list[str], list[float]]:
-    """Return the names and drives of the strongest parts, the others as one."""
+    """Return the names and drives of the strongest parts, the others summed up."""
     table = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
     names, values = list(table.part[:k]), table.drive[:k].tolist()
     if len(table) > k:

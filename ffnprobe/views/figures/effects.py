@@ -1,4 +1,4 @@
-"""What the answer loses: by neuron, beside the direct push, and as a map of layers and positions."""
+"""Figures of ablation: effects by neuron, effects against pushes, and maps of layers and positions."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,12 +27,12 @@ from ffnprobe.views.figures.words import say
 from ffnprobe.views.theme import BLUE, GREY, apply_theme, plain
 
 DESCRIBED = 40
-# More cells than this leave no room for numbers in them.
+# With more cells than this, numbers do not fit into them.
 NUMBERED = 160
 
 
 def plot_effects(effects: Effects, *, k: int = 10) -> go.Figure:
-    """Draw the neurons whose removal costs the answer most, and those whose removal helps it."""
+    """Draw the neurons with the largest effects, positive and negative."""
     asked = int((~effects.values.isnan()).sum())
     half = min(k, asked // 2 or 1)
     table = effects.top(half)
@@ -43,7 +43,7 @@ def plot_effects(effects: Effects, *, k: int = 10) -> go.Figure:
 
 
 def plot_estimates(estimates: Estimates, *, k: int = 10) -> go.Figure:
-    """Draw the neurons whose removal is estimated to cost the answer most."""
+    """Draw the neurons with the largest estimated effects."""
     table = estimates.top(min(k, estimates.trace.model.config.neurons))
     title = f"The gradient estimates that {estimates.provenance.answer} loses most without {table['name'][0]} ({table.estimate[0]:.3f} logits)"
     return draw_neurons(table, "estimate", title, note=say(estimates.provenance), x="estimated effect in logits")  # fmt: skip
@@ -69,7 +69,7 @@ def plot_groups(effects: GroupEffects) -> go.Figure:
 
 
 def plot_against_pushes(effects: Effects, *, pushes: Pushes | None = None) -> go.Figure:
-    """Draw every neuron's direct push against its total effect; the strongest say their tokens."""
+    """Draw every neuron's direct push against its total effect; the strongest are labelled with their tokens."""
     if pushes is None:
         raise OptionRefused(
             'the figure "pushes" needs the pushes as well.',
@@ -100,7 +100,7 @@ def plot_evidence(explanation: Explanation) -> go.Figure:
     """Draw the listed neurons' direct push against their total effect."""
     if "effect" not in explanation.neurons:
         raise OptionRefused(
-            "this explanation was asked for without effects.", remedy="explain(…, effects=True)"
+            "this explanation was made without effects.", remedy="explain(…, effects=True)"
         )
     here = explanation.neurons[
         explanation.neurons.position == len(explanation.trace) - 1
@@ -144,7 +144,7 @@ def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) ->
 
 
 def _ahead(values: Tensor) -> str:
-    """Say that one is ahead of all others, if it is."""
+    """Say that the first is ahead of all others, if it is."""
     strongest = values.ravel().sort(descending=True).values[:2]
     return ", more than any other" if len(strongest) == 2 and strongest[0] > strongest[1] else ""
 
@@ -158,7 +158,7 @@ def plot_explanation_map(explanation: Explanation) -> go.Figure:
     """Draw an explanation's map."""
     if explanation.map is None:
         raise OptionRefused(
-            "this explanation was asked for without effects.", remedy="explain(…, effects=True)"
+            "this explanation was made without effects.", remedy="explain(…, effects=True)"
         )
     grid = (
         explanation.map.pivot(index="layer", columns="position", values="effect")

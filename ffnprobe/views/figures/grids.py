@@ -1,4 +1,4 @@
-"""Heatmaps with numbered axes: a token that stands twice in a prompt has two columns."""
+"""Heatmaps with numbered axes: a token that occurs twice in a prompt has two columns."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ Values = Sequence[Sequence[float]]
 
 
 def new_grids(count: int = 1, **options: object) -> go.Figure:
-    """Start a figure with so many heatmaps side by side."""
+    """Start a figure with this many heatmaps side by side."""
     return make_subplots(cols=count, **options)
 
 

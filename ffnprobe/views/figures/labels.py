@@ -1,16 +1,16 @@
-"""Which points of a figure are named: the strongest, as far as their names do not cover one another."""
+"""Which points of a figure are labelled: the strongest whose labels do not overlap."""
 
 from collections.abc import Sequence
 
 NAMED = 8
-# How wide and how high a name is, in shares of the axes.
+# Width and height of a label, as shares of the axes.
 _WIDE, _HIGH = 0.12, 0.07
 
 
 def keep_apart(
     xs: Sequence[float], ys: Sequence[float], *, span: float, strengths: Sequence[float]
 ) -> set[int]:
-    """Choose the strongest points whose names would not be written over one another."""
+    """Choose the strongest points whose labels do not overlap."""
     kept: list[tuple[int, float, float]] = []
     for order in sorted(range(len(xs)), key=lambda n: -strengths[n]):
         x, y = xs[order] / span, ys[order] / span

@@ -1,4 +1,4 @@
-"""The lens: how an answer comes up through the layers, and what each position says at each layer."""
+"""Figures of the logit lens: an answer through the layers, and every position at every layer."""
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -54,7 +54,7 @@ def plot_lens(lens: Lens) -> go.Figure:
 
 
 def plot_lens_tokens(trace: Trace) -> go.Figure:
-    """Draw the token each position would say after each layer, coloured by its probability."""
+    """Draw the token predicted at each position after each layer, coloured by its probability."""
     first = max(0, len(trace) - POSITIONS)
     tables = [read_lens(trace, position=position).table for position in range(first, len(trace))]
     kept = [table[table.part != "attention"] for table in tables]
@@ -74,7 +74,7 @@ def plot_lens_tokens(trace: Trace) -> go.Figure:
     layers = [row for row in range(len(rows)) if texts[row][-1] == final]
     where = rows[layers[0]] if layers[0] else "in the embedding"
     title = f"At the last token {tables[-1].token.iloc[-1]} first comes up {where}"
-    note = f"{trace.model.name}; each cell is the likeliest next token, were the stream read there"
+    note = f"{trace.model.name}; each cell is the token the model would predict if it ended there"
     if first:
         note += f"; the last {POSITIONS} of {len(trace)} positions"
     width = max(960, 150 + 90 * len(columns))

@@ -1,4 +1,4 @@
-"""What the model says next, as it is or with neurons changed; one neuron over a whole prompt."""
+"""Figures of predictions, plain or steered, and of one neuron over a whole prompt."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who pushed a word: by layer, by part, by neuron."""
+"""Figures of direct logit attribution: pushes by layer, by part, by neuron."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -84,7 +84,7 @@ def plot_account(pushes: Pushes) -> go.Figure:
 
 
 def plot_parts(explanation: Explanation) -> go.Figure:
-    """Draw who carries the answer's logit, the neurons listed first, as a waterfall that ends there."""
+    """Draw the parts of the answer's logit as a waterfall, the listed neurons first."""
     table: pd.DataFrame = explanation.parts
     steps = dict(zip(table.part[:-1], table.push[:-1].tolist(), strict=True))
     return _waterfall(steps, explanation.logit, explanation.provenance)
@@ -113,7 +113,7 @@ def _waterfall(steps: dict[str, float], logit: float, provenance: Provenance) ->
         f"the largest part: {most} ({steps[most]:+.2f})"
     )
     apply_theme(figure, title, note=say(provenance), y="logits", height=460)
-    # Room for the first slanted name: plotly leaves out one that would stick out.
+    # Room for the first slanted name: plotly drops one that does not fit.
     return figure.update_layout(margin_l=120)
 
 

@@ -11,7 +11,7 @@ from ffnprobe.views.theme import apply_theme
 
 
 def plot_reading(reading: Reading, *, k: int = 10) -> go.Figure:
-    """Draw what opens gate and question, what the answer promotes and what it suppresses."""
+    """Draw the tokens that match question and gate, and those the answer promotes and suppresses."""
     k = min(k, reading.question.model.config.vocab)
     tables = {} if reading.gate is None else {"gate_tokens": reading.gate.top(k)}
     tables |= {

@@ -1,4 +1,4 @@
-"""Every token's way through one FFN, as heatmaps side by side, attention's pattern first."""
+"""Every token through one MLP, as heatmaps side by side, the attention pattern first."""
 
 import plotly.graph_objects as go
 from einops import reduce
@@ -8,7 +8,7 @@ from ffnprobe.tracing.ffn_stages import Stages
 from ffnprobe.views.figures.grids import add_grid, new_grids
 from ffnprobe.views.theme import apply_theme
 
-# A few numbers of the stream are far larger than the rest; colours end where so many lie within.
+# A few numbers of the stream are far larger than the rest; the colour scale covers this share of them.
 WITHIN = 0.99
 NUMBERS_AT_MOST = 1_000_000
 

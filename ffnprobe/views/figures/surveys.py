@@ -1,4 +1,4 @@
-"""All neurons at once: kinds, norms, and whether a neuron answers what it asks; and a search."""
+"""Figures of a survey (kinds, norms, cosines of question and answer) and of a search."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -19,7 +19,7 @@ _KIND_COLOURS = {
     "unlabelled": GREY,
 }
 _SYMBOLS = ("star", "circle", "diamond", "square", "circle-open")
-# So many points a browser draws as vectors; more are drawn on a canvas.
+# A browser draws up to this many points as vectors; more are drawn on a canvas.
 VECTORS = 10_000
 SHOWN_TOKENS = 3
 _TICKS = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000]
@@ -30,7 +30,7 @@ def plot_kinds(survey: Survey | Readings) -> go.Figure:
     neurons = survey.table
     figure = go.Figure()
     scatter = go.Scattergl if len(neurons) > VECTORS else go.Scatter
-    # The unlabelled are many: drawn first, they hide nobody.
+    # The unlabelled are many: drawn first, they do not hide the others.
     for kind, symbol in reversed(list(zip(KINDS, _SYMBOLS, strict=True))):
         rows = neurons[neurons.kind == kind]
         if rows.empty:
@@ -103,7 +103,7 @@ def plot_search(found: Search) -> go.Figure:
 
 
 def mark_blank(figure: go.Figure, values: pd.Series) -> None:
-    """Say in the middle of a figure that there is nothing to draw, where no neuron has a value."""
+    """Write into an empty figure that no neuron has a value."""
     if values.isna().all():
         figure.add_annotation(
             text="undefined: these neurons' weights are zero", showarrow=False,

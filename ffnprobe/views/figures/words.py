@@ -1,4 +1,4 @@
-"""The note under a figure's title: of which model, answer and prompt it is."""
+"""The note under a figure's title: its model, answer and prompt."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ TOKENS = 16
 
 
 def say(provenance: Provenance) -> str:
-    """Say what was asked, of which model, after which tokens, with which settings."""
+    """Name the answer, the model, the prompt and the settings."""
     than = f" rather than {provenance.versus}" if provenance.versus else ""
     tokens = provenance.tokens or ()
     if provenance.position is not None:
@@ -21,6 +21,6 @@ def say(provenance: Provenance) -> str:
 
 
 def join_tokens(tokens: Sequence[str]) -> str:
-    """Write a prompt's tokens, of a long one the last."""
+    """Write a prompt's tokens; of a long prompt the last ones."""
     shown = " ".join(tokens[-TOKENS:])
     return shown if len(tokens) <= TOKENS else f"… {shown}"

@@ -1,9 +1,9 @@
-"""csv that no spreadsheet executes and that reads back to the same table.
+"""csv that is safe in a spreadsheet and reads back to the same table.
 
-The provenance stands above the table in lines that begin with `#`, then the columns' types. Every
+Lines that begin with `#` above the table hold the provenance and the columns' types. Every
 text is in quotes. A text that a spreadsheet would take for a formula or a number, or pandas for a
-missing value, has an apostrophe in front, and so has one that begins with an apostrophe: taking one
-off every text that has one gives all texts back. `read_csv` does this; pandas alone needs
+missing value, has an apostrophe in front, and so has one that begins with an apostrophe: removing one
+from every text that has one restores all texts. `read_csv` does this; pandas alone needs
 
     pandas.read_csv("jordan.csv", comment="#").replace("^'", "", regex=True)
 
@@ -27,10 +27,10 @@ from pandas.api.types import is_numeric_dtype
 from ffnprobe.cells import is_missing
 from ffnprobe.models.provenance import Provenance
 
-# Signs that begin a formula, in the widths spreadsheets take them in.
+# Characters that begin a formula, in both widths.
 _FORMULA = "=+\\-@＝＋－＠"
 _GUARDED = re.compile(rf"\s*[{_FORMULA}'.\d]")
-# What pandas reads as missing, spreadsheets as true or false.
+# Words that pandas reads as missing, or spreadsheets as true or false.
 _WORDS = frozenset(
     ("na", "n/a", "nan", "null", "none", "<na>", "#n/a", "#na", "inf", "true", "false")
 )
@@ -49,13 +49,13 @@ _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
 
 
 def guard(text: str) -> str:
-    """Put an apostrophe in front of a text that would not stay a text."""
+    """Prepend an apostrophe to a text that would not stay a text."""
     needs = _GUARDED.match(text) or text.strip().lower() in _WORDS
     return f"'{text}" if needs else text
 
 
 def unguard(text: str) -> str:
-    """Take the apostrophe off again."""
+    """Remove the apostrophe."""
     return text.removeprefix("'")
 
 
@@ -93,7 +93,7 @@ def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
 
 
 def _column(cells: Sequence[str], kind: str) -> pd.Series:
-    """Turn cells back into what they were; an empty cell is a missing number or an empty text."""
+    """Restore the cells of a column; an empty cell is a missing number or an empty text."""
     if kind not in _NUMBERS:
         texts = [None if cell == MISSING else unguard(cell) for cell in cells]
         return pd.Series(texts, dtype=kind)
@@ -111,7 +111,7 @@ def _line(value: object) -> str:
 
 
 def _escape(text: str) -> str:
-    # With a space in front, so that a sign at the very start of a value is seen as a cell's first.
+    # A space is prepended so that a character at the start of a value counts as the start of a cell.
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", f" {text}")[1:]
 
 

@@ -86,7 +86,7 @@ SUFFIXES = (".csv", ".json", ".parquet", ".md", ".html")
 
 
 def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Say before the work begins if the file's suffix is unknown or its folder is not there."""
+    """Refuse an unknown suffix or a missing folder before the work begins."""
     if path.suffix.lower() not in suffixes:
         raise FileNotWritten(
             f'"{path.suffix}" is not a format that results are written in ({path.name}).',
@@ -96,7 +96,7 @@ def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
 
 
 def name_unwritten(tables: Tables, path: Path) -> str:
-    """Say which tables a file that holds one table leaves out; nothing if it holds all."""
+    """Name the tables that a one-table file leaves out, if any."""
     _, *others = tables
     if not others or path.suffix.lower() not in (".csv", ".parquet"):
         return ""
@@ -104,11 +104,11 @@ def name_unwritten(tables: Tables, path: Path) -> str:
 
 
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Turn a row into what json has words for: missing and infinite are null."""
-    return {str(name): None if _is_wordless(value) else value for name, value in row.items()}
+    """Turn a row into plain json values: missing and infinite are null."""
+    return {str(name): None if _is_null(value) else value for name, value in row.items()}
 
 
-def _is_wordless(value: Any) -> bool:
+def _is_null(value: Any) -> bool:
     return is_missing(value) or (isinstance(value, float) and math.isinf(value))
 
 

@@ -21,7 +21,7 @@ _HEAD = """<!doctype html>
 
 
 def check_picture(path: Path) -> None:
-    """Say before the work begins if a figure could not be written there."""
+    """Refuse a file that cannot be written before the work begins."""
     if path.suffix.lower() not in SUFFIXES:
         raise FileNotWritten(
             f'"{path.suffix}" is not a format that figures are written in ({path.name}).',
@@ -58,7 +58,7 @@ def save_figure(figure: go.Figure, path: Path) -> None:
 
 
 def save_figures(figures: Sequence[go.Figure], path: Path, *, title: str) -> None:
-    """Write figures one below the other, whole or not at all; plotly itself is inside, once."""
+    """Write figures one below the other into a page that contains plotly, whole or not at all."""
     parts = [_HEAD.format(title=escape(title), font=FONT)]
     for order, figure in enumerate(figures):
         parts.append(_block(figure, order))

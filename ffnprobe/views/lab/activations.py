@@ -73,12 +73,12 @@ def plot_gate_surface() -> go.Figure:
     }
     figure.update_layout(scene={**axes, **view})
     title = "SwiGLU: a closed gate shuts the score out, an open one passes it with its sign"
-    note = "swish(gate) × score. Where the gate is below zero, in its bump, a score comes through weakly and turned round."
+    note = "swish(gate) × score. Where the gate is below zero, in its bump, a score comes through weakly, with its sign flipped."
     return apply_theme(figure, title, note=note, height=560)
 
 
 def plot_scores(tally: Tally, names: Sequence[str], *, note: str = "") -> go.Figure:
-    """Draw how each layer's scores are spread, the activation's bump shaded."""
+    """Draw the distribution of each layer's scores, with the bump of the activation shaded."""
     figure = go.Figure()
     middles = (EDGES[:-1] + EDGES[1:]) / 2
     for order, (name, density) in enumerate(zip(names, tally.density, strict=True)):

@@ -12,7 +12,7 @@ from ffnprobe.views.theme import apply_theme, heat, line_of
 
 
 def plot_crowding(measured: Mapping[str, Crowding], *, note: str = "") -> go.Figure:
-    """Draw how the cosines of a layer's directions are spread, beside random directions."""
+    """Draw the distribution of cosines of a layer's directions, compared with random directions."""
     figure = go.Figure()
     edges = torch.linspace(-1, 1, 101, dtype=torch.float64)
     for order, (name, one) in enumerate(measured.items()):
@@ -31,7 +31,7 @@ def plot_crowding(measured: Mapping[str, Crowding], *, note: str = "") -> go.Fig
         f"Answers reach cosines of {largest['answers']:.2f} where random ones stop at "
         f"{largest['random']:.2f}: they share directions more than chance would"
         if largest["answers"] > largest["random"]
-        else "Answers are no nearer to one another than random directions"
+        else "Answers are not closer to one another than random directions"
     )
     return apply_theme(
         figure, title, note=note, x="cosine of two neurons' directions", y="density (log)"

@@ -1,1 +1,1 @@
-"""Results as one page to look at and send: figures, tables and words in a file that needs no network."""
+"""Results as self-contained pages: figures, tables and definitions in one file that needs no network."""

@@ -1,4 +1,4 @@
-"""The pieces a page is made of: sections, figures, tables, lists; every text in them escaped."""
+"""The parts of a page: sections, figures, tables, lists, with all text escaped."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,13 @@ from ffnprobe.cells import format_value
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.views.screens import fit
 
-# What would end a script, or a line of one, in the middle of a token.
+# Characters in a token that would end a script or a line of it.
 _IN_SCRIPTS = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
 
 
-def section(title: str, *parts: str, anchor: str = "") -> str:
-    """Put parts under a title."""
-    name = f' id="{escape(anchor)}"' if anchor else ""
-    return f"<section{name}><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+def section(title: str, *parts: str) -> str:
+    """Group parts under a title."""
+    return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
 
 
 def words(text: str, *, soft: bool = False) -> str:
@@ -30,13 +29,13 @@ def words(text: str, *, soft: bool = False) -> str:
 
 
 def code(text: str) -> str:
-    """Write what is to be typed."""
+    """Write code."""
     return f"<pre>{escape(text)}</pre>"
 
 
 def figure_html(figure: go.Figure) -> str:
-    """Place a figure: its title and note as text above it, its data as JSON beside it."""
-    # Within a page a figure is as wide as the page, and its title can be read aloud and selected.
+    """Write a figure: its title and note as text above it, its data as JSON."""
+    # As text, the title can be selected and read by a screen reader.
     screen = fit(figure)
     caption = f"<b>{escape(screen.title)}</b><span>{escape(screen.note)}</span>"
     data = safe_json(_short(json.loads(to_json(screen.figure, validate=False))))
@@ -47,7 +46,7 @@ def figure_html(figure: go.Figure) -> str:
 
 
 def _short(value: Any) -> Any:
-    """Keep six digits of every number: more than a screen has."""
+    """Round every number to six digits, more than a screen shows."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
@@ -56,7 +55,7 @@ def _short(value: Any) -> Any:
 
 
 def safe_json(value: object) -> str:
-    """Write JSON that can stand within a script element whatever its texts hold."""
+    """Write JSON that is safe within a script element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for letter, name in _IN_SCRIPTS.items():
         text = text.replace(letter, name)
@@ -66,7 +65,7 @@ def safe_json(value: object) -> str:
 def table_block(
     table: pd.DataFrame, *, name: str, links: Sequence[str] | None = None, searchable: bool = True
 ) -> str:
-    """Write a table that can be sorted and searched; links lead from its first column."""
+    """Write a table that can be sorted and searched; `links` are those of its first column."""
     is_number = [is_numeric_dtype(kind) for kind in table.dtypes]
     heads = "".join(
         f'<th scope="col" aria-sort="none" data-type="{"number" if number else "text"}">'
@@ -105,7 +104,7 @@ def definitions(pairs: Mapping[str, str]) -> str:
 
 
 def provenance_block(provenance: Provenance) -> str:
-    """Write where the numbers come from."""
+    """Write the provenance."""
     lines = (line.partition(": ") for line in provenance.as_lines())
     return section(
         "Where the numbers come from", definitions({name: value for name, _, value in lines})

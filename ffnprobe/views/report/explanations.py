@@ -1,4 +1,4 @@
-"""An explanation as a page: what was said, who carried it, the evidence, neuron by neuron."""
+"""An explanation as a page: the prediction, the parts of its logit, the evidence, neuron by neuron."""
 
 from html import escape
 from typing import Any
@@ -30,7 +30,7 @@ def explanation_sections(explanation: Explanation) -> list[str]:
     """Write an explanation's sections, in the order they are read."""
     return [
         _opening(explanation),
-        section("What the model says next", figure_html(plot(explanation, "predictions"))),
+        section("What the model predicts next", figure_html(plot(explanation, "predictions"))),
         _account(explanation),
         _map(explanation),
         _evidence(explanation),
@@ -44,7 +44,7 @@ def explanation_sections(explanation: Explanation) -> list[str]:
 def _opening(explanation: Explanation) -> str:
     known, size = explanation.provenance, len(explanation.trace.model.vocab)
     said = (
-        f"{known.model} has read the text below. For what comes next it ranks {known.answer} "
+        f"{known.model} has read the text below. As the next token it ranks {known.answer} "
         f"{explanation.rank:,} of {size:,} tokens, with probability "
         f"{format_value(explanation.probability)}."
     )
@@ -53,16 +53,16 @@ def _opening(explanation: Explanation) -> str:
     if known.versus:
         said += f" This page is about why {known.answer} rather than {known.versus}: its logit is {explanation.logit:.3f} higher."
     about = (
-        "The feed-forward layers of the model consist of neurons. Each asks a question of what the model "
-        "has made of the text so far, and the more it finds what it looks for, the more it adds of its "
-        "answer, a direction that makes some next tokens likelier and others less likely. This page "
-        "shows which of them pushed this token, and what happens without them."
+        "The feed-forward layers of the model consist of neurons. Each asks a question about the text so "
+        "far. The better the text matches it, the more of its answer the neuron adds: a direction that "
+        "makes some next tokens likelier and others less likely. This page shows which neurons pushed "
+        "this token, and what happens without them."
     )
     return f"{words(said)}{_prompt(explanation)}{words(about)}"
 
 
 def _prompt(explanation: Explanation) -> str:
-    """Colour the prompt's tokens by what the answer loses without the MLPs there."""
+    """Colour the prompt's tokens by the effect of ablating the MLPs there."""
     if explanation.map is None:
         return f"<p class=prompt>{tokens_html(explanation.trace.tokens)}</p>"
     by_position = explanation.map.groupby("position").effect.sum().tolist()
@@ -77,9 +77,9 @@ def _prompt(explanation: Explanation) -> str:
 def _account(explanation: Explanation) -> str:
     said = words(
         "The answer's logit is a sum: every neuron, the embeddings and the biases each add a number, "
-        "directly or carried there by attention, and nothing is left out. The neurons listed further down come first."
+        "directly or carried there by attention, and nothing is left out. The neurons listed below come first."
     )
-    return section("Who carries the answer", said, figure_html(plot(explanation, "account")),
+    return section("What makes up the answer's logit", said, figure_html(plot(explanation, "account")),
                    figure_html(plot(explanation, "layers")))  # fmt: skip
 
 
@@ -87,9 +87,9 @@ def _map(explanation: Explanation) -> str:
     if explanation.map is None:
         return ""
     said = words(
-        "All neurons of one layer are removed at one token, and the model runs on. At the last token the "
-        "answer is put together; large numbers at earlier tokens are where the model looks up what it "
-        "knows about them."
+        "All neurons of one layer are ablated at one token, and the rest of the model runs again. At the "
+        "last token the answer is assembled. Large numbers at earlier tokens are where the model looks "
+        "up what it knows about them."
     )
     return section(
         "Where the feed-forward layers matter", said, figure_html(plot(explanation, "map"))
@@ -98,9 +98,9 @@ def _map(explanation: Explanation) -> str:
 
 def _evidence(explanation: Explanation) -> str:
     said = words(
-        "Three kinds of evidence stand side by side, since each misleads alone: what the weights promote "
-        "(z), what the neuron pushed here, and what its removal costs. A click on a head sorts; names "
-        "lead to the cards below."
+        "Three kinds of evidence, because each one alone can mislead: what the weights promote (z), what "
+        "the neuron pushed here, and what ablating it costs. Click a column head to sort, a name to go "
+        "to its card below."
     )
     shown = explanation.neurons.drop(columns=["layer", "neuron", "position"])
     links = [f"neuron-{row}" for row in range(len(shown))]
@@ -124,7 +124,7 @@ def _neurons(explanation: Explanation) -> str:
         )
         for number, row in enumerate(explanation.neurons.to_dict("records"))
     ]
-    said = words("One card a neuron: a click unfolds it.", soft=True)
+    said = words("One card per neuron: click to open it.", soft=True)
     return section("The neurons, one by one", said, *cards)
 
 
@@ -146,7 +146,7 @@ def _card(trace: Trace, row: dict[Any, Any], number: int, lists: pd.DataFrame, a
         said += f", and the contrast prompts' own answers lose {row['specific']:.3f} on average"
     said += f". By its weights the token stands out by z = {row['z']:.2f}."
     if row["activation"] < 0:
-        said += " The activation is negative: here the neuron does the reverse of what its answer promotes."
+        said += " The activation is negative: here the neuron adds the negative of its answer."
     over = trace.activations[row["layer"], :, row["neuron"]].tolist()
     text = f"<p class=prompt>{tokens_html(trace.tokens, over)}</p>"
     tables = "".join(
@@ -168,8 +168,8 @@ def _together(explanation: Explanation) -> str:
     if explanation.together is None:
         return ""
     said = words(
-        "Removed at once, compared with as many neurons of the same layers with the nearest activations: if "
+        "Ablated together, compared with as many neurons of the same layers with the nearest activations: if "
         "the listed ones carry the answer, it loses more without them than without those."
     )
     table = table_block(explanation.together, name="together", searchable=False)
-    return section("Without all of them at once", said, table)
+    return section("Without all of them together", said, table)

@@ -1,7 +1,6 @@
-"""One page that needs nothing else: works from disk, offline; plotly is inside, once.
+"""One self-contained page: it works from disk and offline, and contains plotly.
 
-The page forbids itself everything it does not need: only the two scripts it was written with may run
-(by their hashes), and nothing may be loaded from anywhere.
+Its content security policy allows only its own two scripts (by hash) and loads nothing else.
 """
 
 import base64

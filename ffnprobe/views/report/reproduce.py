@@ -1,4 +1,4 @@
-"""How to get a page again, at its end: the command, and the same in Python."""
+"""The end of a page: the command and the Python that give it again."""
 
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.reading.surveys import Survey
@@ -18,7 +18,9 @@ def reproduce_survey(survey: Survey) -> str:
 
 def _section(recipe: Recipe) -> str:
     first = (
-        words("Asked for with options or tokens that only Python can give; … is what was given.")
+        words(
+            "This needs Python: an option or token cannot be typed as a command. … stands for your data."
+        )
         if recipe.command is None
         else code(recipe.command)
     )

@@ -9,7 +9,7 @@ from ffnprobe.views.report.blocks import definitions, figure_html, section, tabl
 from ffnprobe.views.report.reproduce import reproduce_survey
 from ffnprobe.views.report.terms import MARKS, NEURONS, SURVEY
 
-# A browser sorts so many rows at once, and the page stays small enough to send.
+# A browser sorts this many rows quickly, and the page stays small enough to send.
 ROWS = 5_000
 
 
@@ -25,8 +25,8 @@ def survey_sections(survey: Survey) -> list[str]:
             ".parquet, or survey a layer at a time."
         )
     about = (
-        "A neuron asks a question of what the model has made of the text so far; in the measure it finds "
-        "what it looks for, it adds its answer, which makes some next tokens likelier and others less."
+        "A neuron asks a question about the text so far. The better the text matches it, the more of its "
+        "answer it adds, which makes some next tokens likelier and others less likely."
     )
     table = hide_numbers(shown.table)
     return [
@@ -34,7 +34,7 @@ def survey_sections(survey: Survey) -> list[str]:
         words(about),
         section("All at once", *map(figure_html, plot_all(shown))),
         section(
-            "One by one", words("A click on a head sorts."), table_block(table, name="neurons")
+            "One by one", words("Click a column head to sort."), table_block(table, name="neurons")
         ),
         section("What the words mean", definitions(MARKS | NEURONS | SURVEY)),
         reproduce_survey(survey),

@@ -6,7 +6,7 @@ from rich.text import Text
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.views.terminal.printing import console, print_tables
 
-# A line of a terminal holds about so many tokens of each kind beside the numbers.
+# About this many tokens of each kind fit into a line of a terminal with the numbers.
 TOKENS = 3
 
 
@@ -16,7 +16,7 @@ def print_explanation(explanation: Explanation) -> None:
     out.print(Text(f"why {explanation.title}", style="bold"))
     out.print(Text(explanation.standing))
     out.print()
-    print_tables({"what the model says next": explanation.predictions.drop(columns="id")})
+    print_tables({"what the model predicts next": explanation.predictions.drop(columns="id")})
     if explanation.map is not None:
         print_tables(
             {
@@ -32,18 +32,18 @@ def print_explanation(explanation: Explanation) -> None:
     print_tables(
         {
             "the neurons that matter (push: direct at the last token, before it through a head; "
-            "effect: lost when removed; logits)": shown
+            "effect: lost when ablated; logits)": shown
         }
     )
     if len(explanation.paths):
         paths = explanation.paths.drop(columns=["layer", "neuron"])
         print_tables({"the strongest paths through attention (logits)": paths})
-    print_tables({"who carries the logit": explanation.parts})
+    print_tables({"what makes up the logit": explanation.parts})
     if explanation.pieces is not None:
         pieces = explanation.pieces.drop(columns=["layer", "neuron", "position"])
         print_tables({"the same neurons, piece by piece (logits)": pieces})
     if explanation.together is not None:
-        print_tables({"removed together": explanation.together})
+        print_tables({"ablated together": explanation.together})
     out.print(Text(explanation.caption, style="dim"))
 
 

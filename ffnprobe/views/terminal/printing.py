@@ -14,7 +14,7 @@ from ffnprobe.views.files.formats import Tables
 
 
 def console() -> Console:
-    """Write to stdout: as wide as the terminal, or as wide as the table where there is none."""
+    """Write to stdout: as wide as the terminal, or as wide as needed if there is none."""
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, highlight=False)
 
 

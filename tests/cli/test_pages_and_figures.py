@@ -61,7 +61,7 @@ def test_results_without_a_figure_have_a_page(folder, words, of):
     assert len(page) < 100_000, "no figure, no plotly"
     os.unlink("page.html")
     with nothing_written(folder):
-        assert f"no figure is drawn of {of}." in refused(*words, "--plot", "x.html")
+        assert f"there is no figure for {of}." in refused(*words, "--plot", "x.html")
 
 
 @pytest.mark.parametrize(
