@@ -43,7 +43,9 @@ def check(columns: list[str], promised: list[str], where: tuple[str, str]) -> No
 def test_every_table_has_the_columns_promised(results, pocket, jordan):
     contract = read_contract()
     seen = set()
-    explanation = fp.explain(pocket, jordan.prompt, " basketball", top=2)
+    explanation = fp.explain(
+        pocket, jordan.prompt, " basketball and", top=2, contrast="Tiger Woods plays the sport of"
+    )
     others = {
         "Explanation": explanation, "Search": fp.search(pocket, " basketball", k=2),
         "Effects": fp.ablate(jordan, " basketball", versus=" football", neurons=["L5N1-L5N9"]),
