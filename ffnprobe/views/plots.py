@@ -34,6 +34,7 @@ from ffnprobe.results import TableSet
 from ffnprobe.tracing.comparison import Comparison
 from ffnprobe.tracing.ffn_stages import Stages
 from ffnprobe.tracing.logit_lens import Lens
+from ffnprobe.tracing.paths import Paths
 from ffnprobe.tracing.pushes import Pushes
 from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.tracing.score_drivers import Drivers
@@ -45,6 +46,7 @@ from ffnprobe.views.figures import (
     effects,
     facts,
     lens,
+    paths,
     predictions,
     pushes,
     readings,
@@ -75,6 +77,7 @@ FIGURES: dict[type, Figures] = {
         "account": pushes.plot_account,
         "neurons": pushes.plot_neurons,
     },
+    Paths: {"paths": paths.plot_paths},
     PushesByPiece: {"layers": pushes.plot_layers},
     Comparison: {
         "neurons": comparisons.plot_pushes,
@@ -101,6 +104,7 @@ FIGURES: dict[type, Figures] = {
     Explanation: {
         "account": pushes.plot_parts,
         "predictions": lambda explanation: predictions.plot_predictions(explanation.trace, k=5),
+        "paths": paths.plot_explanation_paths,
         "map": effects.plot_explanation_map,
         "evidence": effects.plot_evidence,
         "layers": lambda explanation: pushes.plot_layers(explanation.pushes),

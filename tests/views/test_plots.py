@@ -18,6 +18,8 @@ def draw_all(results):
     for name, result in results.items():
         for known in (FIGURES.get(type(result)),):
             for figure in known or {}:
+                if figure == "paths" and name == "Explanation" and not result.paths.push.any():
+                    continue  # nothing went through attention: refused in words
                 more = {"neuron": {"neuron": "L0N1"}, "pushes": {"pushes": results["Pushes"]},
                         "histogram": {"neuron": "L0N1"}}  # fmt: skip
                 drawn[name, figure] = fp.plot(result, figure, **more.get(figure, {}))
@@ -188,7 +190,7 @@ def test_what_cannot_be_drawn_is_said_in_words(results):
     explanation = fp.explain(results["Trace"].model, "the cat", " the", top=2, effects=False)
     with pytest.raises(OptionRefused, match="without effects"):
         fp.plot(explanation, "map")
-    assert len(plot_all(explanation)) == 3
+    assert len(plot_all(explanation)) == 4
 
 
 def test_a_picture_needs_a_known_suffix_kaleido_and_a_browser(results, tmp_path, monkeypatch):

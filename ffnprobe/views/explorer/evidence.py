@@ -121,6 +121,16 @@ def _carriers(explanation: Explanation, address: Address, viewport: Viewport) ->
         html.H3("What makes up the answer's logit"),
         figure(plot(explanation, "account"), viewport),
         figure(plot(explanation, "layers"), viewport),
+        *_paths(explanation, viewport),
+    ]
+
+
+def _paths(explanation: Explanation, viewport: Viewport) -> list[Component]:
+    if not len(explanation.paths):
+        return []
+    return [
+        html.H3("How it got there: the strongest paths through attention"),
+        figure(plot(explanation, "paths"), viewport),
     ]
 
 

@@ -32,6 +32,7 @@ def explanation_sections(explanation: Explanation) -> list[str]:
         _opening(explanation),
         section("What the model predicts next", figure_html(plot(explanation, "predictions"))),
         _account(explanation),
+        _paths(explanation),
         _map(explanation),
         _evidence(explanation),
         _neurons(explanation),
@@ -81,6 +82,17 @@ def _account(explanation: Explanation) -> str:
     )
     return section("What makes up the answer's logit", said, figure_html(plot(explanation, "account")),
                    figure_html(plot(explanation, "layers")))  # fmt: skip
+
+
+def _paths(explanation: Explanation) -> str:
+    if not len(explanation.paths):
+        return ""
+    said = words(
+        "What a neuron writes at an earlier token reaches the answer through attention heads. These are "
+        "the strongest such paths: the token, the neuron, the head that carried most of it, the answer."
+    )
+    table = table_block(explanation.paths.drop(columns=["layer", "neuron"]), name="paths")
+    return section("How it got there", said, figure_html(plot(explanation, "paths")), table)
 
 
 def _map(explanation: Explanation) -> str:
