@@ -173,7 +173,7 @@ def test_every_place_is_hooked_once(model):
 
 
 def test_where_no_head_comes_before_a_neuron_it_is_said(model, trace):
-    drivers = trace.drivers("L0N3")
+    drivers = fp.drivers(trace, "L0N3")
     if model.config.is_parallel:
         with pytest.raises(
             OptionRefused, match="no head comes before L0N3: in this model attention"

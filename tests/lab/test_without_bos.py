@@ -40,7 +40,7 @@ def test_every_position_is_counted(model):
 @pytest.mark.parametrize("bos", [False, True])
 def test_the_figure_shows_every_word_and_no_bos(tiny, bos):
     trace = fp.run(tiny, TEXTS[0], bos=bos)
-    drawn = plot_word_similarity(trace.similarity()).data[0]
+    drawn = plot_word_similarity(fp.similarity(trace)).data[0]
     words = trace.tokens[1:] if bos else trace.tokens
     assert list(drawn.x) == list(words)
     assert len(drawn.z) == len(words)
@@ -52,6 +52,6 @@ def test_the_script_averages_over_every_pair_of_words(folder, model):
     main.__globals__["print_tables"] = printed.update
     main([TEXTS[0], "--model", str(folder), "--token", " basketball", "--token", " football"])
     means = printed["words of the prompt, mean over pairs"].set_index("stage").cosine
-    pairs = fp.run(model, TEXTS[0]).similarity().table()
+    pairs = fp.similarity(fp.run(model, TEXTS[0])).table
     expected = pairs.groupby("stage", sort=False).cosine.mean()
     assert means.tolist() == pytest.approx(expected.tolist())

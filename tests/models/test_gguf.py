@@ -114,7 +114,7 @@ def test_a_gpt2_file_is_loaded_end_to_end(kind, bound, tmp_path):
         str(model.source) == f"gguf {path}, {named}: {14 if plain else 40} tensors {named}{plain}"
     )
     trace = fp.run(model, "the cat sat on the mat")
-    assert trace.provenance.source == str(model.source)
+    assert trace.provenance.source == model.source
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, config=config)
     with torch.no_grad():
         logits = theirs(torch.tensor([trace.ids])).logits[0]

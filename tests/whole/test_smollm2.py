@@ -49,7 +49,7 @@ def test_paris_is_what_it_says_next(explanation):
 
 
 def test_where_it_came_from_says_the_quantisation(explanation):
-    assert explanation.provenance.source.startswith("gguf ")
+    assert explanation.provenance.source.kind == "gguf"
     assert "Q4_1" in explanation.provenance.source
 
 

@@ -115,7 +115,7 @@ def test_a_long_text_gives_the_same_tokens_in_pieces(family, tmp_path, monkeypat
     vocab = read_vocab(FAMILIES[family](tmp_path), size=600, bos=None)
     text = "The capital of\nFrance is Paris,\n    and 12 dogs ran  to the court.\n" * 9
     text += "Paris court_\ncapital_\n" * 9
-    monkeypatch.setattr(documents, "PIECE", 40)
+    monkeypatch.setattr(text_pieces, "PIECE", 40)
     assert len(list(text_pieces._cut([text]))) > 10
     blocks = cut_blocks(vocab, find_texts({"one": text}), ScanSettings(context=7, bos=False))
     cut = [token for block in blocks for passage in block.passages for token in passage.ids]
