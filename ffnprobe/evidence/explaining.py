@@ -23,6 +23,7 @@ An answer of several tokens is teacher-forced; pushes and effects are added up o
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING
 
 import torch
@@ -142,6 +143,8 @@ def explain_stepwise(
         top, bos, given, convention, scan, effects, seed,
         None if query.contrast is None else tuple(one.prompt for one in query.contrast.others),
     )  # fmt: skip
+    shown = " ".join(model.vocab.show_all([piece.answer for piece in pieces]))
+    known = replace_fields(pushes.provenance, answer=shown)
     if query.contrast is None:
         looked = Looked((), find_resting(trace.activations))
     else:
@@ -165,7 +168,7 @@ def explain_stepwise(
             paths=table_paths(query, resting=looked.resting),
             together=together,
             pieces=table_pieces(query, neurons),
-            provenance=pushes.provenance.including(**settings),
+            provenance=known.including(**settings),
             options=options,
         )
 
@@ -177,8 +180,8 @@ def explain_stepwise(
     if query.contrast is None:
         looked = look_at_map(layer_map, trace)
     yield assemble([first], {"effects": "of layers only"}, layer_map)
-    for known in query.sweep(progress):
-        values = known.values
+    for swept in query.sweep(progress):
+        values = swept.values
         if values.isnan().any():
             measured = int((~values.isnan().all(dim=-1)).sum())
             so_far = f"of {measured} of {len(values)} layers"

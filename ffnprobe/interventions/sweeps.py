@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ffnprobe.interventions.readout import AnswerValues, Readout
 from ffnprobe.interventions.replay import Edit, Replay, Stream
+from ffnprobe.models.arithmetic import cap
 
 Progress = Callable[[int, int], None]  # how many are done, of how many
 Replacement = Float[Tensor, "layer #pos neuron"]
@@ -125,6 +126,26 @@ def sweep_changes(readout: Readout, groups: Sequence[Sequence[Change]]) -> Answe
         edit = _set(batch, start)
         found.append(_lose(readout, streams, layer=layer, start=start, edit=edit))
     return join_values(found)
+
+
+def change_logits(
+    replay: Replay, groups: Sequence[Sequence[Change]]
+) -> Float[Tensor, "variant vocab"]:
+    """Make each group's changes and return the logits after the prompt; the first row is clean."""
+    every = [change for group in groups for change in group]
+    layer, start = min(c.layer for c in every), min(c.position for c in every)
+    clean, size = replay.entering(layer, start=start), _at_once(replay, start)
+    unembedding, bias = (
+        replay.held(t) for t in (replay.model.unembedding, replay.model.unembedding_bias)
+    )
+    found = []
+    for first in range(0, len(groups), size):
+        batch = groups[first : first + size]
+        streams = clean.repeat(1 + len(batch), 1, 1)
+        final = replay.finish(streams, layer=layer, start=start, edit=_set(batch, start))
+        seen = replay.normalise(final[0 if first == 0 else 1 :, -1])
+        found.append(cap(replay.model, torch.nn.functional.linear(seen, unembedding, bias)).cpu())
+    return torch.cat(found)
 
 
 def _set(groups: Sequence[Sequence[Change]], start: int) -> Edit:

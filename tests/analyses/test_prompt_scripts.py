@@ -18,7 +18,7 @@ JORDAN, WOODS = "Michael Jordan plays the sport of", "Tiger Woods plays the spor
 SCRIPTS = {
     "explain_prompt": (
         [JORDAN],
-        ["why ␣basketball after", "ablated together", "random neurons, worst", "what gave L0N378",
+        ["why ␣basketball after", "ablated together", "neurons like them, worst", "what gave L0N378",
          "what its heads read", "␣Jordan"],
     ),
     "neuron_report": (
@@ -120,7 +120,7 @@ def test_what_is_asked_is_what_is_compared(run):
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("explain_prompt", [JORDAN, " basket ball"], "tokens here"),
+        ("explain_prompt", [JORDAN, ""], "is empty"),
         ("explain_prompt", ["", " golf"], "the prompt is empty"),
         ("explain_prompt", [JORDAN, "--model", "pockt"], "not a model that ffnprobe knows"),
         ("neuron_report", ["--layers", "9"], "L9: pocket has layers L0–L5"),

@@ -134,7 +134,7 @@ def test_an_answer_the_model_would_not_give_is_said_to_be_one(pocket, explanatio
 def test_an_answer_of_several_tokens_adds_up_over_its_pieces(pocket, jordan):
     answer = " basketball and"
     found = fp.explain(pocket, JORDAN, answer, top=3)
-    assert found.provenance.answer == answer
+    assert found.provenance.answer == "␣basketball ␣and"
     pieces = found.pieces.groupby(["name", "position"], sort=False)[["push", "effect"]].sum()
     for row in found.neurons.itertuples():
         own = pieces.loc[(row.name, row.position)]

@@ -174,7 +174,7 @@ def test_a_click_on_a_cell_of_the_lens_shows_the_tokens_there(tab, jordan):
 
 WRONG = [
     ({"prompt": ""}, "the prompt is empty."),
-    ({"prompt": JORDAN, "answer": " basket ball"}, '" basket ball" is 2 tokens here: "␣basket" "␣ball"'),
+    ({"prompt": JORDAN, "answer": " golf", "versus": " basket ball"}, '" basket ball" is 2 tokens here: "␣basket" "␣ball"'),
     ({"prompt": JORDAN, "answer": " basketball", "versus": " basketball"}, "nothing to compare"),
     ({"prompt": "word " * 100}, "pocket has 64 positions"),
     ({"prompt": "word " * 5000}, "takes at most 20,000"),

@@ -77,7 +77,7 @@ def test_the_worked_example_says_what_the_model_did(pocket, jordan):
         f"{first.z:.1f} standard deviations out",
         f"added {first.push:.2f} logits",
         f"loses only {first.effect:.2f}",
-        f"costs {listed:.1f} of {explanation.pushes.logit:.1f} logits, eight random ones {random:.2f}",
+        f"costs {listed:.1f} of {explanation.pushes.logit:.1f} logits, eight neurons like them {random:.2f}",
         f"{explanation.predictions.probability[0]:.2%}".replace("%", " %"),
     ):
         assert said in words, said

@@ -24,7 +24,7 @@ def prompt_form(address: Address, trace: Trace | None, *, has_answer: bool = Tru
     answers = [
         field(label, _token_box(name, address, placeholder))
         for name, label, placeholder in (
-            ("answer", "Answer", "one token, with its leading space"),
+            ("answer", "Answer", "the next text, with its leading space"),
             ("versus", "rather than", "optional"),
         )
     ]

@@ -1,0 +1,1 @@
+"""Parts of evidence_compared: the facts, the methods, the removals, the figure."""

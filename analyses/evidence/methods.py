@@ -1,0 +1,133 @@
+"""Seven ways to choose the neurons behind an answer, each a ranking of neurons at positions."""
+
+import random
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import ffnprobe as fp
+from evidence.facts import Known
+from ffnprobe.interventions.replay import Replay
+from ffnprobe.models.arithmetic import cap
+from ffnprobe.tracing.owners import find_owners
+
+Source = tuple[fp.NeuronId, int]
+MOST, CANDIDATES, STEPS = 50, 100, 20
+
+
+def contrast_with_paths(fact: Known) -> list[Source]:
+    """Contrast with paths: push and gradient propose, the exact effect at contrast means decides."""
+    estimates = fp.estimate(fact.trace, fact.token, contrast=fact.contrast).values
+    pushes = fp.attribute(fact.trace, fact.token)
+    through = find_owners(pushes).through.clone()
+    through[:, -1] = pushes.values
+    proposed = {
+        *_strongest(estimates, fact.positions, CANDIDATES),
+        *_strongest(through, fact.positions, CANDIDATES),
+    }
+    return _decide(fact, proposed, contrast=fact.contrast)
+
+
+def mean_removal(fact: Known) -> list[Source]:
+    """Removal to the model's mean (zero where it is not known), at the last position and the peak."""
+    estimates = fp.estimate(fact.trace, fact.token).values
+    last = len(fact.trace) - 1
+    costs = estimates[:, 1:last].clamp(min=0).sum(dim=(0, 2))
+    positions = [last, *([1 + int(costs.argmax())] if len(costs) else [])]
+    return _decide(fact, set(_strongest(estimates, positions, 2 * CANDIDATES)))
+
+
+def direct_push(fact: Known) -> list[Source]:
+    """The direct push at the last position."""
+    pushes = fp.attribute(fact.trace, fact.token).values
+    return _strongest(pushes[:, None], [0], MOST, at=len(fact.trace) - 1)
+
+
+def gradient_difference(fact: Known) -> list[Source]:
+    """Gradient times the difference from the contrast mean."""
+    values = fp.estimate(fact.trace, fact.token, contrast=fact.contrast).values
+    return _strongest(values, fact.positions, MOST)
+
+
+def integrated_gradients(fact: Known) -> list[Source]:
+    """Integrated gradients of the answer's probability from zero, as the knowledge-neurons paper has it.
+
+    One layer at a time, at the last position, in 20 steps.
+    """
+    replay, last = Replay(fact.trace), len(fact.trace) - 1
+    model = fact.trace.model
+    alphas = (torch.arange(STEPS) + 1.0)[:, None, None] / STEPS
+    found = torch.zeros(model.config.layers, model.config.d_mlp)
+    for layer in range(model.config.layers):
+        own = replay.held(fact.trace.activations[layer, last])
+        scaled = (replay.held(alphas) * own).requires_grad_()
+
+        def edit(
+            number: int, activations: Tensor, *, at: int = layer, to: Tensor = scaled
+        ) -> Tensor:
+            return to if number == at else activations
+
+        with torch.enable_grad():
+            streams = replay.entering(layer, start=last)[None].repeat(STEPS, 1, 1)
+            final = replay.finish(streams, layer=layer, start=last, edit=edit)
+            logits = replay.normalise(final[:, -1]) @ replay.held(model.unembedding).T
+            logits = cap(model, logits + replay.held(model.unembedding_bias))
+            (slopes,) = torch.autograd.grad(logits.softmax(-1)[:, fact.token].sum(), scaled)
+        found[layer] = (own * slopes[:, 0].mean(0)).cpu()
+    return _strongest(found[:, None], [0], MOST, at=last)
+
+
+def activation_size(fact: Known) -> list[Source]:
+    """The largest activations, up or down."""
+    return _strongest(fact.trace.activations.abs(), fact.positions, MOST)
+
+
+def chance(fact: Known) -> list[Source]:
+    """Neurons drawn at random."""
+    config, draw = fact.trace.model.config, random.Random(fact.trace.prompt)
+    return [
+        (fp.NeuronId(draw.randrange(config.layers), draw.randrange(config.d_mlp)), draw.choice(fact.positions))
+        for _ in range(MOST)
+    ]  # fmt: skip
+
+
+METHODS: dict[str, Callable[[Known], list[Source]]] = {
+    "contrast with paths": contrast_with_paths,
+    "mean removal": mean_removal,
+    "direct push": direct_push,
+    "gradient × difference": gradient_difference,
+    "integrated gradients": integrated_gradients,
+    "activation size": activation_size,
+    "random": chance,
+}
+
+
+def _strongest(
+    values: Tensor, positions: list[int], many: int, *, at: int | None = None
+) -> list[Source]:
+    """Rank neurons at positions by value, the largest first."""
+    chosen = values[:, positions]
+    order = chosen.ravel().argsort(descending=True, stable=True)[:many].tolist()
+    neurons, places = chosen.shape[2], len(positions)
+    found = []
+    for place in order:
+        layer, rest = divmod(place, neurons * places)
+        position, neuron = divmod(rest, neurons)
+        found.append((fp.NeuronId(layer, neuron), positions[position] if at is None else at))
+    return found
+
+
+def _decide(
+    fact: Known, proposed: set[Source], *, contrast: fp.Contrast | None = None
+) -> list[Source]:
+    """Rank proposed neurons by their exact effects."""
+    effects: dict[Source, float] = {}
+    for position in sorted({place for _, place in proposed}):
+        own = sorted(name for name, place in proposed if place == position)
+        values = fp.ablate(
+            fact.trace, fact.token, contrast=contrast, position=position, neurons=own,
+            log_probability=False,
+        ).values  # fmt: skip
+        effects |= {(n, position): float(values[n.layer, n.neuron]) for n in own}
+    return sorted(effects, key=lambda one: (-effects[one], one[1], one[0]))[:MOST]

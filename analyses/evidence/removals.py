@@ -1,0 +1,70 @@
+"""What removing a method's first k neurons does, to the fact and to its contrast prompts."""
+
+import time
+from typing import Any
+
+import torch
+
+from evidence.facts import Known
+from evidence.methods import METHODS, Source
+from ffnprobe.interventions.removal import choose_removal
+from ffnprobe.interventions.replay import Replay
+from ffnprobe.interventions.sweeps import Change, change_logits
+
+SIZES = (1, 5, 10, 20, 50)
+
+
+@torch.no_grad()
+def compare(fact: Known) -> list[dict[str, Any]]:
+    """Measure every method at every k; all removals of a prompt run as one batch."""
+    found: list[tuple[str, int, float, list[Source]]] = []
+    for name, method in METHODS.items():
+        start = time.perf_counter()
+        ranked = method(fact)
+        took = time.perf_counter() - start
+        found += [(name, k, took, ranked[:k]) for k in SIZES]
+    groups = [group for *_, group in found]
+    rows: list[dict[str, Any]] = [
+        {"prompt": fact.trace.prompt, "method": name, "k": k, "seconds": took}
+        for name, k, took, _ in found
+    ]
+    # To the contrast means, which is what "owed to the subject" means, and to the usual replacement.
+    for removed in ("contrast", "usual"):
+        contrast = fact.contrast if removed == "contrast" else None
+        removal = choose_removal(fact.trace, fact.token, contrast=contrast).on(fact.trace)
+        given = removal.expand(-1, len(fact.trace), -1)
+        flips, falls = _remove(fact.trace, fact.token, groups, given, None)
+        there = [
+            _remove(other, token, groups, given, fact.contrast.alignment.counterparts[n])
+            for n, (other, token) in enumerate(
+                zip(fact.contrast.others, fact.contrast.answers, strict=True)
+            )
+        ]
+        for number, row in enumerate(rows):
+            row[f"{removed}_flipped"] = flips[number]
+            row[f"{removed}_fall"] = falls[number]
+            row[f"{removed}_flipped_there"] = sum(f[number] for f, _ in there) / len(there)
+            row[f"{removed}_fall_there"] = sum(f[number] for _, f in there) / len(there)
+    return rows
+
+
+def _remove(
+    trace: Any,
+    token: int,
+    groups: list[list[Source]],
+    given: torch.Tensor,
+    counterparts: tuple[int | None, ...] | None,
+) -> tuple[list[bool], list[float]]:
+    """Say for each group whether the answer is no longer first, and how many nats it falls."""
+    changes = [
+        [
+            Change(n.layer, there, n.neuron, float(given[n.layer, place, n.neuron]))
+            for n, place in group
+            if (there := place if counterparts is None else counterparts[place]) is not None
+        ]
+        for group in groups
+    ]
+    logits = change_logits(Replay(trace), changes).double()
+    logs = logits.log_softmax(-1)[:, token]
+    flips = [bool(first != token) for first in logits[1:].argmax(-1).tolist()]
+    return flips, (logs[0] - logs[1:]).tolist()
