@@ -1,0 +1,1 @@
+"""How the embedded model is made: tokenizer, rows, network, stages, measures, card."""
