@@ -60,7 +60,10 @@ def _vocabulary(vocab: Vocab) -> list[Any]:
     tokens = sorted((number, token) for token, number in tokenizer.get_vocab().items())
     merges = json.loads(tokenizer.to_str())["model"].get("merges", ())
     pairs = [each if isinstance(each, str) else " ".join(each) for each in merges]
-    sample = tokenizer.encode(_SAMPLE, add_special_tokens=False).ids
+    try:
+        sample = tokenizer.encode(_SAMPLE, add_special_tokens=False).ids
+    except Exception:  # a tokenizer of words or numbers, without a token for what it does not know
+        sample = []
     return [vocab.size, vocab.bos, tokens, pairs, sample]
 
 
