@@ -55,7 +55,13 @@ def main(argv: list[str] | None = None) -> None:
     for removed in ("contrast", "usual"):
         title = f"{model.name}, {table.facts.max()} facts, removed to the {removed} mean"
         shown = table[
-            ["method", "k", "facts", *(c for c in table if c.startswith(removed)), "seconds"]
+            [
+                "method",
+                "k",
+                "facts",
+                *(c for c in map(str, table) if c.startswith(removed)),
+                "seconds",
+            ]
         ]
         print_tables({title: shown})
     if options.html:

@@ -19,7 +19,7 @@ MOST, CANDIDATES, STEPS = 50, 100, 20
 def contrast_with_paths(fact: Known) -> list[Source]:
     """Contrast with paths: push and gradient propose, the exact effect at contrast means decides."""
     estimates = fp.estimate(fact.trace, fact.token, contrast=fact.contrast).values
-    pushes = fp.attribute(fact.trace, fact.token)
+    (pushes,) = fp.attribute(fact.trace, fact.token).pieces
     through = find_owners(pushes).through.clone()
     through[:, -1] = pushes.values
     proposed = {
