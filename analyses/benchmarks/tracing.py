@@ -1,7 +1,8 @@
 """What tracing one prompt costs on a model of GPT-2 small's shape, against TransformerLens.
 
 Question: what do `run` and `attribute` over all neurons add to a bare forward pass, what does
-`attribute` cost compared with TransformerLens's projected neuron stack, and how large is a trace?
+`attribute` cost compared with TransformerLens's projected neuron stack, what do `paths` and a contrast
+with 20 prompts cost, and how large is a trace?
 Method: medians of interleaved rounds in one process, everything warm; ours to theirs.
 """
 
@@ -31,12 +32,23 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     _, stored = compatible.run_with_cache(ids)
     token = int(trace.logits[-1].argmax())
     toward = compatible.W_U[:, token]
+    # The same sentence about others: another token in the place of John, of the same length.
+    others = [[*trace.ids[1:2], 100 + number, *trace.ids[3:]] for number in range(20)]
     with torch.no_grad():
-        forward, ours, attribute, stack = _time(
+        forward, ours, attribute, paths, contrast, stack = _time(
             size.rounds,
             lambda: bare(ids),
             lambda: fp.attribute(fp.run(model, PROMPT), token),
             lambda: fp.attribute(trace, token),
+            lambda: fp.paths(trace, token),
+            lambda: (
+                fp.contrast_with(
+                    trace,
+                    token,
+                    [fp.run(model, ids, patterns=False) for ids in others],
+                    answers=[token + 1] * len(others),
+                ).replacement
+            ),
             lambda: stored.stack_neuron_results(
                 -1, pos_slice=-1, apply_ln=True, project_output_onto=toward
             ),
@@ -46,6 +58,8 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     return [
         ("run + attribute to the bare bridge forward", ours / forward, "at most 1.4"),
         ("attribute to TransformerLens's projected stack", attribute / stack, "at most 0.5"),
+        ("paths to the bare bridge forward", paths / forward, "at most 3"),
+        ("contrast with 20 prompts to the bare bridge forward", contrast / forward, "at most 25"),
         ("bytes of a trace of 1,024 tokens to the weights'", long.nbytes / weights, "at most 2.5"),
     ]
 
