@@ -120,9 +120,9 @@ def test_what_is_asked_is_what_is_compared(run):
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("explain_prompt", [JORDAN, ""], "is empty"),
+        ("explain_prompt", [JORDAN, ""], '"" is not a token'),
         ("explain_prompt", ["", " golf"], "the prompt is empty"),
-        ("explain_prompt", [JORDAN, "--model", "pockt"], "not a model that ffnprobe knows"),
+        ("explain_prompt", [JORDAN, "--model", "pockt"], "is not a known model"),
         ("neuron_report", ["--layers", "9"], "L9: pocket has layers L0–L5"),
         ("neuron_report", ["--table", "survey.xls"], '".xls" is not a format'),
         ("neuron_report", [" Schrödinger"], "tokens here"),

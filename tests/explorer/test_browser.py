@@ -303,7 +303,7 @@ def test_a_card_shows_the_examples_of_a_scan(tab, session):
 
 
 def test_the_evidence_fills_in_and_can_be_stopped_and_begun_again(tab, pocket, monkeypatch):
-    gate, real = threading.Semaphore(0), sessions.explain
+    gate, real = threading.Semaphore(0), sessions.explain_stepwise
 
     def slowly(*given, progress, **options):
         def count(done, total):
@@ -312,7 +312,7 @@ def test_the_evidence_fills_in_and_can_be_stopped_and_begun_again(tab, pocket, m
 
         return real(*given, progress=count, **options)
 
-    monkeypatch.setattr(sessions, "explain", slowly)
+    monkeypatch.setattr(sessions, "explain_stepwise", slowly)
     with running(Session(pocket)) as address:
         one = tab(PAGES["prompt"], address=address)
         page = one.page

@@ -108,12 +108,12 @@ def test_a_click_sorts_and_a_second_one_turns_round(opened):
 def test_the_search_box_keeps_the_rows_that_hold_every_word(opened):
     one = opened("explanation.html")
     name = one.column("evidence", 0)[1]
-    box = one.page.locator("input[type=search]").first
+    box = one.page.locator('input[data-table="evidence"]')
     box.fill(name.lower())
     assert one.column("evidence", 0) == [name]
     box.fill(f"{name} nowhere")
     assert one.column("evidence", 0) == []
-    assert one.page.locator("input[type=search] + span").first.inner_text().startswith("0 of ")
+    assert one.page.locator('input[data-table="evidence"] + span').inner_text().startswith("0 of ")
     box.fill("")
     assert len(one.column("evidence", 0)) > 2
 

@@ -55,7 +55,7 @@ def test_the_page_holds_everything_a_stranger_needs(page, explanation):
 
 def test_figures_in_the_page_are_the_result(page, explanation):
     drawn = [json.loads(found) for found in PLOT.findall(page.read_text(encoding="utf-8"))]
-    assert len(drawn) == 5
+    assert len(drawn) == 6
     waterfall = next(d for d in drawn if d["data"][0]["type"] == "waterfall")
     assert waterfall["data"][0]["y"] == pytest.approx(
         explanation.parts.push.tolist(), rel=1e-5, abs=1e-6

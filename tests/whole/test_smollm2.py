@@ -50,7 +50,7 @@ def test_paris_is_what_it_says_next(explanation):
 
 def test_where_it_came_from_says_the_quantisation(explanation):
     assert explanation.provenance.source.kind == "gguf"
-    assert "Q4_1" in explanation.provenance.source
+    assert "Q4_1" in explanation.provenance.source.note
 
 
 def test_the_account_closes(explanation):

@@ -23,7 +23,8 @@ from ffnprobe.views.report.blocks import (
 from ffnprobe.views.report.reproduce import reproduce_explanation
 from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
 
-TOKENS = 8
+TOKENS = 8  # on a card
+SHOWN_TOKENS = 3  # in the table, which is as wide as the page
 
 
 def explanation_sections(explanation: Explanation) -> list[str]:
@@ -115,6 +116,8 @@ def _evidence(explanation: Explanation) -> str:
         "to its card below."
     )
     shown = explanation.neurons.drop(columns=["layer", "neuron", "position"])
+    for column in shown.columns[shown.columns.str.endswith("_tokens")]:
+        shown[column] = shown[column].str.split(" ").str[:SHOWN_TOKENS].str.join(" ")
     links = [f"neuron-{row}" for row in range(len(shown))]
     parts = [said, table_block(shown, name="evidence", links=links)]
     if "effect" in explanation.neurons:
