@@ -334,7 +334,7 @@ def test_the_evidence_fills_in_and_can_be_stopped_and_begun_again(tab, pocket, m
         page.get_by_role("button", name="Measure the effects").click()
         one.await_evidence()
         effects = [float(cell) for cell in one.cells("#evidence", "effect")]
-        truth = real(pocket, JORDAN, " basketball").neurons.effect.tolist()
+        truth = fp.explain(pocket, JORDAN, " basketball").neurons.effect.tolist()
         assert effects == pytest.approx(truth, rel=2e-3, abs=1e-5)
         assert not any(math.isnan(effect) for effect in effects)
 
