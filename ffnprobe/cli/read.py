@@ -10,7 +10,7 @@ from ffnprobe.cli.options import StoreOption, open_store
 from ffnprobe.errors import OptionRefused
 
 
-class Convention(StrEnum):
+class Projection(StrEnum):
     centred = "centred"
     gain = "gain"
     raw = "raw"
@@ -31,8 +31,8 @@ def read(
     ],
     top: Annotated[int, typer.Option("--top", "-k", help="How many tokens in each list.")] = 10,
     convention: Annotated[
-        Convention, typer.Option(help="How answers are projected onto tokens.")
-    ] = Convention.centred,
+        Projection, typer.Option(help="How answers are projected onto tokens.")
+    ] = Projection.centred,
     through: Annotated[
         Through, typer.Option(help="The matrix questions are projected through.")
     ] = Through.embed,

@@ -6,7 +6,6 @@ Here they all become one dictionary with exactly the names and shapes the config
 A `.bin` file is a pickle: it is read with `weights_only`, which refuses anything but tensors.
 """
 
-import json
 import pickle
 import re
 import zipfile
@@ -21,6 +20,7 @@ from torch import Tensor
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.config import Config
 from ffnprobe.models.layouts import LAYOUTS
+from ffnprobe.models.weight_files import WEIGHT_FILES, list_shards
 
 # Causal masks and rotary frequencies, which older checkpoints carry and no newer one needs.
 _BUFFERS = re.compile(
@@ -29,47 +29,25 @@ _BUFFERS = re.compile(
 )
 # A hundred bytes a tensor: a longer header takes minutes to read, and no model has one.
 HEADER_MOST = 8 * 2**20
-FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
 
 
 def read_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     """Map a folder's tensors, checked against the configuration: names, shapes, finite numbers."""
-    for name in FILES:
+    for name in WEIGHT_FILES:
         if (folder / name).is_file():
             # Buffers and a second copy of the head come on top of what is needed.
             most = 1000 + 2 * len(config.shapes())
             return arrange(_open(folder / name, most), config, where=str(folder))
     raise ModelNotLoaded(
-        f"{folder} has no weights.", remedy=f"one of {', '.join(FILES)} beside config.json"
+        f"{folder} has no weights.", remedy=f"one of {', '.join(WEIGHT_FILES)} beside config.json"
     )
 
 
 def _open(path: Path, most: int) -> dict[str, Tensor]:
     """Map the tensors of one file, or of every shard an index names, if they are not far too many."""
     if path.suffix == ".json":
-        try:
-            shards = sorted(
-                set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
-            )
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            OSError,
-        ) as error:
-            raise ModelNotLoaded(f"{path} is not an index of shards: {error}.") from None
         tensors: dict[str, Tensor] = {}
-        for shard in shards:
-            # An index may only name files beside it.
-            if not isinstance(shard, str) or Path(shard).name != shard:
-                raise ModelNotLoaded(f"{path} names a shard outside its folder: {shard!r}.")
+        for shard in list_shards(path):
             if not (path.parent / shard).is_file():
                 raise ModelNotLoaded(f"{path} names {shard}, which is not there.")
             tensors |= _open(path.parent / shard, most)

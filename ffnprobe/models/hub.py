@@ -4,10 +4,10 @@ A model whose files are all in the cache is used as it is, with no request. A co
 is taken up where it stopped. Only data is fetched: configuration, tensors, tokenizer.
 """
 
-import json
 from pathlib import Path
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.weight_files import WEIGHT_FILES, list_shards
 
 REPOSITORIES = {
     "gpt2": "openai-community/gpt2",
@@ -17,13 +17,6 @@ REPOSITORIES = {
     "distilgpt2": "distilbert/distilgpt2",
 }
 SECONDS = 5.0
-# In order of preference; the first set a repository has is taken.
-_WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
 _TOKENIZERS = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 
 
@@ -42,19 +35,10 @@ def find_cached(repository: str) -> Path | None:
 def _is_complete(folder: Path) -> bool:
     has_tokenizer = any(all((folder / f).is_file() for f in files) for files in _TOKENIZERS)
     return has_tokenizer and any(
-        (folder / name).is_file() and all((folder / f).is_file() for f in _shards(folder / name))
-        for name in _WEIGHTS
+        (folder / name).is_file()
+        and all((folder / f).is_file() for f in list_shards(folder / name))
+        for name in WEIGHT_FILES
     )
-
-
-def _shards(index: Path) -> list[str]:
-    """Name the files an index points to; other files point to none."""
-    if index.suffix != ".json":
-        return []
-    try:
-        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError) as error:
-        raise ModelNotLoaded(f"{index} is not an index of shards: {error}.") from None
 
 
 def fetch(repository: str) -> Path:
@@ -63,10 +47,10 @@ def fetch(repository: str) -> Path:
     if cached is not None:
         return cached
     folder = fetch_config(repository)
-    weights = next((name for name in _WEIGHTS if _download(repository, name)), None)
+    weights = next((name for name in WEIGHT_FILES if _download(repository, name)), None)
     if weights is None:
-        raise ModelNotLoaded(f"{repository} on the hub has no weights ({', '.join(_WEIGHTS)}).")
-    for shard in _shards(folder / weights):
+        raise ModelNotLoaded(f"{repository} on the hub has no weights ({', '.join(WEIGHT_FILES)}).")
+    for shard in list_shards(folder / weights):
         if not _download(repository, shard):
             raise ModelNotLoaded(f"{repository} on the hub lacks {shard}, which its index names.")
     if not any(all(_download(repository, f) for f in files) for files in _TOKENIZERS):
