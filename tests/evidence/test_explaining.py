@@ -282,3 +282,24 @@ def test_graded_neurons_carry_their_facts(pocket, capsys):
             f"(least, quarters, most): {' '.join(f'{q:.3f}' for q in quarters)}"
         )
     assert wins >= 90
+
+
+def test_an_explanation_is_told_as_it_grows_and_ends_the_same(pocket):
+    counted = []
+    *seen, explanation = fp.explain_stepwise(
+        pocket, JORDAN, " basketball", top=4,
+        progress=lambda done, total: counted.append((done, total)),
+    )  # fmt: skip
+    whole = fp.explain(pocket, JORDAN, " basketball", top=4)
+    for name, known in whole.tables().items():
+        assert explanation.tables()[name].equals(known), name
+    assert explanation.provenance == whole.provenance
+    assert "effect" not in seen[0].neurons
+    assert seen[0].map is None
+    assert seen[1].map.equals(whole.map)
+    known = [int(s.neurons.effect.notna().sum()) for s in seen[2:]]
+    assert len(known) == pocket.config.layers - 1
+    assert known == sorted(known)
+    assert int(explanation.neurons.effect.notna().sum()) == len(explanation.neurons)
+    assert counted[-1] == (pocket.config.neurons, pocket.config.neurons)
+    assert [done for done, _ in counted] == sorted(done for done, _ in counted)

@@ -140,3 +140,13 @@ def test_a_search_knows_what_it_was_asked(tiny, options, title, column):
     assert found.top(2).name.tolist() == found.table.name.tolist()[:2]
     with pytest.raises(OptionRefused, match=r"k = 8: there are 7 neurons found\."):
         found.top(8)
+
+
+def test_a_search_among_neurons_named_keeps_their_order(pocket):
+    everyone = fp.search(pocket, " basketball", k=pocket.config.neurons)
+    chosen = everyone.table.name.tolist()[5:500:50]
+    found = fp.search(pocket, " basketball", k=4, among=reversed(chosen))
+    assert found.table.name.tolist() == chosen[:4]
+    assert len(fp.search(pocket, " basketball", k=10, among=["L2N1", "L2N3"], layers="2")) == 2
+    with pytest.raises(OptionRefused, match="no neuron of these layers"):
+        fp.search(pocket, " basketball", among=["L2N1"], layers="3")

@@ -1,5 +1,7 @@
 """What is captured is what the model did: checks 1, 3 and 8 of the mathematics."""
 
+import threading
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -7,6 +9,7 @@ from transformers import AutoModelForCausalLM
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, OptionRefused, PromptRefused
 from ffnprobe.models.arithmetic import open_up
+from tests.conftest import JORDAN
 
 TEXT = "the cat sat on the basketball court"
 
@@ -149,3 +152,23 @@ def test_options_out_of_range_are_refused(tiny_trace):
         FfnProbeError, match=r"position 99 is outside the prompt: it has 0–\d+ \(0 is BOS\)"
     ):
         tiny_trace.predictions(position=99)
+
+
+def test_runs_in_two_threads_see_only_their_own_hooks(pocket):
+    """Without turns, a steered run would change a plain one beside it."""
+    plain = fp.run(pocket, JORDAN).logits
+    same = []
+
+    def steer():
+        for _ in range(6):
+            fp.steer(pocket, JORDAN, {"L0": 5.0})
+
+    def run():
+        same.extend(fp.run(pocket, JORDAN).logits.equal(plain) for _ in range(12))
+
+    threads = [threading.Thread(target=work) for work in (steer, run, run)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert same == [True] * 24

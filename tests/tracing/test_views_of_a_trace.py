@@ -117,3 +117,19 @@ def test_the_memory_of_a_trace_is_what_its_docstring_says(tiny_trace):
 
     tokens, pairs = held(PUBLISHED["gpt2"], 1024)
     assert (round(tokens / 1e9, 1), round(pairs / 1e9, 1)) == (0.6, 0.6)
+
+
+def test_the_stream_is_read_after_a_layer_as_the_lens_reads_it(pocket, jordan):
+    last = jordan.predictions(5)
+    assert jordan.predictions(5, after="L5").token.tolist() == last.token.tolist()
+    for position in (0, 3, -1):
+        lens = fp.lens(jordan, position=position).table
+        rows = lens[lens.part != "attention"].reset_index(drop=True)
+        for order, after in enumerate(["embedding", "L0", "L3", "L5"]):
+            row = rows.iloc[[0, 1, 4, 6][order]]
+            found = jordan.predictions(1, position=position, after=after)
+            assert found.token[0] == row.token
+            assert found.probability[0] == pytest.approx(row.token_probability, rel=1e-5)
+    assert jordan.predictions(1, after="L2").attrs["provenance"]["settings"] == {"after": "L2"}  # fmt: skip
+    with pytest.raises(OptionRefused, match='not read after "L6"'):
+        jordan.predictions(1, after="L6")
