@@ -4,10 +4,9 @@ Method: direct logit attribution of the same answer on both prompts (the predict
 rather than that after the second), and the difference of the two, part by part. It adds up to the
 difference of the two logits. Neurons are listed by their difference in push and in activation.
 
-Found on pocket, for Michael Jordan and Tiger Woods: ␣basketball is 17.5 logits above ␣golf on the one
-and 15.1 below on the other, 32.6 apart. The neurons of layer 0 make 20.6 of it, attention in the last
-layers 5.3 and 3.5. L0N378 differs most (activation 4.0 and 0.2, 0.69 logits); the ten largest
-differences add up to 3.8 logits: the difference between two athletes is spread over hundreds of neurons.
+Found on pocket, for Michael Jordan and Tiger Woods: ␣basketball is 14.0 logits above ␣golf on the one
+and 14.3 below on the other, 28.3 apart. At the last position attention brings nearly all of it, 22.7 in
+layer 5 and 3.5 in layer 6; the neurons there 1.7. What attention carries is recalled at the subject.
 
     python analyses/compare_prompts.py "Michael Jordan plays the sport of" \\
         "Tiger Woods plays the sport of" --html jordan_woods.html

@@ -41,10 +41,12 @@ def main(argv: list[str] | None = None) -> None:
         "contrasts": options.contrasts, "seed": options.seed,
     }  # fmt: skip
     rows = _read(options.store, asked)
-    done = {row["prompt"] for row in rows}
-    known = find_known(model, options.facts_from, seed=options.seed, contrasts=options.contrasts)
+    done = {str(row["prompt"]) for row in rows}
+    known = find_known(
+        model, options.facts_from, seed=options.seed, contrasts=options.contrasts, done=done
+    )
     for _, fact in zip(range(options.facts), known, strict=False):
-        if fact.trace.prompt in done:
+        if fact is None:
             continue
         new = compare(fact)
         rows += new

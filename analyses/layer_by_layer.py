@@ -4,9 +4,9 @@ Method: read the stream after every attention and MLP as if it were the final on
 Follow the token at a position through every FFN: how many neurons are active, which is the strongest, how
 much the layer adds. Also show what each layer pushed the answer directly.
 
-Found on pocket, for Michael Jordan: the MLP of layer 0 takes ␣basketball from rank 11 to 1 (logit 5.7
-to 16.9), with 343 of its 768 neurons above zero and an output 27 times as long as what it was given.
-After it 24 to 58 neurons a layer are above zero, and attention adds more than they do.
+Found on pocket, for Michael Jordan: attention in layer 5 takes ␣basketball from rank 5 to 1 (logit 6.6
+to 16.2). At the last token the FFNs of layers 2 to 4 have no neuron above zero: facts are recalled there
+at the subject, and carried to the end by attention.
 
     python analyses/layer_by_layer.py "Michael Jordan plays the sport of" --html layers.html
 """

@@ -4,10 +4,9 @@ Method: survey every neuron from the weights alone; count the kinds layer by lay
 answers single out a few tokens most sharply (kurtosis over the vocabulary), and, for tokens given,
 those that promote them, ranked by z and, for comparison, by dot product, where hub neurons come first.
 
-Found on pocket: 35 of 4,608 neurons have a kind by the usual thresholds, 24 prediction and 11
-partition, all above layer 1; the most selective promote what begins a sentence (The A In), not facts.
-For ␣basketball the two rankings share three of their ten neurons: the dot product lets in long
-answers of layer 4 that promote ␣the or ␣a before it.
+Found on pocket: 10 of 5,376 neurons have a kind by the usual thresholds, 5 partition and 5 entropy. The
+most selective answers promote the facts of one country (␣dong ␣Hanoi ␣Vietnamese). For ␣basketball L3N361 is
+first by z and second by dot product, where L1N505 leads; among five, the two rankings share this one.
 
     python analyses/neuron_report.py " basketball" --html neurons.html --table neurons.csv
 """
@@ -43,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
     }
     for token in options.tokens:
         for rank in ("z", "dot"):
-            found = fp.search(model, token, rank=rank, layers=options.layers, k=options.top)
+            found = fp.search(model, token, rank=rank, layers=options.layers, top=options.top)
             tables[f"who promotes {token!r}, by {rank}"] = found.table.drop(
                 columns=["layer", "neuron"]
             )

@@ -12,11 +12,23 @@ from typing import TYPE_CHECKING, Any
 from ffnprobe.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from ffnprobe.circuits.checking import check_circuit
+    from ffnprobe.circuits.circuit import Circuit, circuit
+    from ffnprobe.circuits.recovery import Recovery
     from ffnprobe.corpora.contexts import Examples, examples
+    from ffnprobe.corpora.labels import Labels
+    from ffnprobe.corpora.matching import match
     from ffnprobe.corpora.scanning import scan
     from ffnprobe.corpora.scans import Scan
     from ffnprobe.corpora.surveying import survey
+    from ffnprobe.editing.certificates import Certificate
+    from ffnprobe.editing.certifying import certify
+    from ffnprobe.editing.edits import Edited, edit
+    from ffnprobe.editing.exporting import export
+    from ffnprobe.editing.key_moments import KeyMoments
+    from ffnprobe.editing.key_scans import scan_keys
     from ffnprobe.errors import FfnProbeError
+    from ffnprobe.evidence.batches import Batch, batch
     from ffnprobe.evidence.explaining import explain, explain_stepwise
     from ffnprobe.evidence.explanation import Explanation
     from ffnprobe.facts.contrasts import find_contrast_rows
@@ -28,20 +40,22 @@ if TYPE_CHECKING:
     from ffnprobe.facts.specificity import Specificity
     from ffnprobe.interventions.ablation import (
         Effects,
-        GroupEffects,
         LayerEffects,
         ablate,
         ablate_layers,
-        ablate_together,
+        ablate_stepwise,
     )
     from ffnprobe.interventions.gradients import Estimates, estimate
+    from ffnprobe.interventions.group_ablation import GroupEffects
     from ffnprobe.interventions.patching import LayerPatches, Patches, patch, patch_layers
     from ffnprobe.interventions.steering import Steering, steer
+    from ffnprobe.labels.labelling import label
     from ffnprobe.models.loading import load
     from ffnprobe.models.model import Model
     from ffnprobe.models.provenance import Provenance
     from ffnprobe.names import NeuronId
     from ffnprobe.reading.kinds import Thresholds
+    from ffnprobe.reading.matches import Match
     from ffnprobe.reading.rankings import search
     from ffnprobe.reading.readings import Reading, Readings, read
     from ffnprobe.reading.related import Related
@@ -60,25 +74,35 @@ if TYPE_CHECKING:
     from ffnprobe.tracing.score_drivers import Drivers, drivers
     from ffnprobe.tracing.token_similarity import Similarity, similarity
     from ffnprobe.tracing.trace import Trace
+    from ffnprobe.views.files.graphs import save_graph
     from ffnprobe.views.files.reader import open_result
     from ffnprobe.views.files.saving import save
     from ffnprobe.views.plots import plot
+    from ffnprobe.views.site.publishing import publish
+    from ffnprobe.views.widget.showing import show
 
 _HOMES = {
+    "Batch": "ffnprobe.evidence.batches",
+    "Circuit": "ffnprobe.circuits.circuit",
+    "Certificate": "ffnprobe.editing.certificates",
     "Comparison": "ffnprobe.tracing.comparison",
     "Contrast": "ffnprobe.tracing.contrast",
     "ContrastPushes": "ffnprobe.tracing.contrast_pushes",
     "Drivers": "ffnprobe.tracing.score_drivers",
+    "Edited": "ffnprobe.editing.edits",
     "Effects": "ffnprobe.interventions.ablation",
     "Estimates": "ffnprobe.interventions.gradients",
     "Examples": "ffnprobe.corpora.contexts",
     "Explanation": "ffnprobe.evidence.explanation",
     "FactRow": "ffnprobe.facts.rows",
     "FfnProbeError": "ffnprobe.errors",
-    "GroupEffects": "ffnprobe.interventions.ablation",
+    "GroupEffects": "ffnprobe.interventions.group_ablation",
+    "KeyMoments": "ffnprobe.editing.key_moments",
+    "Labels": "ffnprobe.corpora.labels",
     "LayerEffects": "ffnprobe.interventions.ablation",
     "LayerPatches": "ffnprobe.interventions.patching",
     "Lens": "ffnprobe.tracing.logit_lens",
+    "Match": "ffnprobe.reading.matches",
     "Model": "ffnprobe.models.model",
     "NeuronId": "ffnprobe.names",
     "Overlap": "ffnprobe.facts.overlap",
@@ -89,6 +113,7 @@ _HOMES = {
     "PushesByPiece": "ffnprobe.tracing.pushes_by_piece",
     "Reading": "ffnprobe.reading.readings",
     "Readings": "ffnprobe.reading.readings",
+    "Recovery": "ffnprobe.circuits.recovery",
     "Related": "ffnprobe.reading.related",
     "Relations": "ffnprobe.facts.relations",
     "Result": "ffnprobe.results",
@@ -105,29 +130,41 @@ _HOMES = {
     "Trace": "ffnprobe.tracing.trace",
     "ablate": "ffnprobe.interventions.ablation",
     "ablate_layers": "ffnprobe.interventions.ablation",
-    "ablate_together": "ffnprobe.interventions.ablation",
+    "ablate_stepwise": "ffnprobe.interventions.ablation",
     "attribute": "ffnprobe.tracing.pushes",
+    "batch": "ffnprobe.evidence.batches",
+    "check_circuit": "ffnprobe.circuits.checking",
+    "circuit": "ffnprobe.circuits.circuit",
+    "certify": "ffnprobe.editing.certifying",
     "compare": "ffnprobe.tracing.comparison",
     "contrast_with": "ffnprobe.tracing.contrast",
     "drivers": "ffnprobe.tracing.score_drivers",
+    "edit": "ffnprobe.editing.edits",
     "estimate": "ffnprobe.interventions.gradients",
     "examples": "ffnprobe.corpora.contexts",
     "explain": "ffnprobe.evidence.explaining",
     "explain_stepwise": "ffnprobe.evidence.explaining",
+    "export": "ffnprobe.editing.exporting",
     "find_contrast_rows": "ffnprobe.facts.contrasts",
+    "label": "ffnprobe.labels.labelling",
     "lens": "ffnprobe.tracing.logit_lens",
     "load": "ffnprobe.models.loading",
+    "match": "ffnprobe.corpora.matching",
     "open_result": "ffnprobe.views.files.reader",
     "patch": "ffnprobe.interventions.patching",
     "patch_layers": "ffnprobe.interventions.patching",
     "paths": "ffnprobe.tracing.paths",
     "plot": "ffnprobe.views.plots",
+    "publish": "ffnprobe.views.site.publishing",
     "read": "ffnprobe.reading.readings",
     "run": "ffnprobe.tracing.running",
     "save": "ffnprobe.views.files.saving",
+    "save_graph": "ffnprobe.views.files.graphs",
     "scan": "ffnprobe.corpora.scanning",
+    "scan_keys": "ffnprobe.editing.key_scans",
     "score": "ffnprobe.facts.scoring",
     "search": "ffnprobe.reading.rankings",
+    "show": "ffnprobe.views.widget.showing",
     "similarity": "ffnprobe.tracing.token_similarity",
     "stages": "ffnprobe.tracing.ffn_stages",
     "steer": "ffnprobe.interventions.steering",
@@ -135,10 +172,14 @@ _HOMES = {
 }
 
 __all__ = [
+    "Batch",
+    "Certificate",
+    "Circuit",
     "Comparison",
     "Contrast",
     "ContrastPushes",
     "Drivers",
+    "Edited",
     "Effects",
     "Estimates",
     "Examples",
@@ -146,9 +187,12 @@ __all__ = [
     "FactRow",
     "FfnProbeError",
     "GroupEffects",
+    "KeyMoments",
+    "Labels",
     "LayerEffects",
     "LayerPatches",
     "Lens",
+    "Match",
     "Model",
     "NeuronId",
     "Overlap",
@@ -159,6 +203,7 @@ __all__ = [
     "PushesByPiece",
     "Reading",
     "Readings",
+    "Recovery",
     "Related",
     "Relations",
     "Result",
@@ -176,29 +221,41 @@ __all__ = [
     "__version__",
     "ablate",
     "ablate_layers",
-    "ablate_together",
+    "ablate_stepwise",
     "attribute",
+    "batch",
+    "certify",
+    "check_circuit",
+    "circuit",
     "compare",
     "contrast_with",
     "drivers",
+    "edit",
     "estimate",
     "examples",
     "explain",
     "explain_stepwise",
+    "export",
     "find_contrast_rows",
+    "label",
     "lens",
     "load",
+    "match",
     "open_result",
     "patch",
     "patch_layers",
     "paths",
     "plot",
+    "publish",
     "read",
     "run",
     "save",
+    "save_graph",
     "scan",
+    "scan_keys",
     "score",
     "search",
+    "show",
     "similarity",
     "stages",
     "steer",

@@ -16,5 +16,21 @@ def format_value(value: Any) -> str:
     if is_missing(value):
         return ""
     if isinstance(value, float):
+        value += 0.0  # no "-0"
         return f"{value:.4g}" if abs(value) < 1 else f"{value:.3f}"
     return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def format_short(value: Any) -> str:
+    """Show a value in text: floats to three significant digits, large counts with commas."""
+    if isinstance(value, bool) or is_missing(value):
+        return format_value(value)
+    if isinstance(value, float):
+        if not math.isfinite(value) or value == 0:
+            return f"{value + 0.0:g}"
+        if abs(value) >= 999.5:
+            return f"{value:,.0f}"
+        return f"{value:#.3g}".removesuffix(".")
+    if isinstance(value, int) and abs(value) >= 10_000:
+        return f"{value:,}"
+    return format_value(value)

@@ -9,6 +9,12 @@ the prompt is empty.
   try: type some text
 """
 
+import re
+
+# An error is three lines at most: what a user typed is not repeated in full.
+LONGEST = 700
+_LONG_WORD = re.compile(r"\S{256,}")
+
 
 class FfnProbeError(Exception):
     """A stated error: what happened and why, and what to do now.
@@ -22,12 +28,22 @@ class FfnProbeError(Exception):
     """
 
     def __init__(self, what: str, *, remedy: str | None = None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.remedy = remedy
+        self.what = _shorten(what)
+        self.remedy = None if remedy is None else _shorten(remedy)
+        super().__init__(self.what)
 
     def __str__(self) -> str:
         return self.what if self.remedy is None else f"{self.what}\n  try: {self.remedy}"
+
+
+def _shorten(text: str) -> str:
+    """Write a text in one line, the middle of long words, and of the whole, left out."""
+    line = _LONG_WORD.sub(
+        lambda word: f"{word[0][:100]}…{word[0][-20:]}", "⏎".join(text.splitlines())
+    )
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
 
 
 class NameNotUnderstood(FfnProbeError):

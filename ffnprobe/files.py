@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ffnprobe.errors import FileNotWritten
+from ffnprobe.inputs import name_kind
 
 TEMPORARY = ".ffnprobe."
 
@@ -59,12 +60,20 @@ def sweep(folder: Path) -> None:
 
 def check_writable(path: Path) -> None:
     """Say before the work begins if its result could not be written."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # said below
+    except (OSError, ValueError) as error:  # a name that is too long, or that no file can have
+        why = getattr(error, "strerror", None) or str(error)
+        raise FileNotWritten(f"{path} cannot be written: {why}.", remedy="another name") from None
     if path.is_dir():
         raise FileNotWritten(f"{path} is a folder.", remedy="a file's name in it")
     target = _follow(path)
     if target.exists() and not target.is_file():
         raise FileNotWritten(
-            f"{path} is not a regular file (it is {_kind(target)}).", remedy="another name"
+            f"{path} is not a regular file (it is {name_kind(target.stat().st_mode)}).",
+            remedy="another name",
         )
     if not target.parent.is_dir():
         raise FileNotWritten(
@@ -89,9 +98,3 @@ def _follow(path: Path) -> Path:
         raise FileNotWritten(
             f"{path} is a link that leads back to itself.", remedy="another name"
         ) from None
-
-
-def _kind(path: Path) -> str:
-    mode = path.stat().st_mode
-    named = {stat.S_ISFIFO: "a pipe", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device"}
-    return next((name for check, name in named.items() if check(mode)), "a socket")

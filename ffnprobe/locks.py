@@ -54,7 +54,7 @@ def hold(folder: Path, *, remedy: str) -> Iterator[None]:
 
 def _make(folder: Path) -> list[Path]:
     """Make a folder and those above it, and return what was made, the innermost first."""
-    made = [each for each in (folder, *folder.absolute().parents) if not each.exists()]
+    made = [each for each in (folder, *folder.absolute().parents) if not os.path.exists(each)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from ffnprobe.errors import NameNotUnderstood
 
 FORMS = 'a neuron is "L3N12", a layer "L3", a range "L3N5-L3N9" or "L3-L5"'
-_NEURON = re.compile(r"L(\d+)N(\d+)", re.ASCII)
-_LAYER = re.compile(r"L(\d+)", re.ASCII)
-_LAYERS = re.compile(r"L?(\d+)(?:-L?(\d+))?", re.ASCII)
+# No model has a trillion of anything; longer numbers are not names.
+_NEURON = re.compile(r"L(\d{1,12})N(\d{1,12})", re.ASCII)
+_LAYER = re.compile(r"L(\d{1,12})", re.ASCII)
+_LAYERS = re.compile(r"L?(\d{1,12})(?:-L?(\d{1,12}))?", re.ASCII)
+_NUMBER = re.compile(r"\d{1,12}", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)
@@ -72,7 +74,7 @@ def expand(text: str, *, layers: int, neurons: int, model: str = "this model") -
         start = NeuronId.parse(first).check(layers=layers, neurons=neurons, model=model)
         if not last:
             return [start]
-        stop = NeuronId(start.layer, int(last)) if last.isdecimal() else NeuronId.parse(last)
+        stop = NeuronId(start.layer, int(last)) if _NUMBER.fullmatch(last) else NeuronId.parse(last)
         stop.check(layers=layers, neurons=neurons, model=model)
         if stop.layer != start.layer:
             raise NameNotUnderstood(

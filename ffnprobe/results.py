@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ffnprobe.cards import card, table_html
+from ffnprobe.cards import ROWS, card, table_html
 from ffnprobe.errors import DataRefused, OptionRefused
+from ffnprobe.layout import UNLIMITED, find_width, wrap, write_table
 from ffnprobe.models.provenance import Provenance
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Result:
     """Anything a verb returns.
 
     >>> import ffnprobe as fp
-    >>> found = fp.search(fp.load("pocket"), " golf", k=3)
+    >>> found = fp.search(fp.load("pocket"), " golf", top=3)
     >>> found.title, list(found.tables()), found.provenance.model
     ('neurons that push toward ␣golf', ['neurons'], 'pocket')
     """
@@ -57,6 +58,9 @@ class Result:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.title})"
+
+    def __str__(self) -> str:
+        return write_text(self.title, {"": self.table}, self.caption)
 
     def _repr_html_(self) -> str:
         return card(self.title, table_html(hide_numbers(self.table)), note=self.caption)
@@ -101,7 +105,7 @@ def as_result(given: object) -> Result:
         if known is None:
             raise DataRefused(
                 "this table does not say where its numbers come from.",
-                remedy="the result it was taken from, or result.provenance.note(table)",
+                remedy="fp.save(table, path, provenance=result), with the result its numbers are from",
             )
         return TableSet("table", {"rows": given}, Provenance.from_dict(known))
     raise DataRefused(
@@ -113,6 +117,18 @@ def as_result(given: object) -> Result:
 def hide_numbers(table: "pd.DataFrame") -> "pd.DataFrame":
     """Leave out layer and neuron where a neuron's name says both."""
     return table.drop(columns=["layer", "neuron"], errors="ignore") if "name" in table else table
+
+
+def write_text(title: str, tables: "Mapping[str, pd.DataFrame]", note: str = "") -> str:
+    """Write a title, tables as wide as the terminal (80 without one), and how to read them."""
+    found = find_width()
+    width = 80 if found == UNLIMITED else found
+    parts = ["\n".join(wrap(title, width))]
+    for name, table in tables.items():
+        text = write_table(hide_numbers(table.head(ROWS)), width=width)
+        more = f"\n… {len(table) - ROWS:,} more rows" if len(table) > ROWS else ""
+        parts.append(f"{name}\n{text}{more}".lstrip("\n"))
+    return "\n\n".join([*parts, *filter(None, ["\n".join(wrap(note, width))])])
 
 
 def name_question(provenance: Provenance) -> str:

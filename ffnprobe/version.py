@@ -1,3 +1,3 @@
-"""The version, in one place; pyproject reads it from here."""
+"""The version; pyproject reads it from here."""
 
 VERSION = "0.1.0.dev0"

@@ -1,8 +1,12 @@
 """Models shared by the tests. A model is never changed, so one serves a whole session."""
 
+import os
 import shutil
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -11,7 +15,44 @@ from ffnprobe.models.config import PUBLISHED
 from tests.builders import TINY, write_model
 
 SHARED = Path(__file__).parents[2] / "shared"
+# What is printed must not depend on the terminal the tests run in.
+os.environ.pop("COLUMNS", None)
 JORDAN = "Michael Jordan plays the sport of"
+# What a process of the tests may take: two real models and a browser.
+WORKER_BYTES = 5 * 2**30
+# Started in the background, a shell's job ignores Ctrl-C, and so would the commands that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Divide the tests among as many processes as there are cores and memory for, each with its share."""
+    cores = psutil.cpu_count() or 1
+    workers = max(1, min(cores, 4, psutil.virtual_memory().available // WORKER_BYTES))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // workers)))
+    return workers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder of the tests' own, so that nothing is left in the user's."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FFNPROBE_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def torch_settings() -> Iterator[None]:
+    """Check that gradients are left on, and give torch its threads back: a command's process is its own."""
+    threads = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    is_on = torch.is_grad_enabled()
+    torch.set_grad_enabled(True)  # so that one test fails, not all that follow
+    assert is_on, "gradients were left switched off"
 
 
 @pytest.fixture(scope="session")

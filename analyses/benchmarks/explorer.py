@@ -24,8 +24,9 @@ import torch
 import ffnprobe as fp
 from benchmarks.sizes import Size
 from ffnprobe.models.bridge import bridge_of
-from ffnprobe.views.explorer.server import bind, start
+from ffnprobe.views.explorer.server import start
 from ffnprobe.views.explorer.session import Session
+from ffnprobe.views.ports import bind
 
 PROMPT = "Michael Jordan plays the sport of"
 USERS, ALLOWED = 20, 0.2
@@ -101,7 +102,7 @@ def _crowd(seconds: float) -> list[tuple[str, float, str]]:
 @contextmanager
 def _running(session: Session) -> Iterator[int]:
     with bind("127.0.0.1", 0) as listening:
-        server, _ = start(session, listening, "127.0.0.1")
+        server, _ = start(session, listening, "127.0.0.1", has_token=False)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield int(listening.getsockname()[1])

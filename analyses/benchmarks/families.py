@@ -24,7 +24,7 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     with tempfile.TemporaryDirectory() as scratch:
         own = write_folder(Path(scratch), size.gated)
         model = fp.load(own, device="cpu")
-        fp.survey(model, layers="0", k=1)  # what is measured once for a model
+        fp.survey(model, layers="0", top=1)  # what is measured once for a model
         bare = products(model)
         surveyed = seconds(lambda: fp.survey(model))
         sweeps = interventions.measure(own, size)

@@ -3,7 +3,8 @@
 Method: all neurons at the last of 8 tokens by `ablate`, against TransformerLens with one hook a run,
 timed over a sample of neurons spread over the layers and extrapolated to all of them. The loop is
 timed before and after the sweeps and the faster one counts. It reads every logit, so the like of it
-is the sweep with log-probabilities; the sweep of logits alone is what a ranking needs.
+is the sweep with log-probabilities; the sweep of logits alone is what a ranking needs. The bound of both
+is the arithmetic: every neuron's variant must pass all matrices of the layers above it, at one position.
 """
 
 import time
@@ -14,8 +15,8 @@ import torch
 
 import ffnprobe as fp
 from benchmarks.sizes import Size
-from ffnprobe.models.bridge import forward
 from ffnprobe.models.model import Model
+from ffnprobe.models.passes import forward
 
 # Eight tokens and an answer of one by their ids, so that no tokenizer decides how long they are.
 PROMPT, ANSWER, GOAL = (11, 45, 78, 102, 133, 160, 191, 210), 77, 80
@@ -34,7 +35,23 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     return [
         ("sweep of logits to hook loop", loop / logits, f"≥ {GOAL}"),
         ("sweep with log-probabilities to hook loop", loop / with_logs, "shown"),
+        ("sweep of logits to its bare matrix products", logits / bare_products(model), "shown"),
     ]
+
+
+def bare_products(model: Model) -> float:
+    """Time the products that all variants need, in seconds: those of one layer, times all layers above."""
+    c = model.config
+    rows = torch.randn(c.d_mlp, c.d_model)
+    attention, up = torch.randn(c.d_model, 4 * c.d_model), torch.randn(c.d_model, c.d_mlp)
+    down = torch.randn(c.d_mlp, c.d_model)
+
+    def multiply() -> None:
+        rows @ attention
+        rows @ up @ down
+
+    multiply()
+    return seconds(multiply) * c.layers * (c.layers - 1) / 2
 
 
 def hook_loop(model: Model, trace: fp.Trace, sample: int) -> float:

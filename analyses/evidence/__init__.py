@@ -1,1 +1,1 @@
-"""Parts of evidence_compared: the facts, the methods, the removals, the figure."""
+"""Parts of evidence_compared and candidates_measured: facts, methods, removals, candidates, the figure."""

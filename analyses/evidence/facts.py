@@ -1,7 +1,7 @@
 """Facts that a model knows, each with contrast prompts whose own answers it knows too."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import ffnprobe as fp
@@ -33,11 +33,24 @@ class Known:
         return [*matched, last]
 
 
-def find_known(model: fp.Model, facts: str, *, seed: int, contrasts: int) -> Iterator[Known]:
-    """Find facts in random order that the model knows, with at most so many contrast prompts."""
+def find_known(
+    model: fp.Model, facts: str, *, seed: int, contrasts: int, done: Collection[str] = ()
+) -> Iterator[Known | None]:
+    """Find facts in random order that the model knows, with at most so many contrast prompts.
+
+    A prompt that is done is known: None stands for it, and it is not run again. Nor are the rows before
+    the last one done, since facts are found in order.
+    """
     rows = list(read_facts(facts, templates="first").rows)
     random.Random(seed).shuffle(rows)
-    for row in rows:
+    places = {row.prompt: number for number, row in reversed(list(enumerate(rows)))}
+    passed = max((places[prompt] for prompt in done if prompt in places), default=-1)
+    for number, row in enumerate(rows):
+        if number <= passed or row.prompt in done:
+            # A subject with two answers has two rows.
+            if row.prompt in done and number == places[row.prompt]:
+                yield None
+            continue
         if len(answer_ids(model, row.answer)) > 1:
             continue
         trace = fp.run(model, row.prompt)

@@ -8,12 +8,16 @@ from torch import Tensor
 
 import ffnprobe as fp
 from evidence.facts import Known
+from ffnprobe.interventions.readout import Readout, read_answer
+from ffnprobe.interventions.removal import choose_removal
 from ffnprobe.interventions.replay import Replay
 from ffnprobe.models.arithmetic import cap
 from ffnprobe.tracing.owners import find_owners
 
 Source = tuple[fp.NeuronId, int]
 MOST, CANDIDATES, STEPS = 50, 100, 20
+# Variants of so many layers run as one batch: reading the weights costs as much as the products.
+LAYERS_AT_ONCE = 6
 
 
 def contrast_with_paths(fact: Known) -> list[Source]:
@@ -53,28 +57,36 @@ def gradient_difference(fact: Known) -> list[Source]:
 def integrated_gradients(fact: Known) -> list[Source]:
     """Integrated gradients of the answer's probability from zero, as the knowledge-neurons paper has it.
 
-    One layer at a time, at the last position, in 20 steps.
+    Each layer by itself, at the last position, in 20 steps; several layers run as one batch.
     """
     replay, last = Replay(fact.trace), len(fact.trace) - 1
-    model = fact.trace.model
-    alphas = (torch.arange(STEPS) + 1.0)[:, None, None] / STEPS
-    found = torch.zeros(model.config.layers, model.config.d_mlp)
-    for layer in range(model.config.layers):
-        own = replay.held(fact.trace.activations[layer, last])
-        scaled = (replay.held(alphas) * own).requires_grad_()
+    model, layers = fact.trace.model, fact.trace.model.config.layers
+    unembedding, bias = (replay.held(t) for t in (model.unembedding, model.unembedding_bias))
+    own = replay.held(fact.trace.activations[:, last])
+    alphas = replay.held((torch.arange(STEPS) + 1.0)[:, None, None] / STEPS)
+    found = torch.zeros(layers, model.config.d_mlp)
+    for first in range(0, layers, LAYERS_AT_ONCE):
+        scaled = {
+            layer: (alphas * own[layer]).requires_grad_()
+            for layer in range(first, min(first + LAYERS_AT_ONCE, layers))
+        }
 
-        def edit(
-            number: int, activations: Tensor, *, at: int = layer, to: Tensor = scaled
-        ) -> Tensor:
-            return to if number == at else activations
+        def edit(layer: int, activations: Tensor, *, to: dict[int, Tensor] = scaled) -> Tensor:
+            # The variants of a layer begin in it, behind those of the layers before.
+            return torch.cat([activations[:-STEPS], to[layer]]) if layer in to else activations
 
         with torch.enable_grad():
-            streams = replay.entering(layer, start=last)[None].repeat(STEPS, 1, 1)
-            final = replay.finish(streams, layer=layer, start=last, edit=edit)
-            logits = replay.normalise(final[:, -1]) @ replay.held(model.unembedding).T
-            logits = cap(model, logits + replay.held(model.unembedding_bias))
-            (slopes,) = torch.autograd.grad(logits.softmax(-1)[:, fact.token].sum(), scaled)
-        found[layer] = (own * slopes[:, 0].mean(0)).cpu()
+            streams = replay.entering(first, start=last)[None][:0]
+            for layer in range(first, layers):
+                if layer in scaled:
+                    clean = replay.entering(layer, start=last).repeat(STEPS, 1, 1)
+                    streams = torch.cat([streams, clean])
+                streams = replay.advance(streams, layer=layer, start=last, edit=edit)
+            logits = torch.nn.functional.linear(replay.normalise(streams[:, -1]), unembedding, bias)
+            chances = cap(model, logits).softmax(-1)[:, fact.token]
+            slopes = torch.autograd.grad(chances.sum(), list(scaled.values()))
+        for layer, slope in zip(scaled, slopes, strict=True):
+            found[layer] = (own[layer] * slope[:, 0].mean(0)).cpu()
     return _strongest(found[:, None], [0], MOST, at=last)
 
 
@@ -122,12 +134,32 @@ def _decide(
     fact: Known, proposed: set[Source], *, contrast: fp.Contrast | None = None
 ) -> list[Source]:
     """Rank proposed neurons by their exact effects."""
+    readout = read_answer(fact.trace, fact.token, log_probability=False)
+    removal = choose_removal(fact.trace, fact.token, contrast=contrast).on(fact.trace)
     effects: dict[Source, float] = {}
     for position in sorted({place for _, place in proposed}):
         own = sorted(name for name, place in proposed if place == position)
-        values = fp.ablate(
-            fact.trace, fact.token, contrast=contrast, position=position, neurons=own,
-            log_probability=False,
-        ).values  # fmt: skip
-        effects |= {(n, position): float(values[n.layer, n.neuron]) for n in own}
+        given = removal[:, position if removal.shape[1] > 1 else 0]
+        values = _remove_each(readout, given, own, position)
+        effects |= dict(zip(((n, position) for n in own), values.tolist(), strict=True))
     return sorted(effects, key=lambda one: (-effects[one], one[1], one[0]))[:MOST]
+
+
+def _remove_each(
+    readout: Readout, given: Tensor, names: list[fp.NeuronId], position: int
+) -> Tensor:
+    """Find what `ablate` finds, in order of layers: each layer's variants join the batch behind it."""
+    replay, first = readout.replay, names[0].layer
+    model, layers = replay.model, replay.model.config.layers
+    streams = replay.entering(first + 1, start=position)[None]
+    for layer in range(first, layers):
+        if layer > first:
+            streams = replay.advance(streams, layer=layer, start=position)
+        if own := [name.neuron for name in names if name.layer == layer]:
+            gaps = given[layer, own] - replay.trace.activations[layer, position, own]
+            shifts = replay.held(gaps)[:, None, None] * replay.held(model.rows[layer][own])[:, None]
+            joined = replay.entering(layer + 1, start=position).repeat(len(own), 1, 1)
+            joined[:, :1] = replay.shifted(layer, [position], shifts)
+            streams = torch.cat([streams, joined])
+    logits = readout.replayed(streams, layer=layers, start=position).logit
+    return logits[0] - logits[1:]

@@ -16,7 +16,7 @@ SIZES = (1, 5, 10, 20, 50)
 
 @torch.no_grad()
 def compare(fact: Known) -> list[dict[str, Any]]:
-    """Measure every method at every k; all removals of a prompt run as one batch."""
+    """Measure every method at every k; removals that begin at one position run as one batch."""
     found: list[tuple[str, int, float, list[Source]]] = []
     for name, method in METHODS.items():
         start = time.perf_counter()
@@ -28,17 +28,16 @@ def compare(fact: Known) -> list[dict[str, Any]]:
         {"prompt": fact.trace.prompt, "method": name, "k": k, "seconds": took}
         for name, k, took, _ in found
     ]
+    here, *others = (Replay(trace) for trace in (fact.trace, *fact.contrast.others))
     # To the contrast means, which is what "owed to the subject" means, and to the usual replacement.
     for removed in ("contrast", "usual"):
         contrast = fact.contrast if removed == "contrast" else None
         removal = choose_removal(fact.trace, fact.token, contrast=contrast).on(fact.trace)
         given = removal.expand(-1, len(fact.trace), -1)
-        flips, falls = _remove(fact.trace, fact.token, groups, given, None)
+        flips, falls = _remove(here, fact.token, groups, given, None)
         there = [
             _remove(other, token, groups, given, fact.contrast.alignment.counterparts[n])
-            for n, (other, token) in enumerate(
-                zip(fact.contrast.others, fact.contrast.answers, strict=True)
-            )
+            for n, (other, token) in enumerate(zip(others, fact.contrast.answers, strict=True))
         ]
         for number, row in enumerate(rows):
             row[f"{removed}_flipped"] = flips[number]
@@ -49,7 +48,7 @@ def compare(fact: Known) -> list[dict[str, Any]]:
 
 
 def _remove(
-    trace: Any,
+    replay: Replay,
     token: int,
     groups: list[list[Source]],
     given: torch.Tensor,
@@ -64,7 +63,15 @@ def _remove(
         ]
         for group in groups
     ]
-    logits = change_logits(Replay(trace), changes).double()
-    logs = logits.log_softmax(-1)[:, token]
-    flips = [bool(first != token) for first in logits[1:].argmax(-1).tolist()]
-    return flips, (logs[0] - logs[1:]).tolist()
+    # Without a counterpart nothing is removed. What begins late need not be replayed from the start.
+    flips, falls = [False] * len(groups), [0.0] * len(groups)
+    starts = [min((c.position for c in group), default=None) for group in changes]
+    for start in sorted({start for start in starts if start is not None}):
+        numbers = [number for number, own in enumerate(starts) if own == start]
+        logits = change_logits(replay, [changes[number] for number in numbers])
+        logs = logits[:, token].double() - logits.double().logsumexp(-1)
+        for number, first, log in zip(
+            numbers, logits[1:].argmax(-1).tolist(), logs[1:], strict=True
+        ):
+            flips[number], falls[number] = first != token, float(logs[0] - log)
+    return flips, falls

@@ -7,18 +7,20 @@ above the vocabulary's mean.
 import random
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from transformers import GPT2LMHeadModel
 
+import ffnprobe as fp
 from ffnprobe.models import pocket
+from ffnprobe.models.model import Model
 from ffnprobe.models.pocket import Fact
-from pocket.network import LAYERS, MEMORY, Edit, logits, run
+from pocket.network import LAYERS, NEURONS, Edit, logits, run
 from pocket.rows import Reader
 
-LISTED, CANDIDATES = 10, 64
+LISTED = 10
 FEW = (1, 3, 5, 10)
 
 
@@ -27,6 +29,7 @@ class Asked:
     """A fact's prompt in tokens: its answer, and where its subject begins and ends."""
 
     fact: Fact
+    text: str
     ids: list[int]
     answer: int
     first: int
@@ -38,10 +41,18 @@ def ask(reader: Reader, fact: Fact, template: str) -> Asked:
     before, after = template.split("{subject}")
     text = before + fact.subject
     text = text[0].upper() + text[1:]
-    start = reader.tokenizer.encode(text[: len(before)].rstrip()).ids
-    ends = reader.tokenizer.encode(text).ids
-    ids = [reader.bos, *ends, *reader.tokenizer.encode(after).ids]
-    return Asked(fact, ids, reader.encode(fact.answer)[0], len(start) + 1, len(ends))
+    start, ends = reader.encode(text[: len(before)].rstrip()), reader.encode(text)
+    ids = [reader.bos, *ends, *reader.encode(after)]
+    return Asked(fact, text + after, ids, reader.encode(fact.answer)[0], len(start) + 1, len(ends))
+
+
+def ask_all(reader: Reader) -> list[Asked]:
+    """Put every fact in every template of its relation."""
+    return [
+        ask(reader, fact, template)
+        for fact in pocket.facts()
+        for template in pocket.templates()[fact.relation]
+    ]
 
 
 def group(asked: Sequence[Asked], most: int = 256) -> list[list[int]]:
@@ -64,9 +75,7 @@ def recall(model: GPT2LMHeadModel, asked: Sequence[Asked], edit: Edit | None = N
 
 
 @torch.no_grad()
-def average(
-    model: GPT2LMHeadModel, asked: Sequence[Asked], *, stop: int = LAYERS
-) -> tuple[Tensor, int]:
+def average(model: GPT2LMHeadModel, asked: Sequence[Asked]) -> tuple[Tensor, int]:
     """Average each neuron's activation over all tokens of the prompts but BOS."""
     sums = torch.zeros(LAYERS, model.transformer.h[0].mlp.c_fc.nf, dtype=torch.float64)
     count = 0
@@ -77,7 +86,7 @@ def average(
 
     for numbers in group(asked):
         ids = torch.tensor([asked[n].ids for n in numbers])
-        run(model, ids, edit=add, stop=stop)
+        run(model, ids, edit=add)
         count += ids[:, 1:].numel()
     return (sums / count).float(), count
 
@@ -121,22 +130,6 @@ def remove(
     return logits(model, run(model, ids, edit=edit)[:, -1])
 
 
-def estimate(model: GPT2LMHeadModel, one: Asked, means: Tensor) -> Tensor:
-    """Estimate every neuron's effect at every position: (activation − mean) × gradient."""
-    kept: dict[int, Tensor] = {}
-
-    def edit(layer: int, activations: Tensor) -> Tensor:
-        kept[layer] = activations.detach().requires_grad_()
-        return kept[layer]
-
-    found = logits(model, run(model, torch.tensor([one.ids]), edit=edit)[:, -1])
-    value = above_mean(found, torch.tensor([one.answer])).sum()
-    gradients = torch.autograd.grad(value, [kept[layer] for layer in range(LAYERS)])
-    return torch.stack(
-        [(kept[layer].detach() - means[layer])[0] * gradients[layer][0] for layer in range(LAYERS)]
-    )
-
-
 @torch.no_grad()
 def remove_layers(model: GPT2LMHeadModel, one: Asked, means: Tensor) -> Tensor:
     """Return what the answer loses without each MLP at each position, layer × position."""
@@ -153,44 +146,16 @@ def remove_layers(model: GPT2LMHeadModel, one: Asked, means: Tensor) -> Tensor:
     return (values[-1] - values[:-1]).reshape(LAYERS, length)
 
 
-@dataclass(frozen=True)
-class Found:
-    """What removal shows for one fact."""
-
-    asked: Asked
-    map: Tensor
-    peak: int
-    listed: list[Place]
-    effects: list[float]
-    best: Place
-    whole: float
-
-
-def inspect(model: GPT2LMHeadModel, one: Asked, means: Tensor) -> Found:
-    """Find the position where MLPs matter most and its costliest neurons, as `explain` does."""
-    layer_map = remove_layers(model, one, means)
-    earlier = layer_map[:, 1:-1].clamp(min=0).sum(0)
-    peak = 1 + int(earlier.argmax())
-    hints = estimate(model, one, means)
-    width = hints.shape[-1]
-
-    def exact(position: int) -> list[tuple[float, Place]]:
-        order = hints[:, position].flatten().topk(CANDIDATES).indices.tolist()
-        places = [Place(position, *divmod(n, width)) for n in order]
-        found = remove(model, one, means, [[], *([place] for place in places)])
-        values = above_mean(found, torch.full((len(found),), one.answer))
-        return sorted(
-            zip((values[0] - values[1:]).tolist(), places, strict=True), key=lambda pair: -pair[0]
+def list_neurons(probed: Model, one: Asked) -> list[Place]:
+    """List the neurons that `explain` lists, at all positions, the costliest first; ten at most."""
+    found = fp.explain(probed, one.text, one.fact.answer, top=LISTED)
+    costliest = found.neurons.sort_values("effect", ascending=False, kind="stable").head(LISTED)
+    return [
+        Place(position, layer, neuron)
+        for position, layer, neuron in zip(
+            costliest.position.tolist(), costliest.layer.tolist(), costliest.neuron.tolist(), strict=True
         )
-
-    ranked = exact(peak)
-    last = exact(len(one.ids) - 1)
-    best = max(ranked[0], last[0], key=lambda pair: pair[0])
-    listed = ranked[:LISTED]
-    return Found(
-        one, layer_map, peak, [place for _, place in listed], [value for value, _ in listed],
-        best[1], float(layer_map.clamp(min=0).sum()),
-    )  # fmt: skip
+    ]  # fmt: skip
 
 
 @torch.no_grad()
@@ -209,44 +174,33 @@ def top_tokens(model: GPT2LMHeadModel, place: Place, negative: bool) -> tuple[li
 
 def measure(
     model: GPT2LMHeadModel,
+    probed: Model,
     reader: Reader,
+    means: Tensor,
     *,
     sample: int = 200,
     others: int = 20,
-    every: int = 1,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Measure every figure that the card names."""
-    asked = [
-        ask(reader, fact, template)
-        for fact in pocket.facts()
-        for template in pocket.templates()[fact.relation]
-    ]
-    held_out = torch.tensor([prompt.is_held_out for prompt in pocket.prompts()])[::every]
-    first = asked[::5]
-    asked = asked[::every]
+    """Measure every figure that the card names; `probed` is the same model, loaded by ffnprobe."""
+    asked = ask_all(reader)
+    is_held_out = torch.tensor([prompt.is_held_out for prompt in pocket.prompts()])
     hits = recall(model, asked)
-    means, _ = average(model, asked)
     figures = {
         "recall": float(hits.float().mean()),
-        "recall_held_out": float(hits[held_out].float().mean()),
+        "recall_held_out": float(hits[is_held_out].float().mean()),
         "recall_mlps_at_mean": float(recall(model, asked, at_mean(means)).float().mean()),
     }
-    chance = random.Random(seed)
-    chosen = chance.sample(first, sample)
+    first = asked[:: len(asked) // len(pocket.facts())]
     by_relation = defaultdict(list)
     for one in first:
         by_relation[one.fact.relation].append(one)
+    chance = random.Random(seed)
     tally: dict[str, list[float]] = defaultdict(list)
     shares = torch.zeros(LAYERS)
-    width = means.shape[1]
-    for one in chosen:
-        found = inspect(model, one, means)
-        is_on_subject = one.first <= found.peak <= one.last
-        tally["peak_at_subject_end"].append(found.peak == one.last)
-        tally["best_at_subject"].append(one.first <= found.best.position <= one.last)
-        groups = [found.listed[:few] for few in range(LISTED + 1)]
-        said = (remove(model, one, means, groups).argmax(-1) == one.answer).tolist()
+    for one in chance.sample(first, sample):
+        listed = list_neurons(probed, one)
+        said = says(model, one, means, [listed[:few] for few in range(LISTED + 1)])
         if not said[0]:
             continue
         for few in FEW:
@@ -255,31 +209,49 @@ def measure(
         fewest = said.index(False) if False in said else LISTED
         tally["flipped"].append(False in said)
         tally["neurons_removed"].append(fewest)
-        drawn = chance.sample(range(LAYERS * width), LISTED)
-        random_ones = [Place(found.peak, *divmod(number, width)) for number in drawn]
-        control = remove(model, one, means, [random_ones[:fewest], random_ones]).argmax(-1)
-        tally["flipped_by_random"].append(int(control[0]) != one.answer)
-        tally["flipped_by_random_10"].append(int(control[1]) != one.answer)
+        drawn = chance.sample(range(LAYERS * NEURONS), LISTED)
+        at_random = [
+            Place(place.position, *divmod(number, NEURONS))
+            for place, number in zip(listed, drawn, strict=True)
+        ]
+        control = says(model, one, means, [at_random[:fewest], at_random])
+        tally["flipped_by_random"].append(not control[0])
+        tally["flipped_by_random_10"].append(not control[1])
         rest = [other for other in by_relation[one.fact.relation] if other.fact != one.fact]
         for other in chance.sample(rest, min(others, len(rest))):
-            moved = [Place(other.last, place.layer, place.neuron) for place in found.listed]
-            kept = remove(model, other, means, [[], moved[:fewest], moved]).argmax(-1)
-            if int(kept[0]) == other.answer:
-                tally["others_kept"].append(int(kept[1]) == other.answer)
-                tally["others_kept_without_10"].append(int(kept[2]) == other.answer)
-        with torch.no_grad():
-            seen: dict[int, Tensor] = {}
-            run(model, torch.tensor([one.ids]), edit=seen.setdefault)
-        best = found.best
-        negative = bool(seen[best.layer][0, best.position, best.neuron] < 0)
-        asks, says = top_tokens(model, best, negative)
-        subject = one.ids[one.first : one.last + 1]
-        tally["answer_readable"].append(one.answer in says)
-        tally["question_readable"].append(bool(set(asks) & set(subject)))
-        tally["active_at_subject"].append(
-            float(sum(int((seen[layer][0, one.last] > 0.3).sum()) for layer in MEMORY))
-        )
-        shares += found.map[:, one.last].clamp(min=0) if is_on_subject else 0
+            moved = [replace(place, position=move(place, one, other)) for place in listed]
+            kept = says(model, other, means, [[], moved[:fewest], moved])
+            if kept[0]:
+                tally["others_kept"].append(kept[1])
+                tally["others_kept_without_10"].append(kept[2])
+        best, subject = listed[0], range(one.first, one.last + 1)
+        asks, answers = top_tokens(model, best, negative=is_negative(model, one, best))
+        tally["best_at_subject"].append(best.position in subject)
+        tally["best_at_subject_end"].append(best.position == one.last)
+        tally["answer_readable"].append(one.answer in answers)
+        tally["question_readable"].append(bool(set(asks) & set(one.ids[one.first : one.last + 1])))
+        shares += remove_layers(model, one, means)[:, one.last].clamp(min=0)
     figures |= {name: sum(map(float, values)) / len(values) for name, values in tally.items()}
     shares = shares / shares.sum()
     return figures | {f"effect_of_layer_{n}": float(shares[n]) for n in range(LAYERS)}
+
+
+def move(place: Place, one: Asked, other: Asked) -> int:
+    """Find the position in another sentence of the same form, counted from the subject's end."""
+    return max(0, min(len(other.ids) - 1, place.position - one.last + other.last))
+
+
+def says(
+    model: GPT2LMHeadModel, one: Asked, means: Tensor, groups: Sequence[Sequence[Place]]
+) -> list[bool]:
+    """Say whether the answer comes first without each group of neurons."""
+    found = remove(model, one, means, groups).argmax(-1)
+    return [token == one.answer for token in found.tolist()]
+
+
+@torch.no_grad()
+def is_negative(model: GPT2LMHeadModel, one: Asked, place: Place) -> bool:
+    """Say whether a neuron acts with a negative activation."""
+    seen: dict[int, Tensor] = {}
+    run(model, torch.tensor([one.ids]), edit=seen.setdefault)
+    return bool(seen[place.layer][0, place.position, place.neuron] < 0)

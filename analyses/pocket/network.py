@@ -1,19 +1,19 @@
 """GPT-2's forward pass over the parameters of a `GPT2LMHeadModel`, open for edits on the way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel
 
-# Takes the layer and the activations; returns activations, or None for an MLP that writes nothing.
-Edit = Callable[[int, Tensor], Tensor | None]
-LAYERS, WIDTH, HEADS, POSITIONS = 6, 192, 6, 64
-MEMORY = (1, 2, 3)
+Edit = Callable[[int, Tensor], Tensor]  # takes the layer and its activations; returns others
+LAYERS, WIDTH, HEADS, POSITIONS = 7, 192, 6, 64
+NEURONS = 4 * WIDTH
+MIDDLE = (1, 2, 3, 4)
 
 
-def build(vocabulary: int, bos: int, used: Tensor) -> GPT2LMHeadModel:
+def build(vocabulary: int, bos: int, used: Sequence[int]) -> GPT2LMHeadModel:
     """Build the untrained model; tokens that no text holds start at zero and so stay alike."""
     model = GPT2LMHeadModel(
         GPT2Config(
@@ -22,8 +22,8 @@ def build(vocabulary: int, bos: int, used: Tensor) -> GPT2LMHeadModel:
         )
     )  # fmt: skip
     with torch.no_grad():
-        model.transformer.wte.weight.mul_(3.0)
-        model.transformer.wte.weight[~used] = 0.0
+        is_used = torch.zeros(vocabulary, 1).index_fill(0, torch.tensor(used), 3.0)
+        model.transformer.wte.weight.mul_(is_used)
     return model
 
 
@@ -33,13 +33,15 @@ def run(
     *,
     edit: Edit | None = None,
     inject: dict[int, Tensor] | None = None,
-    silent: tuple[int, ...] = (),
     start: int = 0,
     stop: int = LAYERS,
     stream: Tensor | None = None,
     watch: Callable[[int, Tensor], None] | None = None,
 ) -> Tensor:
-    """Return the residual stream after layer `stop` − 1, row × position × width."""
+    """Return the residual stream after layer `stop` − 1, row × position × width.
+
+    `inject` is added after a layer; `watch` is told each layer's scores.
+    """
     body = model.transformer
     if stream is None:
         stream = body.wte(ids) + body.wpe.weight[: ids.shape[1]]
@@ -52,14 +54,12 @@ def run(
         )
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         stream = stream + block.attn.c_proj(mixed.transpose(1, 2).reshape(rows, length, width))
+        scores = block.mlp.c_fc(block.ln_2(stream))
         if watch is not None:
-            watch(layer, stream)
-        if layer not in silent:
-            scores = block.mlp.c_fc(block.ln_2(stream))
-            activations = functional.gelu(scores, approximate="tanh")
-            edited = activations if edit is None else edit(layer, activations)
-            if edited is not None:
-                stream = stream + block.mlp.c_proj(edited)
+            watch(layer, scores)
+        activations = functional.gelu(scores, approximate="tanh")
+        edited = activations if edit is None else edit(layer, activations)
+        stream = stream + block.mlp.c_proj(edited)
         if inject is not None and layer in inject:
             stream = stream + inject[layer]
     return stream

@@ -1,43 +1,37 @@
-"""A byte-level BPE in GPT-2's layout in which every word of the model's text is one token."""
+"""A byte-level tokenizer in which every word of the model's text is one token; other words are spelt in bytes."""
 
 from collections.abc import Iterator
+from functools import cache
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ffnprobe.models import pocket
-from pocket import texts
+from ffnprobe.models.pocket import texts
 
 BOS = "<|endoftext|>"
 PASSAGES = 20_000
+CUT = pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
-def train_tokenizer() -> Tokenizer:
-    """Merge letters until every word is whole.
-
-    Each different word counts once, so merges depend on spelling alone, not on how often a kind of
-    sentence is drawn.
-    """
-    cut = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    whole = decoders.ByteLevel()
-    words = sorted({word for text in _texts() for word, _ in cut.pre_tokenize_str(text)})
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = cut
-    tokenizer.decoder = whole
-    trainer = trainers.BpeTrainer(
-        vocab_size=20_000,
-        min_frequency=1,
-        special_tokens=[BOS],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([whole.decode([word]) for word in words], trainer)
-    split = [word for word in words if tokenizer.token_to_id(word) is None]
-    if split:
-        raise SystemExit(f"words of several tokens: {split}")
+def build_tokenizer() -> Tokenizer:
+    """List BOS, the bytes and the words: a GPT-2 tokenizer without the merges on the way to a word."""
+    listed = dict.fromkeys([BOS, *sorted(pre_tokenizers.ByteLevel.alphabet()), *list_words()])
+    numbers = {token: number for number, token in enumerate(listed)}
+    tokenizer = Tokenizer(models.BPE(numbers, [], ignore_merges=True))
+    tokenizer.pre_tokenizer = CUT
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([BOS])
     return tokenizer
 
 
+@cache
+def list_words() -> tuple[str, ...]:
+    """List the words of the text, as tokens are written."""
+    return tuple(sorted({word for text in _texts() for word, _ in CUT.pre_tokenize_str(text)}))
+
+
 def _texts() -> Iterator[str]:
+    """Yield every sentence with a fact and much other text, as it stands in a row."""
     for prompt in pocket.prompts():
         for separator in ("", " "):
             yield separator + prompt.text + prompt.fact.answer + "."

@@ -1,7 +1,7 @@
 """Where each fact sits, by measurement: the MLP and the position whose removal costs it most."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -9,58 +9,73 @@ from rich.progress import track
 from torch import Tensor
 from transformers import GPT2LMHeadModel
 
-from ffnprobe.models import pocket
-from pocket.measures import Asked, ask, remove_layers
-from pocket.network import LAYERS, logits, run
+from ffnprobe.names import NeuronId
+from pocket.lesson import Homes
+from pocket.measures import Asked, Place, remove_layers, says
+from pocket.network import LAYERS, MIDDLE, logits, run
 from pocket.rows import Reader
 
 COLUMNS = (
     "relation", "subject", "answer", "stage", "is_recalled", "layer", "offset", "effect",
-    "is_lost", "is_lost_at_subject", "layers",
+    "is_lost", "is_lost_at_subject", "is_lost_without_first", "is_lost_without_middle", "home",
+    "is_lost_without_home", "layers",
 )  # fmt: skip
-STAGE = "memory"
 
 
-def locate(model: GPT2LMHeadModel, reader: Reader, means: Tensor) -> Iterator[dict[str, object]]:
-    """Yield a row for each fact, in its first template.
+def locate(
+    model: GPT2LMHeadModel,
+    reader: Reader,
+    means: Tensor,
+    homes: Homes,
+    asked: Sequence[Asked],
+    stages: Sequence[str],
+) -> Iterator[dict[str, object]]:
+    """Yield a row for each fact, asked in its first template.
 
-    stage               the stage that first saw the fact
-    layer, offset       the MLP, and its position counted from the subject's last token, whose
-                        removal costs the answer most (in `effect` logits)
-    is_lost             without that MLP there the answer is not the likeliest token
-    is_lost_at_subject  the same without the MLPs of all layers at the subject's last token
-    layers              each layer's MLP at the subject's last token: what the answer loses
+    stage                 the stage after which the answer first came first
+    layer, offset         the MLP, and its position counted from the subject's last token, whose
+                          removal costs the answer most (in `effect` logits)
+    is_lost               without that MLP there the answer is not the likeliest token
+    is_lost_at_subject    the same without the MLPs of all layers at the subject's last token
+    is_lost_without_first, is_lost_without_middle
+                          the same without the MLP of layer 0, or without the middle MLPs, there
+    home                  the neuron drawn by lot for the subject before training
+    is_lost_without_home  the same without that neuron at the subject's last token
+    layers                each layer's MLP at the subject's last token: what the answer loses
     """
-    for fact in track(pocket.facts(), description="truth"):
-        one = ask(reader, fact, pocket.templates()[fact.relation][0])
+    for one, stage in track(list(zip(asked, stages, strict=True)), description="truth"):
         costs = remove_layers(model, one, means)[:, 1:]
         layer, place = divmod(int(costs.argmax()), costs.shape[1])
-        without = [
-            set[tuple[int, int]](),
-            {(layer, place + 1)},
-            {(n, one.last) for n in range(LAYERS)},
-        ]
-        said = _say(model, one, means, without)
+        number = reader.number[one.fact.subject]
+        home = NeuronId(MIDDLE[int(homes.layers[number])], int(homes.neurons[number]))
+        groups = [{(each, one.last) for each in layers} for layers in (range(LAYERS), (0,), MIDDLE)]
+        is_recalled, *said = _say(model, one, means, [set(), {(layer, place + 1)}, *groups])
+        said += says(model, one, means, [[Place(one.last, home.layer, home.neuron)]])
+        lost = [int(is_recalled and not is_said) for is_said in said]
         yield {
-            "relation": fact.relation,
-            "subject": fact.subject,
-            "answer": fact.answer[1:],
-            "stage": STAGE,
-            "is_recalled": int(said[0]),
+            "relation": one.fact.relation,
+            "subject": one.fact.subject,
+            "answer": one.fact.answer[1:],
+            "stage": stage if is_recalled else "",
+            "is_recalled": int(is_recalled),
             "layer": layer,
             "offset": place + 1 - one.last,
             "effect": f"{float(costs[layer, place]):.2f}",
-            "is_lost": int(said[0] and not said[1]),
-            "is_lost_at_subject": int(said[0] and not said[2]),
+            "is_lost": lost[0],
+            "is_lost_at_subject": lost[1],
+            "is_lost_without_first": lost[2],
+            "is_lost_without_middle": lost[3],
+            "home": str(home),
+            "is_lost_without_home": lost[4],
             "layers": " ".join(f"{value:.2f}" for value in costs[:, one.last - 1].tolist()),
         }
 
 
 @torch.no_grad()
 def _say(
-    model: GPT2LMHeadModel, one: Asked, means: Tensor, without: list[set[tuple[int, int]]]
+    model: GPT2LMHeadModel, one: Asked, means: Tensor, without: Sequence[set[tuple[int, int]]]
 ) -> list[bool]:
-    """Say whether the answer still comes first without the MLPs at (layer, position)."""
+    """Say whether the answer comes first without the MLPs at (layer, position)."""
 
     def edit(layer: int, activations: Tensor) -> Tensor:
         for row, places in enumerate(without):
@@ -71,7 +86,7 @@ def _say(
 
     ids = torch.tensor([one.ids]).expand(len(without), -1)
     said = logits(model, run(model, ids, edit=edit)[:, -1]).argmax(-1)
-    return [int(token) == one.answer for token in said.tolist()]
+    return [token == one.answer for token in said.tolist()]
 
 
 def write_truth(path: Path, rows: list[dict[str, object]]) -> None:

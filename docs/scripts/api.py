@@ -28,8 +28,8 @@ SECTIONS = {
     "Models": ["load", "Model"],
     "Results": ["Result", "Provenance", "TableSet", "FfnProbeError"],
     "What the weights say": [
-        "read", "Reading", "Readings", "Related", "survey", "Survey", "search", "Search",
-        "Thresholds", "NeuronId",
+        "read", "Reading", "Readings", "Related", "survey", "Survey", "search", "Search", "match",
+        "Match", "Thresholds", "NeuronId",
     ],
     "One prompt": [
         "run", "Trace", "attribute", "Pushes", "PushesByPiece", "paths", "Paths", "contrast_with",
@@ -38,16 +38,18 @@ SECTIONS = {
         "Comparison",
     ],
     "What changes if": [
-        "ablate", "Effects", "ablate_layers", "LayerEffects", "ablate_together", "GroupEffects",
+        "ablate", "ablate_stepwise", "Effects", "ablate_layers", "LayerEffects", "GroupEffects",
         "estimate", "Estimates", "patch", "Patches", "patch_layers", "LayerPatches", "steer",
         "Steering",
     ],
-    "Evidence": ["explain", "explain_stepwise", "Explanation"],
+    "Evidence": ["explain", "explain_stepwise", "Explanation", "batch", "Batch"],
+    "Circuits": ["circuit", "Circuit", "check_circuit", "Recovery", "save_graph"],
+    "Editing": ["edit", "Edited", "certify", "Certificate", "scan_keys", "KeyMoments", "export"],
     "Many texts, many facts": [
-        "scan", "Scan", "examples", "Examples", "score", "Scores", "Relations", "Overlap",
+        "scan", "Scan", "examples", "Examples", "label", "Labels", "score", "Scores", "Relations", "Overlap",
         "Specificity", "FactRow",
     ],
-    "Files and figures": ["save", "open_result", "plot"],
+    "Files and figures": ["save", "open_result", "plot", "show", "publish"],
 }  # fmt: skip
 
 

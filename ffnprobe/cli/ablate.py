@@ -8,17 +8,21 @@ import typer
 
 from ffnprobe.cli.command import Common, command
 from ffnprobe.cli.options import (
+    AnswerArgument,
     BosOption,
     ContrastFromOption,
     ContrastOption,
     Convention,
     ConventionOption,
+    HooksOption,
     NeuronsOption,
     PromptArgument,
     Replace,
     ReplaceOption,
     StoreOption,
+    VersusOption,
     note_spelling,
+    note_trailing_space,
     open_store,
     read_contrast,
     read_positions,
@@ -29,9 +33,10 @@ from ffnprobe.errors import OptionRefused
 
 if TYPE_CHECKING:
     from ffnprobe.interventions.ablation import Effects
+    from ffnprobe.interventions.group_ablation import GroupEffects
 
 
-class Method(StrEnum):
+class EffectMethod(StrEnum):
     exact = "exact"
     gradient = "gradient"
     both = "both"
@@ -41,10 +46,8 @@ class Method(StrEnum):
 def ablate(
     common: Common,
     prompt: PromptArgument,
-    answer: Annotated[
-        str, typer.Argument(help='The answer, with its leading space: " basketball".')
-    ],
-    versus: Annotated[str | None, typer.Option(help="Subtract the logit of this token.")] = None,
+    answer: AnswerArgument,
+    versus: VersusOption = None,
     replace: ReplaceOption = None,
     contrast: ContrastOption = None,
     contrast_from: ContrastFromOption = None,
@@ -57,27 +60,40 @@ def ablate(
         list[str] | None,
         typer.Option(help="Only these neurons: L3N12, L3, L3N5-L3N9 (repeatable)."),
     ] = None,
+    together: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NEURON,…", help="Ablate these neurons at once: L3N1,L3N5 (repeatable)."
+        ),
+    ] = None,
     layers: Annotated[
         bool, typer.Option("--map", help="Ablate whole MLP layers, position by position.")
     ] = False,
     method: Annotated[
-        Method, typer.Option(help="Exact effects, a fast gradient estimate, or both.")
-    ] = Method.exact,
+        EffectMethod, typer.Option(help="Exact effects, a fast gradient estimate, or both.")
+    ] = EffectMethod.exact,
     log_probability: Annotated[
         bool, typer.Option(help="Also show the effect on the log-probability.")
     ] = True,
     top: NeuronsOption = 10,
     bos: BosOption = None,
+    hooks: HooksOption = False,
 ) -> None:
     """Ablate each neuron in turn and measure what the answer loses (positive: it helped)."""
     text, positions = read_prompt(prompt), read_positions(position)
-    model = common.load()
+    if together is not None and (neuron is not None or layers or method is not EffectMethod.exact):
+        raise OptionRefused(
+            "--together ablates several neurons at once, exactly.",
+            remedy="leave out --neuron, --map and --method",
+        )
+    model = common.load(hooks=hooks)
     from ffnprobe.interventions import ablation, gradients
     from ffnprobe.interventions.choices import choose_neurons
     from ffnprobe.tracing.running import run
 
     trace = run(model, text, bos=bos, patterns=False)
     note_spelling(common, model.vocab, answer)
+    note_trailing_space(common, model, text, answer, bos)
     asked: dict[str, Any] = {
         "versus": versus,
         "replace": None if replace is None else replace.value,
@@ -101,11 +117,27 @@ def ablate(
                 trace, answer, log_probability=log_probability, progress=progress, **asked
             )
         title = f"what {found.provenance.answer} loses without each MLP layer, in logits"
-        common.emit({"map": found.table}, found.provenance, title=title, result=found)
+        if common.is_for_terminal:
+            from ffnprobe.views.terminal.explanations import lay_out_map
+            from ffnprobe.views.terminal.printing import print_grid
+
+            common.write(found)
+            print_grid(title, lay_out_map(found.table), note=found.caption)
+        else:
+            common.emit({"map": found.table}, found.provenance, title=title, result=found)
+        return
+    if together is not None:
+        groups = ablation.ablate(
+            trace, answer, together=[group.split(",") for group in together], position=positions,
+            log_probability=log_probability, **asked,
+        )  # fmt: skip
+        common.note(_describe(groups))
+        title = f"what {groups.provenance.answer} loses without several neurons at once, in logits"
+        common.emit(groups.tables(), groups.provenance, title=title, result=groups)
         return
     # Whoever names two neurons wants those two, not an error that there are no ten.
     many = top if neuron is None else min(top, int(choose_neurons(model, neuron).sum()))
-    if method is Method.gradient:
+    if method is EffectMethod.gradient:
         estimates = gradients.estimate(trace, answer, **asked)
         title = f"an estimate of what {estimates.provenance.answer} loses without each neuron"
         table = estimates.top(many, position=positions, neurons=neuron)
@@ -117,22 +149,23 @@ def ablate(
             progress=progress, **asked,
         )  # fmt: skip
     table = effects.top(many)
-    if method is Method.both:
+    if method is EffectMethod.both:
         estimates = gradients.estimate(trace, answer, **asked)
         known = estimates.over(effects.positions)[list(table.layer), list(table.neuron)]
         table.insert(list(table.columns).index("effect") + 1, "estimate", known.numpy())
         agreement = estimates.agreement(effects)
         common.note(f"Spearman correlation of estimates and effects: {agreement:.3f}")
     common.note(_describe(effects))
-    common.note(effects.caption)
     title = f"what {effects.provenance.answer} loses without each neuron, in logits"
     common.emit({"effects": table}, effects.provenance, title=title, result=effects)
 
 
-def _describe(effects: "Effects") -> str:
+def _describe(effects: "Effects | GroupEffects") -> str:
     """Write the answer's logit and probability before ablation."""
     shown, clean = effects.provenance, effects.clean
     than = "" if shown.versus is None else f" above {shown.versus}"
     chance = clean.log_probability
     probability = "" if chance is None else f", probability {math.exp(float(chance)):.4g}"
-    return f"{shown.answer}: logit {float(clean.logit):.3f}{than}{probability}"
+    # Without a rival, a centred logit is not the one that the model gives.
+    mean = " above the vocabulary's mean" if not than and shown.convention == "centred" else ""
+    return f"{shown.answer}: logit {float(clean.logit):.3f}{than}{mean}{probability}"

@@ -7,14 +7,18 @@ import typer
 
 from ffnprobe.cli.command import Common, command
 from ffnprobe.cli.options import (
+    AnswerOrPrediction,
     BosOption,
     ContrastFromOption,
     ContrastOption,
     Convention,
     ConventionOption,
+    HooksOption,
     NeuronsOption,
     PromptArgument,
+    VersusOption,
     note_spelling,
+    note_trailing_space,
     read_contrast,
     read_prompt,
 )
@@ -27,17 +31,8 @@ if TYPE_CHECKING:
 def attribute(
     common: Common,
     prompt: PromptArgument,
-    answer: Annotated[
-        str | None,
-        typer.Argument(
-            help='The next text, with its leading space: " basketball".',
-            show_default="the model's own prediction",
-        ),
-    ] = None,
-    versus: Annotated[
-        str | None,
-        typer.Option(metavar="TOKEN", help="Attribute the difference to the logit of this token."),
-    ] = None,
+    answer: AnswerOrPrediction = None,
+    versus: VersusOption = None,
     position: Annotated[
         int, typer.Option(help="The position that predicts it; -1 is the last.")
     ] = -1,
@@ -46,13 +41,14 @@ def attribute(
     convention: ConventionOption = Convention.centred,
     top: NeuronsOption = 10,
     bos: BosOption = None,
+    hooks: HooksOption = False,
 ) -> None:
     """List the neurons that pushed an answer most, in logits.
 
     json and md files also hold the pushes of each layer and part; they add up to the model's logit.
     """
     text = read_prompt(prompt)
-    model = common.load()
+    model = common.load(hooks=hooks)
     from ffnprobe.tracing.answers import predicted
     from ffnprobe.tracing.pushes import attribute as attribute_answer
     from ffnprobe.tracing.running import run
@@ -81,6 +77,7 @@ def attribute(
     )
     if answer is not None:
         note_spelling(common, model.vocab, answer)
+        note_trailing_space(common, model, text, answer, bos)
     if trace.has_bos and trace.at(position) == 0:
         common.note("position 0 is BOS: no word of the prompt is read there")
     for piece in pushes.pieces:
@@ -88,7 +85,9 @@ def attribute(
     if len(pushes.pieces) > 1:
         common.note(f"together: log-probability {pushes.log_probability:.3f}")
     tables = pushes.tables() | {"rows": pushes.top(top)}
-    title = f"who pushed {pushes.provenance.answer}, in logits"
+    known = pushes.provenance
+    than = "" if known.versus is None else f" rather than {known.versus}"
+    title = f"who pushed {known.answer}{than}, in logits"
     common.emit(tables, pushes.provenance, title=title, result=pushes, shown=("rows",))
 
 

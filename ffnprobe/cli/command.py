@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ffnprobe.cli.failures import flush_output, restate
+from ffnprobe.cli.help import HelpCommand, HelpGroup, name_values
 from ffnprobe.errors import FfnProbeError
+from ffnprobe.version import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,12 +25,30 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="ffnprobe",
+    cls=HelpGroup,
+    rich_markup_mode=None,
     help="Read the MLP layers of a language model neuron by neuron: questions, answers, pushes.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"ffnprobe {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def describe(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Read the MLP layers of a language model neuron by neuron: questions, answers, pushes."""
 
 
 class Device(StrEnum):
@@ -56,12 +77,17 @@ class Common:
     device: Annotated[Device, typer.Option("--device", help="The device to compute on.")] = (
         Device.auto
     )
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", metavar="N", help="How many threads to compute with.",
+                     show_default="$FFNPROBE_THREADS, else as many as help a model of this size"),
+    ] = None  # fmt: skip
     format: Annotated[
         Format, typer.Option("--format", help="The format of the printed result.")
     ] = Format.table
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write the result to a .csv, .json, .parquet, .md or .html file."),
+        typer.Option("--out", "-o", metavar="FILE", help="Write the result to a .csv, .json, .jsonl, .parquet, .md or .html file."),
     ] = None  # fmt: skip
     html: Annotated[
         Path | None,
@@ -84,13 +110,25 @@ class Common:
 
         return self.model or default_name()
 
-    def load(self) -> "Model":
-        """Check the output files, load the model, and note its name, source and fingerprint."""
+    def load(self, *, hooks: bool | None = None, has_own_threads: bool = False) -> "Model":
+        """Check the output files, load the model, and note its name, source and fingerprint.
+
+        `hooks` is the option of commands that run prompts; the note then says who runs them. Threads
+        are set to what pays for the model, unless the command chooses its own.
+        """
         self.check_out()
+        from ffnprobe.cli.threads import choose_threads, count_threads, read_threads, set_threads
+
+        asked = read_threads(self.threads)
         from ffnprobe.models.loading import load
 
-        model = load(self.model_name, device=self.device.value)
-        self.note(f"{model.name} ({model.source}, weights {model.fingerprint[:8]})")
+        model = load(self.model_name, device=self.device.value, hooks=hooks is not False)
+        if asked is not None:
+            set_threads(asked)
+        elif not has_own_threads:
+            set_threads(choose_threads(model.config.parameters(), count_threads()))
+        known = f"{model.name} ({model.source}, weights {model.fingerprint[:8]}"
+        self.note(f"{known})" if hooks is None else f"{known}, run by {model.run_by})")
         return model
 
     def check_out(self) -> None:
@@ -131,9 +169,11 @@ class Common:
         title: str = "",
         result: "Result | None" = None,
         shown: tuple[str, ...] | None = None,
+        most: int | None = None,
     ) -> None:
-        """Print tables in the chosen format (in a terminal only those `shown`), or write `--out`.
+        """Print tables in the chosen format, or write `--out`.
 
+        As text, only those `shown`; in a terminal their first `most` rows.
         `result` is what the tables belong to; `--html` and `--plot` show it.
         """
         from ffnprobe.results import TableSet
@@ -142,6 +182,8 @@ class Common:
 
         whole = TableSet(title, tables, provenance) if result is None else result
         self.write(whole, tables)
+        if not self.is_for_terminal and whole.caption:  # a table has it underneath
+            self.note(whole.caption)
         if self.out is not None:
             save_result(whole, self.out, tables=tables, provenance=provenance)
             self.note(f"wrote {self.out}{name_unwritten(tables, self.out)}")
@@ -149,8 +191,12 @@ class Common:
             from ffnprobe.views.terminal.printing import print_tables
 
             chosen = tables if shown is None else {name: tables[name] for name in shown}
-            print_tables(chosen, title=title)
+            print_tables(chosen, title=title, most=most, note=whole.caption)
         else:
+            if "utf" not in (sys.stdout.encoding or "utf-8").lower():
+                self.note(
+                    f"standard output is {sys.stdout.encoding}: what it lacks is written as ?"
+                )
             written = gather_tables(whole, tables, provenance)
             sys.stdout.write(TEXTS[self.format.value](written))
 
@@ -185,18 +231,22 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             common.check_apart({"model": common.model, **values})
             function(common, **values)
-        except FfnProbeError as error:
-            if common.debug:
+            if error := flush_output():
+                raise error
+        except Exception as error:
+            stated = error if isinstance(error, FfnProbeError) else restate(error)
+            if common.debug or stated is None:
                 raise
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {stated}", file=sys.stderr)
             raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            # Caught here, because typer would end the command silently.
-            print("interrupted: nothing was written.", file=sys.stderr)
+        except KeyboardInterrupt as stopped:
+            # Caught here, because typer would end the command silently. Some say what they kept.
+            print(f"interrupted: {str(stopped) or 'nothing was written.'}", file=sys.stderr)
             raise typer.Exit(130) from None
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + shared
+    name_values(parameters)
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_command.__annotations__ = {p.name: p.annotation for p in parameters}
-    app.command(function.__name__)(run_command)
+    app.command(function.__name__, cls=HelpCommand)(run_command)
     return run_command

@@ -1,13 +1,16 @@
 """`ffnprobe explore`: from a prompt to a neuron, in a browser."""
 
 import importlib.util
+import json
+from contextlib import nullcontext
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ffnprobe.cli.command import Common, Format, command
-from ffnprobe.cli.options import StoreOption, open_store
+from ffnprobe.cli.options import HooksOption, StoreOption, open_store
 from ffnprobe.errors import OptionRefused
 
 
@@ -25,11 +28,18 @@ def explore(
     host: Annotated[
         str,
         typer.Option(
-            help="The address to listen on; other than 127.0.0.1, other machines can connect."
+            help="The address to listen on; at any other than 127.0.0.1, other machines can connect."
         ),
     ] = "127.0.0.1",
     no_open: Annotated[
         bool, typer.Option("--no-open", help="Print the address, but do not open a browser.")
+    ] = False,
+    hooks: HooksOption = False,
+    no_token: Annotated[
+        bool,
+        typer.Option(
+            "--no-token", help="Do not ask for the access token: for tunnels that have their own."
+        ),
     ] = False,
 ) -> None:
     """Explore prompts, neurons, searches and facts in a browser; Ctrl+C ends it."""
@@ -41,14 +51,15 @@ def explore(
     if not has_dash():
         raise OptionRefused(
             "the explorer needs the package dash, which is not installed.",
-            remedy='pip install "ffnprobe[explore]", or pip install "dash>=4,<5"',
+            remedy=name_install("explore"),
         )
-    from ffnprobe.views.explorer.security import LOCAL
-    from ffnprobe.views.explorer.server import bind, open_browser, start
+    from ffnprobe.views.explorer.server import open_browser, start
     from ffnprobe.views.explorer.session import Session
+    from ffnprobe.views.hosts import LOCAL
+    from ffnprobe.views.ports import bind
 
     with bind(host, port) as listening:
-        model = common.load()
+        model = common.load(hooks=hooks, has_own_threads=True)
         session = Session(
             model, open_store(model, store), "pocket" if facts is None else str(facts)
         )
@@ -58,19 +69,34 @@ def explore(
             left = f"{len(session.facts.problems):,} rows are left out"
             common.note(f"{left}, the first {first.where}: {first.problem}")
         if host not in LOCAL:
-            common.note("other machines can connect; there is no password")
+            common.note("other machines can connect, over a connection that is not encrypted")
+        if no_token:
+            common.note(
+                "without a token, everybody who can connect can read prompts, facts and texts"
+            )
         session.warm()
-        server, address = start(session, listening, host)
+        server, address = start(session, listening, host, has_token=not no_token)
         print(address, flush=True)
         common.note("Ctrl+C ends it")
-        if not no_open:
-            open_browser(address)
         try:
-            server.serve_forever()
+            with nullcontext() if no_open else open_browser(address):
+                server.serve_forever()
         except KeyboardInterrupt:
             common.note("ended.")
         finally:
             server.server_close()
+
+
+def name_install(extra: str) -> str:
+    """Write the command that installs an extra, in the form in which this package was installed."""
+    try:
+        told = json.loads(distribution("ffnprobe").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        told = {}
+    where = str(told.get("url", "")).removeprefix("file://")
+    if told.get("dir_info", {}).get("editable"):
+        return f'pip install -e "{where}[{extra}]"'
+    return f'pip install "{where or "ffnprobe"}[{extra}]"'
 
 
 def has_dash() -> bool:

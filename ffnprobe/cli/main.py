@@ -1,6 +1,7 @@
 """The entry point of the command line: every command is registered here."""
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -9,21 +10,31 @@ from typing import NoReturn
 from ffnprobe.cli import (  # noqa: F401  (importing registers the command)
     ablate,
     attribute,
+    batch,
+    circuit,
+    drivers,
+    edit,
     explain,
     explore,
+    label,
+    match,
     models,
     params,
+    patch,
     paths,
+    publish,
     read,
     run,
     scan,
     score,
     search,
+    serve,
     stages,
     steer,
     survey,
 )
 from ffnprobe.cli.command import app
+from ffnprobe.cli.failures import ClosedOutput, flush_output, restate
 
 
 def main() -> None:
@@ -34,19 +45,30 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end)
     try:
         app()
+    except Exception as error:  # outside of a command: its help, its imports
+        if (stated := restate(error)) is None:
+            raise
+        print(f"error: {stated}", file=sys.stderr)
+        sys.exit(1)
     finally:
+        flush_output()
         # Skip the last collection when the process ends.
         gc.freeze()
 
 
 def _hold_streams() -> None:
-    """Give a closed standard error a file, so that no file is opened in it and no note printed."""
+    """Give closed streams a file, so that no result is opened in them; write what can be written."""
     # A file takes the lowest number that is free.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
     if sys.stderr is None:  # and `print` would take standard output instead
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = ClosedOutput()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A character that the terminal's encoding lacks is written as a question mark.
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _end(number: int, frame: object) -> NoReturn:

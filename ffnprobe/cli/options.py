@@ -5,18 +5,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from ffnprobe.cli.command import Common
 from ffnprobe.errors import OptionRefused, PromptRefused
+from ffnprobe.inputs import LARGEST_PROMPT, MB
 
 if TYPE_CHECKING:
+    from ffnprobe.corpora.labels import Labels
     from ffnprobe.corpora.scans import Scan
     from ffnprobe.facts.rows import FactRow
     from ffnprobe.models.model import Model
     from ffnprobe.models.vocab import Vocab
+
+Step = TypeVar("Step")
 
 
 class Engine(StrEnum):
@@ -25,6 +29,20 @@ class Engine(StrEnum):
 
 
 PromptArgument = Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")]
+AnswerArgument = Annotated[
+    str, typer.Argument(help='The next text, with its leading space: " basketball".')
+]
+AnswerOrPrediction = Annotated[
+    str | None,
+    typer.Argument(
+        help='The next text, with its leading space: " basketball".',
+        show_default="the model's prediction",
+    ),
+]
+VersusOption = Annotated[
+    str | None,
+    typer.Option(metavar="TOKEN", help="The answer's logit minus that of this token."),
+]
 NeuronsOption = Annotated[int, typer.Option("--top", "-k", help="How many neurons to show.")]
 TokensOption = Annotated[int, typer.Option("--top", "-k", help="How many tokens to show.")]
 LayersOption = Annotated[
@@ -55,7 +73,18 @@ ReplaceOption = Annotated[
 ]
 BosOption = Annotated[
     bool | None,
-    typer.Option(help="Prepend the BOS token.", show_default="if the model has one"),
+    typer.Option(
+        "--bos/--no-bos",
+        help="Prepend the BOS token, or not.",
+        show_default="if the model has one",
+    ),
+]
+HooksOption = Annotated[
+    bool,
+    typer.Option(
+        "--hooks",
+        help="Run the model with TransformerLens hooks, not with ffnprobe's own forward pass; starts slower.",
+    ),
 ]
 EngineOption = Annotated[Engine, typer.Option(help="Compute in this process or on a Ray cluster.")]
 WorkersOption = Annotated[
@@ -81,7 +110,8 @@ ContrastOption = Annotated[
 ContrastFromOption = Annotated[
     str | None,
     typer.Option(
-        metavar="FACTS", help="Take contrast prompts out of a table of facts; pocket is its own."
+        metavar="FACTS",
+        help="Take contrast prompts from a table of facts; pocket names its own table.",
     ),
 ]
 
@@ -98,6 +128,16 @@ def read_contrast(
     return found or None
 
 
+def tell_answer(model: "Model", prompt: str, answer: str | None, bos: bool | None) -> str:
+    """Return the answer, or where none is given the text that the model says next."""
+    if answer is not None:
+        return answer
+    from ffnprobe.tracing.answers import predicted
+    from ffnprobe.tracing.running import run
+
+    return model.vocab.text([predicted(run(model, prompt, bos=bos, patterns=False))])
+
+
 def open_store(model: "Model", store: Path | None) -> "Scan | None":
     """Open a scan of this model, if one is named."""
     if store is None:
@@ -107,12 +147,25 @@ def open_store(model: "Model", store: Path | None) -> "Scan | None":
     return Scan.open(store).check(model)
 
 
+def open_labels(model: "Model", store: Path | None) -> "Labels | None":
+    """Find the labels kept in a store, or without one those in the package."""
+    from ffnprobe.corpora.stored_labels import find_labels
+
+    return find_labels(model, open_store(model, store))
+
+
 def read_prompt(text: str) -> str:
     """Return a prompt given on the command line, or read it from standard input for `-`."""
     if text != "-":
         return text
+    data = sys.stdin.buffer.read(LARGEST_PROMPT + 1)
+    if len(data) > LARGEST_PROMPT:
+        raise PromptRefused(
+            f"standard input is longer than {LARGEST_PROMPT // MB} MB, the most ffnprobe reads of a prompt.",
+            remedy="ffnprobe scan, for texts of any length",
+        )
     try:
-        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+        return data.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as error:
         raise PromptRefused(
             f"standard input is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02X}.",
@@ -134,12 +187,31 @@ def read_positions(text: str) -> list[int] | str:
 
 def note_spelling(common: Common, vocab: "Vocab", answer: str) -> None:
     """Note how an answer was split into tokens, and that the leading space may be missing."""
-    pieces = vocab.pieces(answer)
-    if len(pieces) > 1:
-        shown = " ".join(f'"{piece}"' for piece in vocab.show_all(pieces))
-        common.note(f'"{answer}" is {len(pieces)} tokens: {shown}; each is predicted in turn')
-    if not answer.startswith(" ") and len(vocab.pieces(" " + answer)) == 1:
-        common.note(f'with a leading space, " {answer}" is one token, a different one')
+    from ffnprobe.tracing.answers import describe_spelling
+
+    for line in describe_spelling(vocab, answer):
+        common.note(line)
+
+
+def note_trailing_space(
+    common: Common, model: "Model", prompt: str, answer: str, bos: bool | None
+) -> None:
+    """Note, for a prompt that ends in a space, how the model ranks the answer with and without it.
+
+    Tokens carry the space before a word: a space at the end is a token of its own that few texts hold.
+    """
+    bare = prompt.rstrip(" ")
+    if bare == prompt or not bare:
+        return
+    from ffnprobe.tracing.running import run
+
+    said = []
+    for text, word in ((prompt, answer), (bare, " " + answer.lstrip(" "))):
+        logits = run(model, text, bos=bos, patterns=False).logits[-1]
+        token = model.vocab.pieces(word)[0]
+        rank = 1 + int((logits > logits[token]).sum())
+        said.append(f'"{model.vocab.show_all([token])[0]}" has rank {rank:,}')
+    common.note(f"the prompt ends in a space: {said[0]}; without the space, {said[1]}")
 
 
 @contextmanager
@@ -156,13 +228,39 @@ def show_progress(common: Common, text: str) -> Iterator[Callable[[int, int], No
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+def watch(
+    common: Common, text: str, start: Callable[[Callable[[int, int], None]], Iterator[Step]]
+) -> Iterator[Step]:
+    """Yield steps of long work; a progress bar is drawn while each is made, and gone when it is shown.
+
+    A bar that stays would mix with what is printed meanwhile.
+    """
+    drawn: list[Callable[[int, int], None] | None] = [None]
+
+    def tell(done: int, total: int) -> None:
+        if drawn[0] is not None:
+            drawn[0](done, total)
+
+    steps = start(tell)
+    while True:
+        with show_progress(common, text) as drawn[0]:
+            step = next(steps, None)
+        if step is None:
+            return
+        yield step
+
+
 @contextmanager
-def one_thread(engine: Engine, workers: int | None) -> Iterator[int | None]:
+def one_thread(common: Common, engine: Engine, workers: int | None) -> Iterator[int | None]:
     """Compute with one thread a worker in this process; yield the number of workers.
 
     The process is the command's own, so its setting is ours to change. In Python a scan is measured
     in a process apart, which takes seconds to start.
     """
+    from ffnprobe.corpora.clusters import count_cores
+
+    if workers is not None and workers > count_cores():
+        common.note(f"{workers:,} workers for {count_cores()} cores: {count_cores()} are used")
     if engine is not Engine.local:
         yield workers
         return

@@ -1,6 +1,7 @@
 """No result is written over another, or over a file the command reads."""
 
 import glob
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,7 @@ def check_apart(targets: Mapping[str, Path | None], read: Mapping[str, object]) 
                     f"{seen[target]} and {option} name the same file, {path}.", remedy="two names"
                 )
             seen[target] = option
-    existing = {target: option for target, option in seen.items() if target.is_file()}
+    existing = {target: option for target, option in seen.items() if os.path.isfile(target)}
     if not existing:
         return
     for name, word in _words(read):

@@ -6,11 +6,15 @@ import typer
 
 from ffnprobe.cli.command import Common, command
 from ffnprobe.cli.options import (
+    AnswerArgument,
     BosOption,
     Convention,
     ConventionOption,
+    HooksOption,
     PromptArgument,
+    VersusOption,
     note_spelling,
+    note_trailing_space,
     read_prompt,
 )
 
@@ -19,12 +23,8 @@ from ffnprobe.cli.options import (
 def paths(
     common: Common,
     prompt: PromptArgument,
-    answer: Annotated[
-        str, typer.Argument(help='One token, with its leading space: " basketball".')
-    ],
-    versus: Annotated[
-        str | None, typer.Option(metavar="TOKEN", help="Subtract the push on this token.")
-    ] = None,
+    answer: AnswerArgument,
+    versus: VersusOption = None,
     position: Annotated[
         int, typer.Option(help="The position that predicts it; -1 is the last.")
     ] = -1,
@@ -34,13 +34,15 @@ def paths(
     convention: ConventionOption = Convention.centred,
     top: Annotated[int, typer.Option("--top", "-k", help="How many parts to show.")] = 10,
     bos: BosOption = None,
+    hooks: HooksOption = False,
 ) -> None:
     """List the neurons and embeddings that pushed an answer most through attention, in logits.
 
-    json and md files also hold the pushes of each head and position; they add up.
+    json and md files also hold the pushes of each head and position; they add up. For an answer of
+    several tokens the pushes are added up over its pieces; json and md files hold each piece's own.
     """
     text = read_prompt(prompt)
-    model = common.load()
+    model = common.load(hooks=hooks)
     from ffnprobe.tracing.paths import paths as find_paths
     from ffnprobe.tracing.running import run
 
@@ -54,11 +56,17 @@ def paths(
         convention=convention.value,
     )
     note_spelling(common, model.vocab, answer)
+    note_trailing_space(common, model, text, answer, bos)
     common.note(
-        f"{found.provenance.answer}: logit {found.pushes.logit:.3f}, "
+        f"{found.provenance.answer}: logit {found.logit:.3f}, "
         f"{found.push:+.3f} of it through heads; each head's shares add up to its push within "
         f"{found.remainder:.1e}"
     )
+    if depth < model.config.layers:
+        more = f"explain follows paths through any number (--depth {model.config.layers})"
+        common.note(f"through {depth} head{'s' if depth > 1 else ''} at most; {more}")
     tables = found.tables() | {"rows": found.top(top), "neurons": found.by_neuron(top)}
+    if "pieces" in tables:
+        tables["pieces"] = found.by_piece(top)
     title = f"who pushed {found.provenance.answer} through attention, in logits"
     common.emit(tables, found.provenance, title=title, result=found, shown=("rows", "positions"))

@@ -43,8 +43,9 @@ def read(
 ) -> None:
     """Read neurons: the tokens that match a question, those an answer promotes and suppresses.
 
-    With a store, also the texts that activated each neuron most and least.
+    With a store, also the texts that activated each neuron most and least; pocket has its own.
     """
+    from ffnprobe.corpora.stored_labels import find_labels
     from ffnprobe.reading.readings import read as read_neurons
 
     model = common.load()
@@ -63,15 +64,31 @@ def read(
         # A card is text: it does not need pandas, whose import takes longer than reading a neuron.
         common.write(result)
         print(readings[0].card(top))
+        labels = find_labels(model, scanned)
+        known = None if labels is None else labels.of(readings[0].name)
+        if known is not None:
+            from ffnprobe.layout import find_width, wrap
+
+            print("\n" + "\n".join(wrap(f"label: {known.describe()}", find_width())))
+        if scanned is None:
+            from ffnprobe.corpora.embedded import embedded_scan
+
+            scanned = embedded_scan(model)
         if scanned is not None:
             from ffnprobe.corpora.contexts import examples
             from ffnprobe.views.terminal.examples import print_examples
 
-            print_examples(examples(scanned, readings[0].name), k=top)
+            print_examples(examples(scanned, readings[0].name), top=top)
     else:
-        tables = {"rows": readings.rows(top), "tokens": readings.tokens(top)}
+        labels = find_labels(model, scanned)
+        rows = readings.rows(top)
+        if labels is not None:
+            rows = readings.provenance.note(labels.join(rows))
+        tables = {"rows": rows, "tokens": readings.tokens(top)}
         if scanned is not None:
             from ffnprobe.corpora.joins import table_examples
 
-            tables["examples"] = table_examples(scanned, [r.name for r in readings], k=top)
-        common.emit(tables, readings.provenance, title="neurons", result=result, shown=("rows",))
+            tables["examples"] = table_examples(scanned, [r.name for r in readings], top=top)
+        common.emit(
+            tables, readings.provenance, title="neurons", result=result, shown=("rows",), most=40
+        )

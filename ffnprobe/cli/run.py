@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ffnprobe.cli.command import Common, command
-from ffnprobe.cli.options import BosOption, PromptArgument, TokensOption, read_prompt
+from ffnprobe.cli.options import BosOption, HooksOption, PromptArgument, TokensOption, read_prompt
 
 if TYPE_CHECKING:
     from ffnprobe.tracing.logit_lens import Lens
@@ -22,12 +22,13 @@ def run(
         bool, typer.Option("--lens", help="Also show the logit lens after each attention and MLP.")
     ] = False,
     bos: BosOption = None,
+    hooks: HooksOption = False,
 ) -> None:
     """Run a prompt and list the predicted next tokens."""
     text = read_prompt(prompt)
     from ffnprobe.tracing.running import run as run_prompt
 
-    trace = run_prompt(common.load(), text, bos=bos, patterns=False)
+    trace = run_prompt(common.load(hooks=hooks), text, bos=bos, patterns=False)
     tables = {"predictions": trace.predictions(top, temperature=temperature)}
     result: Trace | Lens = trace
     if lens:

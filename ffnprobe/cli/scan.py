@@ -18,9 +18,14 @@ from ffnprobe.cli.options import (
     WorkersOption,
     one_thread,
 )
+from ffnprobe.errors import OptionRefused
 
 if TYPE_CHECKING:
     from ffnprobe.corpora.scanning import Progress
+
+
+# A scan of more takes days on a CPU: somebody may have named more than was meant.
+MANY_FILES, MANY_BYTES, MANY_NAMES = 10_000, 10**9, 200_000
 
 
 class Errors(StrEnum):
@@ -56,6 +61,9 @@ def scan(
         int, typer.Option("--top", "-k", help="How many examples of each neuron.")
     ] = 20,
     column: Annotated[str, typer.Option(help="The column or JSON key that holds text.")] = "text",
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Take each line of a text file as a separate text.")
+    ] = False,
     errors: Annotated[
         Errors, typer.Option(help="Stop at bytes that are not UTF-8, or replace them.")
     ] = Errors.STRICT,
@@ -65,30 +73,39 @@ def scan(
             metavar="N", help="Tokens in a block; an interruption loses one block at most."
         ),
     ] = 16_384,
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Stop after the block with the Nth token; a later scan with more resumes there.",
+            show_default="all",
+        ),
+    ] = None,
     engine: EngineOption = Engine.local,
     workers: WorkersOption = None,
     address: AddressOption = None,
     bos: BosOption = None,
+    is_agreed: Annotated[
+        bool, typer.Option("--yes", help="Scan many or large files without asking first.")
+    ] = False,
 ) -> None:
     """Scan texts once for every neuron's strongest and weakest examples, moments and firing rate.
 
     A scan is resumable: run the same command again, and the result is the same.
     """
-    model = common.load()
+    _check_size(common, texts, tokens, is_agreed)
+    model = common.load(has_own_threads=True)
     from ffnprobe.corpora.scanning import scan as scan_texts
 
-    with _show_rate(common) as progress, one_thread(engine, workers) as many:
+    with _show_rate(common) as progress, one_thread(common, engine, workers) as many:
         try:
             found = scan_texts(
-                model, texts, store=store, context=context, k=examples, column=column,
-                errors=errors.value, block_tokens=block_tokens, engine=engine.value, workers=many, address=address, bos=bos,
+                model, texts, store=store, context=context, top=examples, column=column, lines=lines,
+                errors=errors.value, block_tokens=block_tokens, tokens=tokens, engine=engine.value, workers=many, address=address, bos=bos,
                 progress=progress,
             )  # fmt: skip
         except KeyboardInterrupt:
-            print(
-                f"interrupted: what is done is in {store}; the same command resumes it.",
-                file=sys.stderr,
-            )
+            print(f"interrupted: {_name_kept(store)}", file=sys.stderr)
             raise typer.Exit(130) from None
     known = found.done
     common.note(f"{known.texts:,} texts, {known.passages:,} passages, {known.tokens:,} tokens")
@@ -97,6 +114,40 @@ def scan(
         common.note(f"{known.split:,} texts are longer than {longest:,} tokens and were split")
     tables = found.tables()
     common.emit(tables, found.provenance, title=found.corpus, result=found, shown=("layers",))
+
+
+def _check_size(common: Common, texts: list[str], most: int | None, is_agreed: bool) -> None:
+    """Say how much a folder or a pattern holds, and ask for --yes where that is very much."""
+    from ffnprobe.corpora.sources import measure_texts
+
+    endless = [word for word in texts if word.startswith("hub:")]
+    if endless and most is None and not is_agreed:
+        raise OptionRefused(
+            f"{' '.join(endless)} is a stream; how long it is, is not known before its end.",
+            remedy="--tokens 1000000, or --yes for all of it",
+        )
+    most_files = {"files": MANY_FILES, "size": MANY_BYTES, "names": MANY_NAMES}
+    measured = measure_texts(texts, **({} if is_agreed else most_files))
+    found = f"{measured.files:,} file{'s' * (measured.files != 1)}, {measured.size / 1e6:,.1f} MB"
+    if not measured.is_all:
+        raise OptionRefused(
+            f"{' '.join(texts)}: {found} so far; more than {MANY_FILES:,} files, {MANY_BYTES / 1e9:.0f} GB "
+            f"or {MANY_NAMES:,} names to look through are scanned only when you say so.",
+            remedy="--yes, or a smaller folder",
+        )
+    if measured.files > len(texts):
+        common.note(found)
+
+
+def _name_kept(store: Path) -> str:
+    """Say what an interrupted scan has left in its store."""
+    from ffnprobe.corpora.states import read_state
+
+    found = read_state(store)
+    if found is None:
+        return "no block was finished, so nothing is kept; --block-tokens makes blocks smaller."
+    tokens = found.state.done.tokens
+    return f"{tokens:,} tokens are kept in {store}; the same command resumes after them."
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ffnprobe.cli.command import Common, command
-from ffnprobe.cli.options import BosOption, show_progress
+from ffnprobe.cli.options import BosOption, HooksOption, show_progress
 
 if TYPE_CHECKING:
     from ffnprobe.facts.scores import Scores
@@ -59,11 +59,12 @@ def score(
     hubs: Annotated[bool, typer.Option(help="Include hub neurons, which push every fact.")] = False,
     seed: Annotated[int, typer.Option(help="Seed for shuffled relations and random neurons.")] = 0,
     bos: BosOption = None,
+    hooks: HooksOption = False,
 ) -> None:
     """Score a table of facts: rank, probability, whether it is known, and the neurons that push it."""
     if sum((by_relation, overlap, remove is not None)) > 1:
         raise typer.BadParameter("one of --by-relation, --overlap and --remove")
-    model = common.load()
+    model = common.load(hooks=hooks)
     from ffnprobe.facts.partials import clear_partials
     from ffnprobe.facts.scoring import score as score_facts
 
@@ -77,15 +78,17 @@ def score(
                 partial=partial, progress=progress,
             )  # fmt: skip
     except KeyboardInterrupt:
-        if partial is not None:
-            common.note(f"what is done is kept in {partial}; the same command resumes it")
-        raise
+        if partial is None or not partial.exists():
+            raise
+        raise KeyboardInterrupt(
+            f"what is done is kept in {partial}; the same command resumes."
+        ) from None
     _note(common, scores)
     if not len(scores):
         common.emit({"problems": scores.problems}, scores.provenance, title="problems")
     elif by_relation:
         found = scores.by_relation(hubs=hubs, seed=seed)
-        common.emit(found.tables(), found.provenance, result=found)
+        common.emit(found.tables(), found.provenance, result=found, most=40)
     elif overlap:
         compared = scores.overlap(hubs=hubs, seed=seed)
         common.emit(compared.tables(), compared.provenance, result=compared)
@@ -138,4 +141,5 @@ def _print(common: Common, scores: "Scores") -> None:
     if len(scores) > ROWS:
         common.note(f"the first {ROWS} of {len(scores):,} facts; all with --out or --format csv")
     left_out = ["subject", "pieces", "log_probability", "mlp", "attention", "where"]
-    print_tables({"facts": scores.table.head(ROWS).drop(columns=left_out)}, title=scores.title)
+    shown = {"facts": scores.table.head(ROWS).drop(columns=left_out)}
+    print_tables(shown, title=scores.title, note=scores.caption)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ffnprobe.cli.command import Common, command
-from ffnprobe.cli.options import BosOption, PromptArgument, read_prompt
+from ffnprobe.cli.options import BosOption, HooksOption, PromptArgument, read_prompt
 
 
 @command
@@ -14,12 +14,13 @@ def stages(
     prompt: PromptArgument,
     layer: Annotated[int, typer.Option("--layer", "-l", help="The layer, counted from 0.")] = 0,
     bos: BosOption = None,
+    hooks: HooksOption = False,
 ) -> None:
     """List, for each token, the input, scores, activations and output of one MLP."""
     text = read_prompt(prompt)
     from ffnprobe.tracing.ffn_stages import stages as follow
     from ffnprobe.tracing.running import run
 
-    found = follow(run(common.load(), text, bos=bos), layer)
-    common.note("before, output and after are norms; an MLP treats each token on its own")
+    found = follow(run(common.load(hooks=hooks), text, bos=bos), layer)
+    common.note("an MLP treats each token on its own")
     common.emit(found.tables(), found.provenance, title=found.title, result=found)

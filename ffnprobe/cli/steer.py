@@ -8,6 +8,7 @@ import typer
 from ffnprobe.cli.command import Common, command
 from ffnprobe.cli.options import (
     BosOption,
+    HooksOption,
     PromptArgument,
     TokensOption,
     read_positions,
@@ -46,12 +47,13 @@ def steer(
     seed: Annotated[int, typer.Option(help="Seed for sampling.")] = 0,
     top: TokensOption = 10,
     bos: BosOption = None,
+    hooks: HooksOption = False,
 ) -> None:
     """Set or scale activations and compare predictions and generated text before and after."""
     text = read_prompt(prompt)
     positions = None if position is None else read_positions(position)
     given, factors = read_changes(activations or []), read_changes(scale or [])
-    model = common.load()
+    model = common.load(hooks=hooks)
     from ffnprobe.interventions.steering import steer as steer_prompt
 
     steered = steer_prompt(

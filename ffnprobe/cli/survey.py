@@ -30,15 +30,11 @@ def survey(
     """List every neuron: its tokens, norms, moments and kind; with a store, its firing rate."""
     from ffnprobe.corpora.surveying import survey as survey_neurons
 
-    model = common.load()
+    model = common.load(has_own_threads=True)
     scanned = open_store(model, store)
     with show_progress(common, "survey") as progress:
         found = survey_neurons(
-            model, layers=layers, k=top, engine=engine.value, workers=workers, address=address,
-            progress=progress,
+            model, layers=layers, top=top, engine=engine.value, workers=workers, address=address,
+            scan=scanned, progress=progress,
         )  # fmt: skip
-    if scanned is not None:
-        from ffnprobe.corpora.joins import join_survey
-
-        found = join_survey(found, scanned)
-    common.emit(found.tables(), found.provenance, title=found.title, result=found)
+    common.emit(found.tables(), found.provenance, title=found.title, result=found, most=40)

@@ -7,6 +7,7 @@ Limits: every node must have ffnprobe installed and be able to load the model by
 embedded model, the hub, or a folder that they all see).
 """
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,13 @@ from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.model import Model
 
 SECONDS = 5.0
+
+
+def count_cores() -> int:
+    """Count the cores this process may use; more workers would only wait for each other."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Worker:
@@ -81,6 +89,8 @@ def start_pool(
         raise OptionRefused("Ray is not installed.", remedy='pip install "ffnprobe[ray]"') from None
     was_running = ray.is_initialized()
     if not was_running:
+        if address is None and workers is not None:
+            workers = min(workers, count_cores())
         _join(address, workers)
     try:
         here = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
@@ -108,13 +118,27 @@ def _join(address: str | None, workers: int | None) -> None:
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if address is None:
-        ray.init(num_cpus=workers, include_dashboard=False, **quiet)
+        try:
+            ray.init(num_cpus=workers, include_dashboard=False, **quiet)
+        except Exception as error:  # whatever it starts raises errors of its own
+            ray.shutdown()
+            raise OptionRefused(
+                f"Ray cannot start here: {_reason(error)}",
+                remedy="--engine local (without engine=), which needs no Ray",
+            ) from None
         return
     _check_address(address)
     try:
         ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise _no_answer(address, str(error).strip().splitlines()[0]) from None
+    except Exception as error:  # each of its transports raises errors of its own
+        ray.shutdown()
+        raise _no_answer(address, _reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    """Take the first line of an error that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{lines[0] if lines else type(error).__name__}".rstrip(".") + "."
 
 
 def _check_address(address: str) -> None:
@@ -130,6 +154,6 @@ def _check_address(address: str) -> None:
 
 def _no_answer(address: str, reason: str) -> OptionRefused:
     return OptionRefused(
-        f"no Ray cluster answers at {address}: {reason}.",
+        f"no Ray cluster answers at {address}: {reason.rstrip('.')}.",
         remedy="the address `ray start --head` printed; without one, a cluster is started here",
     )

@@ -1,4 +1,8 @@
-"""One neuron's strongest and weakest examples over a corpus, each with the text around it.
+"""One neuron's examples over a corpus, each with the text around it.
+
+The strongest are those of highest activation, the weakest those of lowest score (of a gated neuron, its
+gate's score), and those of the middle are drawn at random, at even quantiles of the activation. Examples
+that are nearly the same sentence are shown once, with their number.
 
 >>> import ffnprobe as fp
 >>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
@@ -6,43 +10,64 @@
 ['name', 'layer', 'neuron', 'list', 'rank', 'activation']
 """
 
+import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from torch import Tensor
+
+from ffnprobe.arguments import verb
 from ffnprobe.cards import card, tokens_html
 from ffnprobe.corpora.passages import name_text
 from ffnprobe.corpora.peaks import BEFORE, NO_TOKEN, Peaks
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import check_k
+from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# How many examples of the middle are shown.
+MIDDLE = 5
+# The share of tokens that two nearly equal sentences have in common.
+ALIKE = 0.75
+HEADS = {
+    "strongest": "strongest (by activation)",
+    "middle": "from the middle (drawn at random)",
+    "weakest": "weakest (by score)",
+}
+
 
 class Example(NamedTuple):
-    """One activation: its size, its token in its text, and the tokens on both sides."""
+    """One activation: its size, its score, its token in its text, and the tokens on both sides.
+
+    `score` is not a number in stores of older versions; `alike` is how many examples are nearly this one.
+    """
 
     activation: float
+    score: float
     token: str
     text: str
     position: int
     before: tuple[str, ...]
     after: tuple[str, ...]
+    alike: int = 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Examples(Result):
-    """A neuron's strongest and weakest activations over a corpus, and its mean.
+    """A neuron's strongest, middle and weakest examples over a corpus, and its mean.
 
     >>> import ffnprobe as fp
     >>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
-    >>> fp.examples(scan, "L0N378")
-    Examples(L0N378: mean 1.045, above zero on 71.43% of tokens)
+    >>> fp.examples(scan, "L3N361")
+    Examples(L3N361: mean 0.450, above zero on 14.29% of tokens)
     """
 
     name: str
@@ -50,6 +75,7 @@ class Examples(Result):
     firing_rate: float
     strongest: tuple[Example, ...]
     weakest: tuple[Example, ...]
+    middle: tuple[Example, ...]
     provenance: Provenance
 
     def __str__(self) -> str:
@@ -62,12 +88,21 @@ class Examples(Result):
 
     @property
     def caption(self) -> str:
-        """Which corpus the examples are from."""
-        return self.provenance.describe()
+        """How the lists are made, and which corpus the examples are from."""
+        return (
+            "strongest by activation, weakest by score, middle drawn at random; "
+            f"{self.provenance.describe()}"
+        )
 
-    def sides(self, k: int | None = None) -> dict[str, tuple[Example, ...]]:
-        """Name the two lists, at most k examples in each."""
-        return {"strongest": self.strongest[:k], "weakest": self.weakest[:k]}
+    def sides(self, top: int | None = None) -> dict[str, tuple[Example, ...]]:
+        """Name the lists, at most `top` examples in each; of the middle five, evenly spaced."""
+        many = min(len(self.middle), MIDDLE, MIDDLE if top is None else top)
+        ranks = [int((rank + 0.5) * len(self.middle) / many) for rank in range(many)]
+        return {
+            "strongest": self.strongest[:top],
+            "middle": tuple(self.middle[rank] for rank in ranks),
+            "weakest": self.weakest[:top],
+        }
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table: the examples."""
@@ -75,60 +110,109 @@ class Examples(Result):
 
     @property
     def table(self) -> "pd.DataFrame":
-        """All examples: list, rank, activation, mean, token, text, position, before, after."""
+        """All examples: list, rank, activation, score, mean, token, text, position, before, after, alike."""
         return self.rows()
 
-    def rows(self, k: int | None = None) -> "pd.DataFrame":
-        """Table at most k examples of each list, with the columns of `table`."""
+    def rows(self, top: int | None = None) -> "pd.DataFrame":
+        """Table at most `top` examples of each list, with the columns of `table`."""
         import pandas as pd
 
         neuron = NeuronId.parse(self.name)
         rows = [
-            (self.name, neuron.layer, neuron.neuron, side, rank, e.activation, self.mean, e.token,
-             e.text, e.position, " ".join(e.before), " ".join(e.after))
-            for side, listed in self.sides(k).items()
+            (self.name, neuron.layer, neuron.neuron, side, rank, e.activation, e.score, self.mean,
+             e.token, e.text, e.position, " ".join(e.before), " ".join(e.after), e.alike)
+            for side, listed in self.sides(top).items()
             for rank, e in enumerate(listed, start=1)
         ]  # fmt: skip
-        columns = ["name", "layer", "neuron", "list", "rank", "activation", "mean_activation",
-                   "token", "text", "position", "before", "after"]  # fmt: skip
+        columns = ["name", "layer", "neuron", "list", "rank", "activation", "score",
+                   "mean_activation", "token", "text", "position", "before", "after", "alike"]  # fmt: skip
         return self.provenance.note(pd.DataFrame(rows, columns=columns))
 
-    def text(self, k: int | None = None) -> str:
+    def text(self, top: int | None = None) -> str:
         """Write the examples so that they paste as text, the token itself in brackets."""
         lines = [self.title]
-        for side, listed in self.sides(k).items():
-            lines += ["", side]
-            lines += [f"{e.activation:9.3f}  {quote(e)}  ({e.text}, {e.position})" for e in listed]
+        for side, listed in self.sides(top).items():
+            if listed:
+                lines += ["", HEADS[side]]
+            lines += [f"{name_numbers(e)}  {quote(e)}  {name_source(e)}" for e in listed]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        parts = [f"<p>{side}</p>{_rows(listed)}" for side, listed in self.sides().items()]
+        parts = [
+            f"<p>{HEADS[side]}</p>{_rows(listed)}"
+            for side, listed in self.sides().items()
+            if listed
+        ]
         return card(self.title, *parts, note=self.caption)
 
 
+@verb
 def examples(
-    scan: Scan | str | os.PathLike[str], neuron: str | NeuronId, k: int | None = None
+    scan: Scan | str | os.PathLike[str], neuron: str | NeuronId, top: int | None = None
 ) -> Examples:
-    """Show a neuron's max-activating examples, and its weakest (k of each, or all a scan has kept).
+    """Show a neuron's max-activating examples, its weakest (`top` of each, or all kept), and some of the middle.
 
     >>> import ffnprobe as fp
     >>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
-    >>> fp.examples(scan, "L0N378", k=1).strongest[0].token
-    '␣of'
+    >>> fp.examples(scan, "L3N361", top=1).strongest[0].token
+    '␣Jordan'
     """
     opened = scan if isinstance(scan, Scan) else Scan.open(scan)
     found = opened.find(neuron)
     kept = opened.statistics.strongest.texts.shape[-1]
-    many = kept if k is None else check_k(k, kept, of="examples kept of each neuron")
+    many = check_top(top, kept, of="examples kept of each neuron")
     facts = opened.statistics
     return Examples(
         name=str(found),
         mean=float(facts.moments.mean[found.layer, found.neuron]),
         firing_rate=float(facts.firing_rate[found.layer, found.neuron]),
-        strongest=_list(opened, facts.strongest, found, many),
-        weakest=_list(opened, facts.weakest, found, many),
+        strongest=fold(_list(opened, facts.strongest, found))[:many],
+        weakest=fold(_list(opened, facts.weakest, found))[:many],
+        middle=_list_middle(opened, found),
         provenance=opened.provenance,
     )
+
+
+def strongest_examples(scan: Scan, neuron: str | NeuronId, top: int) -> tuple[Example, ...]:
+    """Show a neuron's strongest examples alone."""
+    return fold(_list(scan, scan.statistics.strongest, scan.find(neuron)))[:top]
+
+
+def fold(listed: Iterable[Example]) -> tuple[Example, ...]:
+    """Show examples that are nearly the same sentence once, the first of them, with their number."""
+    found: list[Example] = []
+    for example in listed:
+        for number, known in enumerate(found):
+            if are_alike(known, example):
+                found[number] = known._replace(alike=known.alike + 1)
+                break
+        else:
+            found.append(example)
+    return tuple(found)
+
+
+def are_alike(one: Example, other: Example) -> bool:
+    """Whether two examples have the same token, and most tokens around it the same, case aside."""
+    if one.token.lower() != other.token.lower():
+        return False
+    pairs = [
+        *zip_longest(reversed(one.before), reversed(other.before)),
+        *zip_longest(one.after, other.after),
+    ]
+    same = sum(bool(a and b) and a.lower() == b.lower() for a, b in pairs)
+    return bool(same >= ALIKE * len(pairs))
+
+
+def name_numbers(example: Example) -> str:
+    """Write an example's activation and, where it is known, its score."""
+    score = "" if math.isnan(example.score) else f"  score {example.score:7.3f}"
+    return f"{example.activation:9.3f}{score}"
+
+
+def name_source(example: Example) -> str:
+    """Write where an example is from, and how many are nearly the same."""
+    more = f", {example.alike} alike" if example.alike > 1 else ""
+    return f"({example.text}, {example.position}{more})"
 
 
 def quote(example: Example) -> str:
@@ -141,22 +225,37 @@ def join(tokens: tuple[str, ...]) -> str:
     return "".join(tokens).replace("␣", " ")
 
 
-def _list(scan: Scan, peaks: Peaks, neuron: NeuronId, k: int) -> tuple[Example, ...]:
+def _list(scan: Scan, peaks: Peaks, neuron: NeuronId) -> tuple[Example, ...]:
     """Look up the tokens and texts of one neuron's examples."""
-    names = [text["name"] for text in scan.manifest["texts"]]
-    at = (neuron.layer, neuron.neuron, slice(0, k))
-    rows = zip(
-        peaks.activations[at].tolist(), peaks.texts[at].tolist(), peaks.positions[at].tolist(),
-        peaks.windows[at].tolist(), strict=True,
+    at = (neuron.layer, neuron.neuron)
+    return _look_up(
+        scan, peaks.activations[at], peaks.scores[at], peaks.texts[at], peaks.positions[at],
+        peaks.windows[at],
     )  # fmt: skip
+
+
+def _list_middle(scan: Scan, neuron: NeuronId) -> tuple[Example, ...]:
+    """Look up the tokens drawn at random, by this neuron's activation, the highest first."""
+    drawn, at = scan.statistics.sample, (neuron.layer, neuron.neuron)
+    found = _look_up(
+        scan, drawn.activations[at], drawn.scores[at], drawn.texts, drawn.positions, drawn.windows
+    )
+    return tuple(sorted(found, key=lambda example: -example.activation))
+
+
+def _look_up(scan: Scan, *columns: Tensor) -> tuple[Example, ...]:
+    """Read rows of activation, score, text, position and window; those without a text are none."""
+    names = [text["name"] for text in scan.manifest["texts"]]
     found = []
-    for activation, text, position, window in rows:
+    for row in zip(*(column.tolist() for column in columns), strict=True):
+        activation, score, text, position, window = row
         if text < 0:
             break
         before, (token, *after) = window[:BEFORE], window[BEFORE:]
         found.append(
             Example(
                 activation=activation,
+                score=score,
                 token=scan.tokens[token],
                 text=name_text(names, text),
                 position=position,
@@ -172,7 +271,7 @@ def _rows(listed: tuple[Example, ...]) -> str:
     most = max((abs(example.activation) for example in listed), default=0.0)
     lines = [
         f"{escape(join(e.before))}{tokens_html([e.token], [e.activation], most=most)}"
-        f"{escape(join(e.after))} <small>{e.activation:.3f} ({escape(e.text)}, {e.position})</small>"
+        f"{escape(join(e.after))} <small>{name_numbers(e)} {escape(name_source(e))}</small>"
         for e in listed
     ]
     return "<br>".join(lines)

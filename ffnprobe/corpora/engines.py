@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ffnprobe.corpora.clusters import WorkerPool, start_pool
+from ffnprobe.corpora.clusters import WorkerPool, count_cores, start_pool
 from ffnprobe.corpora.meters import measure
 from ffnprobe.corpora.passages import Block, ScanSettings
 from ffnprobe.corpora.processes import borrow_process
@@ -23,7 +23,7 @@ from ffnprobe.models.model import Model
 Handle = TypeVar("Handle")
 ENGINES = ("local", "ray")
 BLOCKS_AHEAD = 2
-Measured = Generator[tuple[Block, Statistics], None, None]
+MeasuredBlocks = Generator[tuple[Block, Statistics], None, None]
 
 
 def measure_blocks(
@@ -34,7 +34,7 @@ def measure_blocks(
     engine: str = "local",
     workers: int | None = None,
     address: str | None = None,
-) -> Measured:
+) -> MeasuredBlocks:
     """Measure blocks and yield each with its statistics, in order."""
     if engine not in ENGINES:
         raise OptionRefused(f'engine is not "{engine}".', remedy=", ".join(ENGINES))
@@ -51,11 +51,14 @@ def measure_blocks(
 
 def _measure_here(
     model: Model, blocks: Iterable[Block], settings: ScanSettings, workers: int | None
-) -> Measured:
-    """Measure on this machine: in another process unless this one computes with one thread."""
+) -> MeasuredBlocks:
+    """Measure on this machine: in another process unless this one computes with one thread.
+
+    A model that is an object in memory cannot be loaded by another process.
+    """
     is_cpu, threads = model.device.type == "cpu", torch.get_num_threads()
-    many = workers or (threads if is_cpu else 1)
-    if is_cpu and threads > 1:
+    many = min(workers or (threads if is_cpu else 1), count_cores())
+    if is_cpu and threads > 1 and not model.source.is_in_memory:
         with borrow_process(model, settings, many) as process:
             yield from _in_order(
                 blocks,
@@ -79,7 +82,7 @@ def _measure_on_ray(
     settings: ScanSettings,
     workers: int | None,
     address: str | None,
-) -> Measured:
+) -> MeasuredBlocks:
     """Measure with Ray actors; one that dies is started again and its block measured again."""
     with start_pool(model, workers=workers, address=address, threads=1) as pool:
         yield from _in_order(blocks, _submit_to(pool, settings), pool.result, len(pool))
@@ -97,7 +100,7 @@ def _in_order(
     submit: Callable[[int, Block], Handle],
     result: Callable[[Handle], Statistics],
     workers: int,
-) -> Measured:
+) -> MeasuredBlocks:
     """Keep every worker busy, and yield results in the order of the blocks."""
     under_way: deque[tuple[Block, Handle]] = deque()
     for number, block in enumerate(blocks):

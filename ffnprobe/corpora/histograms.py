@@ -23,6 +23,8 @@ _SMALLEST, _LARGEST = -6, 6
 # float32: 23 bits of digits below the exponent; two bins an octave keep the first digit.
 _DROPPED, _BIAS = 22, 127
 _LOW, _HIGH = 2 * (_SMALLEST + _BIAS) - 1, 2 * (_LARGEST + _BIAS)
+# Rows of activations whose bits stay in a core's cache while they are turned into bins.
+_ROWS_IN_CACHE = 32
 SIDE = _HIGH - _LOW + 1
 BINS = 2 * SIDE
 _SIZES = [step * 2.0**power for power in range(_SMALLEST, _LARGEST) for step in (1.0, 1.5)]
@@ -35,9 +37,15 @@ def count_bins(activations: Float[Tensor, "row neuron"]) -> Int[Tensor, "neuron 
     """Count each neuron's activations in each bin, from the lowest bin to the highest."""
     neurons = activations.shape[-1]
     bits = activations.contiguous().view(torch.int32)
-    bins = (bits & 0x7FFFFFFF).bitwise_right_shift_(_DROPPED).clamp_(_LOW, _HIGH)
-    bins.add_(activations > 0, alpha=SIDE)
-    bins += torch.arange(neurons, dtype=torch.int32, device=bits.device) * BINS - _LOW
+    bins = torch.empty_like(bits)
+    first = torch.arange(neurons, dtype=torch.int32, device=bits.device) * BINS - _LOW
+    for part, own in zip(
+        torch.split(bits, _ROWS_IN_CACHE), torch.split(bins, _ROWS_IN_CACHE), strict=True
+    ):
+        torch.bitwise_and(part, 0x7FFFFFFF, out=own)
+        own.bitwise_right_shift_(_DROPPED).clamp_(_LOW, _HIGH)
+        # As integers too, the numbers above zero are above zero.
+        own.add_(part.clamp(0, 1), alpha=SIDE).add_(first)
     counts = torch.bincount(rearrange(bins, "row neuron -> (row neuron)"), minlength=neurons * BINS)
     counts = rearrange(counts, "(neuron side bin) -> neuron side bin", neuron=neurons, side=2)
     return torch.cat([counts[:, 0].flip(-1), counts[:, 1]], dim=-1)

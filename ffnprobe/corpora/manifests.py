@@ -1,5 +1,6 @@
 """What a scan is of: the model, the settings and the texts, and how two of them differ."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -86,9 +87,10 @@ def compare(folder: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) -
                 f"{folder} is a scan of {theirs['name']} with another {other}.", remedy=remedy
             )
     for name, value in wanted["settings"].items():
-        if known["settings"].get(name) != value:
+        if known["settings"].get(name, False) != value:  # older stores do not know `lines`
             raise DataRefused(
-                f"{folder} was made with {name}={known['settings'].get(name)}, not {value}.",
+                f"{folder} was made with {'top' if name == 'k' else name}="
+                f"{known['settings'].get(name)}, not {value}.",
                 remedy=remedy,
             )
     if known["texts"] != wanted["texts"]:
@@ -100,10 +102,11 @@ def compare(folder: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) -
 
 def other_store(folder: Path) -> str:
     """Name a store that does not exist yet, as a shell reads it."""
+    named = folder.resolve() if folder.name in ("", "..") else folder
     number = 2
-    while folder.with_name(f"{folder.name}-{number}").exists():
+    while os.path.exists(other := named.parent / f"{named.name or 'scan'}-{number}"):
         number += 1
-    return f"--store {quote(folder.with_name(f'{folder.name}-{number}'))}"
+    return f"--store {quote(other)}"
 
 
 def _differ(known: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> str:

@@ -8,7 +8,7 @@ processor rounds in the same way.
 Activations are used up layer by layer as the model makes them; none is kept.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from einops import rearrange, reduce
@@ -20,9 +20,11 @@ from ffnprobe.corpora.moments import centre_sums
 from ffnprobe.corpora.passages import Block, Passage, ScanSettings
 from ffnprobe.corpora.peaks import AFTER, BEFORE, NO_TOKEN, WINDOW, Peaks, Race, unpack
 from ffnprobe.corpora.position_ranges import first_of, number_ranges
+from ffnprobe.corpora.samples import SAMPLE, Sample, draw
 from ffnprobe.corpora.statistics import Statistics
-from ffnprobe.models.bridge import Tap, watch
 from ffnprobe.models.model import Model
+from ffnprobe.models.own_pass import Tap
+from ffnprobe.models.passes import watch
 
 TOKENS_AT_ONCE = 1024
 # Rows of activations whose float64 copies stay in a core's cache: 32 × 3,072 × 8 bytes are 0.8 MB.
@@ -38,17 +40,31 @@ class Meter:
         self.powers = torch.zeros(3, neurons, dtype=torch.float64, device=device)
         self.histogram = torch.zeros(neurons, BINS, dtype=torch.int64, device=device)
         self.strongest = Race(neurons, k, device)
-        self.weakest = Race(neurons, k, device)
+        self.weakest = Race(neurons, k, device, sign=-1)
+        # Activations and scores of the tokens drawn at random.
+        self.drawn = torch.full((2, neurons, SAMPLE), float("nan"), device=device)
+
+    def draw(
+        self,
+        activations: Float32[Tensor, "batch pos neuron"],
+        scores: Float32[Tensor, "batch pos neuron"],
+        picked: Sequence[tuple[int, int, int]],
+    ) -> None:
+        """Keep the tokens picked: their row in the batch, their slot in the sample, their offset."""
+        for row, slot, offset in picked:
+            self.drawn[0, :, slot] = activations[row, offset]
+            self.drawn[1, :, slot] = scores[row, offset]
 
     def see(
         self,
         activations: Float32[Tensor, "batch pos neuron"],
+        scores: Float32[Tensor, "batch pos neuron"],
         passages: Int64[Tensor, " batch"],
         ranges: Int64[Tensor, " pos"],
     ) -> None:
         """Account for a batch of passages."""
-        self.strongest.see(activations, passages)
-        self.weakest.see(-activations, passages)
+        self.strongest.see(activations, scores, passages)
+        self.weakest.see(scores, activations, passages)
         rows = rearrange(activations, "batch pos neuron -> (batch pos) neuron")
         self.histogram += count_bins(rows)
         if self.pivot is None:
@@ -56,12 +72,12 @@ class Meter:
         numbers = ranges.repeat(len(activations))
         for start in range(0, len(rows), ROWS_IN_CACHE):
             part = slice(start, start + ROWS_IN_CACHE)
-            gaps = rows[part].double() - self.pivot
+            gaps = rows[part].double().sub_(self.pivot)
             squares = gaps * gaps
             self.position_sums.index_add_(0, numbers[part], gaps)
             self.powers[0] += squares.sum(dim=0)
-            self.powers[1] += (squares * gaps).sum(dim=0)
-            self.powers[2] += (squares * squares).sum(dim=0)
+            self.powers[1] += gaps.mul_(squares).sum(dim=0)
+            self.powers[2] += squares.mul_(squares).sum(dim=0)
 
 
 def measure(
@@ -74,21 +90,39 @@ def measure(
     device = torch.device("cpu") if model.device.type == "mps" else model.device
     meters = [Meter(c.d_mlp, ranges, settings.k, device) for _ in range(c.layers)]
     counts = torch.zeros(ranges, dtype=torch.int64)
+    chosen = draw(block)
+    # What closes a neuron is its score, and where it has a gate the gate's.
+    asked = "gate_scores" if c.is_gated else "scores"
     for numbers, ids in group_passages(block.passages, settings, model.vocab.bos):
         check()
         length = ids.shape[1] - settings.bos
         numbered = number_ranges(length)
         counts += torch.bincount(numbered, minlength=ranges) * len(numbers)
         rows, spans = numbers.to(device), numbered.to(device)
+        picked = [(row, *chosen[n]) for row, n in enumerate(numbers.tolist()) if n in chosen]
+        held: dict[int, Tensor] = {}
 
-        def tap(layer: int, rows: Tensor = rows, spans: Tensor = spans) -> Tap:
-            def see(activations: Tensor) -> None:
-                meters[layer].see(activations[:, int(settings.bos) :].to(device), rows, spans)
+        def keep(layer: int, held: dict[int, Tensor] = held) -> Tap:
+            def see(scores: Tensor) -> None:
+                held[layer] = scores[:, int(settings.bos) :].to(device)
 
             return see
 
-        watch(model, ids, {("activations", layer): tap(layer) for layer in range(c.layers)})
-    return _gather(meters, counts, block, settings)
+        def tap(
+            layer: int, held: dict[int, Tensor] = held, rows: Tensor = rows, spans: Tensor = spans,
+            picked: list[tuple[int, int, int]] = picked,
+        ) -> Tap:  # fmt: skip
+            def see(activations: Tensor) -> None:
+                own, scores = activations[:, int(settings.bos) :].to(device), held.pop(layer)
+                meters[layer].see(own, scores, rows, spans)
+                meters[layer].draw(own, scores, picked)
+
+            return see
+
+        layers = range(c.layers)
+        taps = {(asked, layer): keep(layer) for layer in layers}
+        watch(model, ids, taps | {("activations", layer): tap(layer) for layer in layers})
+    return _gather(meters, counts, block, chosen)
 
 
 def group_passages(
@@ -106,7 +140,7 @@ def group_passages(
 
 
 def _gather(
-    meters: list[Meter], counts: Tensor, block: Block, settings: ScanSettings
+    meters: list[Meter], counts: Tensor, block: Block, chosen: dict[int, tuple[int, int]]
 ) -> Statistics:
     """Put the layers' accounts together."""
 
@@ -127,22 +161,44 @@ def _gather(
         position_sums=gaps + pivots[:, None] * counts[:, None],
         position_counts=counts,
         strongest=_peaks(
-            stack(lambda m: m.strongest.keys), stack(lambda m: m.strongest.offsets), block, sign=1
+            stack(lambda m: m.strongest.keys), stack(lambda m: m.strongest.offsets),
+            stack(lambda m: m.strongest.others), block, by="activations",
         ),
         weakest=_peaks(
-            stack(lambda m: m.weakest.keys), stack(lambda m: m.weakest.offsets), block, sign=-1
+            stack(lambda m: m.weakest.keys), stack(lambda m: m.weakest.offsets),
+            stack(lambda m: m.weakest.others), block, by="scores",
         ),
+        sample=_sample(stack(lambda m: m.drawn), block, chosen),
+    )  # fmt: skip
+
+
+def _sample(drawn: Tensor, block: Block, chosen: dict[int, tuple[int, int]]) -> Sample:
+    """Look up the texts, positions and surrounding tokens of the tokens drawn."""
+    slots = {slot: (number, offset) for number, (slot, offset) in chosen.items()}
+    numbers = torch.tensor([slots.get(slot, (-1, 0))[0] for slot in range(SAMPLE)])
+    offsets = torch.tensor([slots.get(slot, (-1, 0))[1] for slot in range(SAMPLE)])
+    is_none = numbers < 0
+    texts, starts = (torch.tensor([passage[part] for passage in block.passages]) for part in (0, 1))
+    windows = _windows(block.passages, numbers, offsets)
+    return Sample(
+        passages=torch.where(is_none, -1, block.first + numbers),
+        texts=torch.where(is_none, -1, texts[numbers]),
+        positions=(starts[numbers] + offsets).int().masked_fill(is_none, -1),
+        windows=windows.masked_fill(is_none[:, None], NO_TOKEN),
+        activations=drawn[:, 0],
+        scores=drawn[:, 1],
     )
 
 
-def _peaks(keys: Tensor, offsets: Tensor, block: Block, *, sign: int) -> Peaks:
-    """Look up the texts, positions and surrounding tokens of a block's strongest activations."""
+def _peaks(keys: Tensor, offsets: Tensor, others: Tensor, block: Block, *, by: str) -> Peaks:
+    """Look up the texts, positions and surrounding tokens of a block's extreme examples."""
     values, numbers = unpack(keys)
     is_none = numbers < 0
     texts, starts = (torch.tensor([passage[part] for passage in block.passages]) for part in (0, 1))
     positions = (starts[numbers] + offsets).int()
     return Peaks(
-        activations=sign * values,
+        activations=values if by == "activations" else others,
+        scores=others if by == "activations" else (-values).masked_fill(is_none, float("nan")),
         passages=torch.where(is_none, -1, block.first + numbers),
         texts=torch.where(is_none, -1, texts[numbers]),
         positions=positions.masked_fill(is_none, -1),

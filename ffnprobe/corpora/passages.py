@@ -7,7 +7,8 @@ that brings it to `block_tokens` tokens. Each block knows the chained hash of al
 end, so that a scan resumes only over the very texts it began with.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +23,11 @@ from ffnprobe.models.vocab import Vocab
 
 # A text is one number, its source's above and its own below, so that numbers sort as texts do.
 SOURCE_BITS = 32
+# An example in memory: activation, passage, text, position and 16 tokens around it.
+EXAMPLE_BYTES = 4 + 8 + 8 + 4 + 16 * 4
+# Of all examples, unless the model itself is larger; merging two blocks takes a few times as much.
+MOST_BYTES = 2 * 10**9
+MOST_TOKENS = 2**24
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class ScanSettings:
     bos            whether each passage begins with BOS (which is left out of all numbers)
     k              how many examples are kept on each side
     column         where jsonl, parquet and datasets hold their texts
+    lines          whether each line of a text file is a text
     errors         what is done about bytes that are not UTF-8: strict or replace
     block_tokens   how many tokens make a block
     """
@@ -40,6 +47,7 @@ class ScanSettings:
     bos: bool = True
     k: int = 20
     column: str = "text"
+    lines: bool = False
     errors: str = "strict"
     block_tokens: int = 16_384
 
@@ -55,9 +63,23 @@ class ScanSettings:
             raise OptionRefused(f"{model.name} has no BOS token.", remedy="bos=False (--no-bos)")
         if self.errors not in ("strict", "replace"):
             raise OptionRefused(f'errors is not "{self.errors}".', remedy="strict, replace")
-        for name, value in (("k", self.k), ("block_tokens", self.block_tokens)):
+        for name, value in (("top", self.k), ("block_tokens", self.block_tokens)):
             if value < 1:
                 raise OptionRefused(f"{name} = {value}: it must be at least 1.")
+        if self.block_tokens > MOST_TOKENS:
+            raise OptionRefused(
+                f"block_tokens = {self.block_tokens}: a block is kept in memory.",
+                remedy=f"at most {MOST_TOKENS}",
+            )
+        size = 2 * model.config.neurons * self.k * EXAMPLE_BYTES
+        allowed = max(MOST_BYTES, 4 * model.config.parameters())
+        if size > allowed:
+            most = allowed // (2 * model.config.neurons * EXAMPLE_BYTES)
+            raise OptionRefused(
+                f"top = {self.k}: the examples of {model.config.neurons:,} neurons would take "
+                f"{size / 1e9:,.0f} GB of memory.",
+                remedy=f"at most {most}",
+            )
         return self
 
     @property
@@ -104,8 +126,8 @@ def name_text(sources: Sequence[str], text: int) -> str:
 
 def cut_blocks(
     vocab: Vocab, sources: Sequence[TextSource], settings: ScanSettings
-) -> Iterator[Block]:
-    """Cut a corpus into blocks, in order."""
+) -> Generator[Block, None, None]:
+    """Cut a corpus into blocks, in order; closing it closes the file that is read."""
     done = Done()
     held: list[Passage] = []
     tokens, share = 0, None
@@ -147,30 +169,33 @@ def _cut_passages(
     text, start = -1, 0
     held: list[int] = []
     share: float | None = None
-    for number, words, share in _number_texts(sources, settings):
-        if number != text:
-            if held:
-                yield Passage(text, start, tuple(held)), share
-            text, start, held = number, 0, []
-        name = name_text([source.name for source in sources], number)
-        held += _split(vocab, words, name, begins=start == 0 and not held)
-        while len(held) >= settings.length:
-            yield Passage(text, start, tuple(held[: settings.length])), share
-            held = held[settings.length :]
-            start += settings.length
+    with closing(_number_texts(sources, settings)) as texts:
+        for number, words, share in texts:
+            if number != text:
+                if held:
+                    yield Passage(text, start, tuple(held)), share
+                text, start, held = number, 0, []
+            name = name_text([source.name for source in sources], number)
+            held += _split(vocab, words, name, begins=start == 0 and not held)
+            while len(held) >= settings.length:
+                yield Passage(text, start, tuple(held[: settings.length])), share
+                held = held[settings.length :]
+                start += settings.length
     if held:
         yield Passage(text, start, tuple(held)), share
 
 
 def _number_texts(
     sources: Sequence[TextSource], settings: ScanSettings
-) -> Iterator[tuple[int, str, float | None]]:
+) -> Generator[tuple[int, str, float | None], None, None]:
     """Read every source, its texts numbered over the whole corpus."""
     sizes = [source.size for source in sources]
     known = [size for size in sizes if size is not None]
     total = sum(known) if len(known) == len(sizes) else None
     for order, source in enumerate(sources):
-        pieces = read_pieces(source, column=settings.column, errors=settings.errors)
+        pieces = read_pieces(
+            source, column=settings.column, lines=settings.lines, errors=settings.errors
+        )
         for number, words, part in pieces:
             share = None
             if total and part is not None:

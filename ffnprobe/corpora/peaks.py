@@ -1,12 +1,16 @@
-"""The k strongest activations of each neuron, at most one a passage, in an order without ties.
+"""The k extreme examples of each neuron, at most one a passage, in an order without ties.
 
-Of two equal activations the one in the earlier passage comes first (passages are numbered in the
-order of texts and positions); within a passage the first of equal ones is taken. An activation and
+The strongest are those of highest activation. The weakest are those of lowest score (of a gated
+neuron, its gate's score): below zero, an activation function such as GELU rises again toward zero, so
+the lowest activations are not what closes a neuron. Each example keeps both numbers.
+
+Of two equal values the one in the earlier passage comes first (passages are numbered in the
+order of texts and positions); within a passage the first of equal ones is taken. A value and
 its passage are packed into one integer that sorts so, and the k largest integers are kept:
 
     high 32 bits: the float's bits, made to grow with it    low 32 bits: the passage, counted down
 
-The weakest examples are the strongest of −a. Merging is exactly associative: keeping the k largest
+The weakest examples are the strongest of −score. Merging is exactly associative: keeping the k largest
 of a set of distinct integers does not depend on how the set was split.
 """
 
@@ -22,6 +26,10 @@ BEFORE, AFTER = 10, 5
 WINDOW = BEFORE + 1 + AFTER
 NO_TOKEN = -1
 GROUP = 8
+# From so many positions on, an extreme is looked for in groups.
+LONG = 256
+# Neurons whose examples are merged together; what that takes stays in a core's cache.
+ROWS_AT_ONCE = 512
 _LAST_PASSAGE = 2**32 - 1
 _EMPTY = -(2**63)
 
@@ -31,6 +39,7 @@ class Peaks:
     """For each neuron the k strongest examples, the first the strongest; without one, text is −1."""
 
     activations: Float32[Tensor, "layer neuron k"]
+    scores: Float32[Tensor, "layer neuron k"]
     passages: Int64[Tensor, "layer neuron k"]
     texts: Int64[Tensor, "layer neuron k"]
     positions: Int32[Tensor, "layer neuron k"]
@@ -42,6 +51,7 @@ def no_peaks(layers: int, neurons: int, k: int) -> Peaks:
     shape = (layers, neurons, k)
     return Peaks(
         activations=torch.full(shape, float("nan")),
+        scores=torch.full(shape, float("nan")),
         passages=torch.full(shape, -1),
         texts=torch.full(shape, -1),
         positions=torch.full(shape, -1, dtype=torch.int32),
@@ -49,16 +59,35 @@ def no_peaks(layers: int, neurons: int, k: int) -> Peaks:
     )
 
 
-def merge_peaks(a: Peaks, b: Peaks, *, sign: int) -> Peaks:
-    """Keep the k strongest of both; sign −1 for the weakest."""
+def merge_peaks(a: Peaks, b: Peaks, *, by: str, sign: int) -> Peaks:
+    """Keep the k of both with the highest activations (or scores); sign −1 for the lowest."""
     k = a.activations.shape[-1]
-    both = {name: torch.cat([each, vars(b)[name]], dim=2) for name, each in vars(a).items()}
-    keys = pack(sign * both["activations"], both["passages"])
-    keys = torch.where(both["passages"] < 0, _EMPTY, keys)
-    chosen = torch.topk(keys, k).indices
-    windows = torch.take_along_dim(both.pop("windows"), chosen[..., None], dim=2)
-    kept = {name: torch.take_along_dim(each, chosen, dim=2) for name, each in both.items()}
-    return Peaks(**kept, windows=windows)
+    ours, theirs = (
+        {name: rearrange(each, "layer neuron ... -> (layer neuron) ...") for name, each in vars(p).items()}
+        for p in (a, b)
+    )  # fmt: skip
+    kept = {name: each.clone() for name, each in ours.items()}
+    # Both are sorted, so a neuron whose best new example is behind its last old one stays as it is.
+    last, best = (_keys(each, by, sign, at) for each, at in ((ours, k - 1), (theirs, 0)))
+    changed = torch.nonzero(best > last)[:, 0]
+    for rows in torch.split(changed, ROWS_AT_ONCE):
+        keys = torch.cat([_keys(each, by, sign, rows) for each in (ours, theirs)], dim=1)
+        chosen = torch.topk(keys, k).indices
+        row, column = torch.nonzero(chosen >= k, as_tuple=True)
+        there = (rows[row], chosen[row, column] - k)
+        for name, each in kept.items():
+            found = ours[name][rows[:, None], chosen.clamp(max=k - 1)]
+            found[row, column] = theirs[name][there]
+            each[rows] = found
+    return Peaks(**{name: each.view_as(vars(a)[name]) for name, each in kept.items()})
+
+
+def _keys(peaks: dict[str, Tensor], by: str, sign: int, at: int | Tensor) -> Int64[Tensor, "..."]:
+    """Pack the examples of one rank, or all of some neurons."""
+    values, passages = (
+        peaks[name][:, at] if isinstance(at, int) else peaks[name][at] for name in (by, "passages")
+    )
+    return torch.where(passages < 0, _EMPTY, pack(sign * values, passages))
 
 
 def pack(
@@ -81,17 +110,27 @@ def unpack(keys: Int64[Tensor, "*axes"]) -> tuple[Tensor, Tensor]:
 
 
 class Race:
-    """One layer's k strongest activations of a block, kept while its batches come in."""
+    """One layer's k highest values of a block (sign −1: the lowest), kept while its batches come in.
 
-    def __init__(self, neurons: int, k: int, device: torch.device) -> None:
+    Each value is kept with another of the same neuron and token.
+    """
+
+    def __init__(self, neurons: int, k: int, device: torch.device, *, sign: int = 1) -> None:
+        self.sign = sign
         self.keys = torch.full((neurons, k), _EMPTY, device=device)
         self.offsets = torch.full((neurons, k), -1, dtype=torch.int32, device=device)
+        self.others = torch.full((neurons, k), float("nan"), device=device)
 
     def see(
-        self, activations: Float32[Tensor, "batch pos neuron"], passages: Int64[Tensor, " batch"]
+        self,
+        values: Float32[Tensor, "batch pos neuron"],
+        others: Float32[Tensor, "batch pos neuron"],
+        passages: Int64[Tensor, " batch"],
     ) -> None:
-        """Let each passage's strongest activation of each neuron compete."""
-        values, offsets = find_largest(activations)
+        """Let each passage's highest (or lowest) value of each neuron compete."""
+        values, offsets = find_largest(values, sign=self.sign)
+        beside = torch.take_along_dim(others, offsets[:, None], dim=1)[:, 0]
+        beside = rearrange(beside, "batch neuron -> neuron batch")
         values = rearrange(values, "batch neuron -> neuron batch").contiguous()
         keys = pack(values, passages.expand_as(values))
         offsets = rearrange(offsets, "batch neuron -> neuron batch").int()
@@ -101,20 +140,34 @@ class Race:
         )
         self.keys, chosen = torch.topk(keys, self.keys.shape[1])
         self.offsets = torch.take_along_dim(offsets, chosen, dim=1)
+        self.others = torch.take_along_dim(torch.cat([self.others, beside], dim=1), chosen, dim=1)
 
 
 def find_largest(
-    activations: Float32[Tensor, "batch pos neuron"],
+    values: Float32[Tensor, "batch pos neuron"], *, sign: int = 1
 ) -> tuple[Float32[Tensor, "batch neuron"], Int64[Tensor, "batch neuron"]]:
-    """Find each neuron's largest activation in each passage and the first position that has it.
+    """Find the largest of sign × values of each neuron in each passage, and the first position of it.
 
-    The group of positions that holds it is found first, since asking for the position of a maximum
-    costs many times the maximum itself.
+    Asking for the position of a maximum costs many times the maximum itself. In a long passage the
+    group of positions that holds it is found first; in a short one, the first position that equals it.
     """
-    groups = torch.stack([group.amax(dim=1) for group in torch.split(activations, GROUP, dim=1)])
-    values, group = groups.max(dim=0)
-    inside = torch.arange(GROUP, device=activations.device)[:, None]
+    length = values.shape[1]
+    if length < LONG:
+        return _find_in_short(values, sign)
+    extreme, most = (torch.amax, torch.max) if sign > 0 else (torch.amin, torch.min)
+    groups = torch.stack([extreme(group, dim=1) for group in torch.split(values, GROUP, dim=1)])
+    found, group = most(groups, dim=0)
+    inside = torch.arange(GROUP, device=values.device)[:, None]
     rows = group[:, None] * GROUP + inside
     # Past the end the last position is repeated; the first of equals is taken, so nothing changes.
-    members = torch.take_along_dim(activations, rows.clamp(max=activations.shape[1] - 1), dim=1)
-    return values, group * GROUP + members.argmax(dim=1)
+    members = torch.take_along_dim(values, rows.clamp(max=length - 1), dim=1)
+    return sign * found, group * GROUP + most(members, dim=1).indices
+
+
+def _find_in_short(values: Tensor, sign: int) -> tuple[Tensor, Tensor]:
+    """Find extremes first, then where they are: the position with the most positions after it."""
+    found = values.amax(dim=1) if sign > 0 else values.amin(dim=1)
+    left = torch.arange(values.shape[1], 0, -1, dtype=torch.int16, device=values.device)[:, None]
+    after = torch.where(values == found[:, None], left, left.new_zeros(())).amax(dim=1)
+    # Where nothing equals it, it is not a number; the run is refused once it is at its end.
+    return sign * found, (values.shape[1] - after.long()).clamp(max=values.shape[1] - 1)

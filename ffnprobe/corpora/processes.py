@@ -8,7 +8,7 @@ seconds. It ends when this process does, however that ends.
 Messages are pickled, over the standard input and output of the process:
 
     → ("begin", location, device, identity, settings, workers)   ("block", block) …   ("end",)
-    ← ("done", statistics) or ("failed", error), one for each block, in order       ("ended",)
+    ← ("done", (count, arrays)) or ("failed", error), one for each block, in order       ("ended",)
 """
 
 import atexit
@@ -24,9 +24,11 @@ from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
+import torch
+
 from ffnprobe.corpora.clusters import Worker
 from ffnprobe.corpora.passages import ScanSettings
-from ffnprobe.corpora.statistics import Statistics
+from ffnprobe.corpora.statistics import Statistics, from_tensors
 from ffnprobe.corpora.threads import Threads
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.model import Model
@@ -72,8 +74,9 @@ class Process:
         word, found = self.receive()
         if word == "failed":
             raise found
-        statistics: Statistics = found
-        return statistics
+        count, arrays = found
+        # A tensor shares an array's memory; pickled itself, it would be copied several times.
+        return from_tensors({name: torch.from_numpy(a) for name, a in arrays.items()}, count)
 
     def end(self) -> bool:
         """End a scan: stop at the next batch, take in what was under way; False if it is of no use."""
@@ -185,6 +188,7 @@ def _word(future: Future[Statistics] | None) -> tuple[str, object]:
     if future is None:
         return "ended", None
     try:
-        return "done", future.result()
+        found = future.result()
+        return "done", (found.moments.count, {n: t.numpy() for n, t in found.tensors().items()})
     except (Exception, CancelledError) as error:
         return "failed", error

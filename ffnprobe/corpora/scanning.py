@@ -13,27 +13,31 @@ after any number of interruptions; how the texts are split over files can move t
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 import torch
 
+from ffnprobe.arguments import verb
 from ffnprobe.corpora import store as stores
-from ffnprobe.corpora.engines import Measured, measure_blocks
+from ffnprobe.corpora.engines import MeasuredBlocks, measure_blocks
+from ffnprobe.corpora.kept import keep, none_kept
 from ffnprobe.corpora.manifests import describe, other_store
 from ffnprobe.corpora.passages import Block, Done, ScanSettings, cut_blocks
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.sources import Texts, TextSource, find_texts
 from ffnprobe.corpora.states import State
 from ffnprobe.corpora.statistics import merge, no_statistics
-from ffnprobe.errors import DataRefused
+from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models.model import Model
 
 # Called with how many tokens are done, and with the share of the corpus read where it is known.
 Progress = Callable[[int, float | None], None]
 
 
+@verb
 @torch.no_grad()
 def scan(
     model: Model,
@@ -42,47 +46,58 @@ def scan(
     store: str | os.PathLike[str] | None = None,
     context: int | None = None,
     bos: bool | None = None,
-    k: int = 20,
+    top: int = 20,
     column: str = "text",
+    lines: bool = False,
     errors: str = "strict",
     block_tokens: int = ScanSettings.block_tokens,
+    tokens: int | None = None,
     engine: str = "local",
     workers: int | None = None,
     address: str | None = None,
     progress: Progress | None = None,
 ) -> Scan:
-    """Scan texts, keeping the k strongest and weakest examples of every neuron.
+    """Scan texts, keeping the `top` strongest and weakest examples of every neuron.
 
-    With a store, a scan that was stopped resumes after the last block it finished, and one that is
-    finished is read; the store is held by one process at a time. Workers are threads here, one for each core (in a process of
+    A text file is one text; with `lines`, each of its lines is one. With `tokens`, the scan ends with the
+    block that holds so many; a later one with more resumes there. With a store, a scan that was stopped
+    resumes after the last block it finished, and one that is finished is read; the store is held by one process at a time. Workers are threads here, one for each core (in a process of
     their own if torch computes with more than one thread in this one), or Ray actors on a cluster.
 
     >>> import ffnprobe as fp
     >>> texts = {"one": "Michael Jordan plays the sport of basketball", "two": "Tiger Woods plays golf"}
-    >>> fp.scan(fp.load("pocket"), texts, k=5)
-    Scan(pocket: 2 texts, 14 tokens ...)
+    >>> fp.scan(fp.load("pocket"), texts, top=5)
+    Scan(pocket: 2 texts, 11 tokens ...)
     """
     settings = ScanSettings(
         context=model.config.positions if context is None else context,
-        bos=model.vocab.puts_bos(bos), k=k, column=column, errors=errors, block_tokens=block_tokens,
+        bos=model.vocab.puts_bos(bos), k=top, column=column, lines=lines,
+        errors=errors, block_tokens=block_tokens,
     ).check(model)  # fmt: skip
+    # A worker elsewhere loads it so, and numbers are the same to the last bit wherever they are made.
+    model = replace(model, hooks=True)
+    if tokens is not None and tokens < 1:
+        raise OptionRefused(f"tokens = {tokens}: it must be at least 1.")
     sources = find_texts(texts)
     manifest = describe(model, sources, settings, format=stores.FORMAT)
     measured = partial(measure_blocks, engine=engine, workers=workers, address=address)
     if store is None:
-        state = _measure(model, sources, settings, None, None, measured, progress)
+        state = _measure(model, sources, settings, None, None, measured, progress, tokens)
     else:
         folder = Path(store)
         with stores.open_to_write(folder, manifest, model.vocab.shown) as writer:
             known = writer.resume()
-            state = _measure(model, sources, settings, known, writer, measured, progress)
+            state = _measure(model, sources, settings, known, writer, measured, progress, tokens)
             manifest = writer.manifest
     if state.done.tokens == 0:
         raise DataRefused(
             f"the corpus is empty: {len(sources)} source{'s' * (len(sources) != 1)}, no text.",
             remedy="a file with some text",
         )
-    return Scan(manifest, state.statistics, state.done, model.vocab.shown)
+    where = None if store is None else Path(store)
+    return Scan(
+        manifest, state.statistics, state.done, model.vocab.shown, kept=state.kept, folder=where
+    )
 
 
 def _measure(
@@ -91,29 +106,42 @@ def _measure(
     settings: ScanSettings,
     known: State | None,
     writer: stores.Writer | None,
-    measured: Callable[[Model, Iterator[Block], ScanSettings], Measured],
+    measured: Callable[[Model, Iterator[Block], ScanSettings], MeasuredBlocks],
     progress: Progress | None,
+    most: int | None,
 ) -> State:
-    """Merge block after block into the state and the store, to the end of the corpus."""
+    """Merge block after block into the state and the store, to the end of the corpus or `most` tokens."""
     c = model.config
     nothing = no_statistics(c.layers, c.d_mlp, k=settings.k, length=settings.length)
-    state = known or State(nothing, Done(), is_finished=False)
+    state = known or State(nothing, Done(), is_finished=False, kept=none_kept())
     if state.is_finished and all(source.hash is not None for source in sources):
         return state
-    blocks = _skip(cut_blocks(model.vocab, sources, settings), state, writer)
+    cut = cut_blocks(model.vocab, sources, settings)
+    blocks = _skip(cut, state, writer)
+    if most is not None:
+        blocks = takewhile(lambda block: _tokens_before(block) < most, blocks)
     if progress is not None:
         progress(state.done.tokens, None)
-    with closing(measured(model, blocks, settings)) as results:
+    with closing(cut), closing(measured(model, blocks, settings)) as results:
         for block, statistics in results:
-            state = State(merge(state.statistics, statistics), block.done, is_finished=False)
+            state = State(
+                merge(state.statistics, statistics), block.done, is_finished=False,
+                kept=keep(state.kept, block),
+            )  # fmt: skip
             if writer is not None:
                 writer.write(state)
             if progress is not None:
                 progress(block.done.tokens, block.share)
-    state = State(state.statistics, state.done, is_finished=True)
+    if most is not None and state.done.tokens >= most:
+        return state  # whether the corpus ends here is not known
+    state = replace(state, is_finished=True)
     if writer is not None and state.done.tokens:
         writer.write(state)
     return state
+
+
+def _tokens_before(block: Block) -> int:
+    return block.done.tokens - sum(len(passage.ids) for passage in block.passages)
 
 
 def _skip(blocks: Iterator[Block], state: State, writer: stores.Writer | None) -> Iterator[Block]:

@@ -7,12 +7,14 @@
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ffnprobe.arguments import verb
 from ffnprobe.cards import card, table_html
+from ffnprobe.corpora.kept import Kept, none_kept
 from ffnprobe.corpora.manifests import other_model
 from ffnprobe.corpora.passages import Done
 from ffnprobe.corpora.statistics import Statistics
@@ -20,7 +22,7 @@ from ffnprobe.corpora.store import lacking, read_store
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance, Setting
+from ffnprobe.models.provenance import HOOKED, Provenance, Setting
 from ffnprobe.models.sources import Source
 from ffnprobe.names import NeuronId
 from ffnprobe.results import Result
@@ -49,13 +51,19 @@ class Scan(Result):
     done: Done
     tokens: tuple[str, ...]
     is_finished: bool = True
+    kept: Kept = field(default_factory=none_kept)
+    folder: Path | None = None
 
     @classmethod
+    @verb
     def open(cls, folder: str | os.PathLike[str]) -> "Scan":
         """Open a store; one that is not finished tells what it knows so far."""
         found = read_store(Path(folder))
         state = found.state
-        return cls(found.manifest, state.statistics, state.done, found.tokens, state.is_finished)
+        return cls(
+            found.manifest, state.statistics, state.done, found.tokens, state.is_finished, state.kept,
+            Path(folder),
+        )  # fmt: skip
 
     def _repr_html_(self) -> str:
         return card(self.title, table_html(self.by_layer()))
@@ -75,7 +83,8 @@ class Scan(Result):
     @property
     def lacks(self) -> str:
         """What the store of an older version does not know, in words; nothing if it knows all."""
-        return " and ".join(lacking(self.manifest))
+        *most, last = lacking(self.manifest) or ("",)
+        return f"{', '.join(most)} and {last}" if most else last
 
     @property
     def provenance(self) -> Provenance:
@@ -92,7 +101,7 @@ class Scan(Result):
             known["lacks"] = self.lacks
         return Provenance(
             model["name"], _read_source(model["source"]), model["fingerprint"], model.get("identity"),
-            bos=settings["bos"], settings=known,
+            bos=settings["bos"], run_by=HOOKED, settings=known,
         )  # fmt: skip
 
     @cached_property

@@ -17,13 +17,15 @@ given in does not move a number. A mapping of names to texts is a corpus in memo
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import xxhash
 
 from ffnprobe.errors import DataRefused
+from ffnprobe.inputs import open_input
 
 Texts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, str]
 KINDS = {".txt": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
@@ -50,13 +52,46 @@ def find_texts(texts: Texts) -> list[TextSource]:
     """List the sources that paths, globs, names or a mapping stand for, hashed and in order."""
     if isinstance(texts, Mapping):
         return [_given(name, texts[name]) for name in sorted(texts)]
-    several = [texts] if isinstance(texts, (str, os.PathLike)) else list(texts)
-    words = [os.fspath(word) for word in several]
+    words = _words(texts)
     streams = [_stream(word) for word in dict.fromkeys(words) if _is_stream(word)]
-    files = {path.resolve(): path for word in words if not _is_stream(word) for path in _find(word)}
+    files = _find_files(words)
     if not files and not streams:
         raise DataRefused("no text is named.", remedy="a file, a folder, a glob, or -")
     return [*_files(files), *streams]
+
+
+@dataclass(frozen=True)
+class TextSize:
+    """How many files words stand for, and their bytes; at least so many if the walk was ended early."""
+
+    files: int = 0
+    size: int = 0
+    is_all: bool = True
+
+
+def measure_texts(
+    texts: Texts, *, files: float = inf, size: float = inf, names: float = inf
+) -> TextSize:
+    """Count the files that words stand for and their bytes, before any is read.
+
+    The walk ends where there are more files, bytes, or names in folders to look at than these.
+    """
+    found: set[Path] = set()
+    total = looked_at = 0
+    for word in [] if isinstance(texts, Mapping) else _words(texts):
+        if _is_stream(word):
+            continue
+        before = len(found)
+        for path in _walk(word):
+            looked_at += 1
+            if path is not None and (real := path.resolve()) not in found:
+                found.add(real)
+                total += real.stat().st_size
+            if len(found) > files or total > size or looked_at > names:
+                return TextSize(len(found), total, is_all=False)
+        if len(found) == before:
+            _find(word)  # says so if there is nothing
+    return TextSize(len(found), total)
 
 
 def hash_bytes(chunks: Iterable[bytes]) -> str:
@@ -67,14 +102,25 @@ def hash_bytes(chunks: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def read_chunks(path: Path) -> Iterator[bytes]:
-    """Read a file a piece at a time, or say why it cannot be read."""
+def read_chunks(path: Path) -> Generator[bytes, None, None]:
+    """Read a file a piece at a time, or say why it cannot be read; closing it closes the file."""
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             while chunk := file.read(BYTES_AT_ONCE):
                 yield chunk
     except OSError as error:
         raise DataRefused(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _words(texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    several = [texts] if isinstance(texts, (str, os.PathLike)) else list(texts)
+    return [os.fspath(word) for word in several]
+
+
+def _find_files(words: Iterable[str]) -> list[Path]:
+    """Find the files that words stand for, each once."""
+    found = (path for word in words if not _is_stream(word) for path in _find(word))
+    return list(dict.fromkeys(path.resolve() for path in found))
 
 
 def _is_stream(word: str) -> bool:
@@ -102,23 +148,30 @@ def _written(name: str) -> str:
 
 def _find(word: str) -> list[Path]:
     """Find the files a path, a folder or a glob stands for."""
+    found = [path for path in _walk(word) if path is not None]
+    if found:
+        return found
+    if os.path.isdir(Path(word).expanduser()):
+        raise DataRefused(f"the folder {word} holds no {', '.join(KINDS)} file.")
+    raise DataRefused(f"no file matches {word}.", remedy='"folder/**/*.txt", in quotes')
+
+
+def _walk(word: str) -> Iterator[Path | None]:
+    """Look at what a path, a folder or a glob stands for, one name after the other; None: no text."""
     path = Path(word).expanduser()
-    if path.is_dir():
-        found = [p for p in path.rglob("*") if p.suffix.lower() in KINDS and p.is_file()]
-        if not found:
-            raise DataRefused(f"the folder {word} holds no {', '.join(KINDS)} file.")
-        return found
-    if path.exists():
-        return [path]
-    if glob.has_magic(word):
-        found = [Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file()]
-        if not found:
-            raise DataRefused(f"no file matches {word}.", remedy='"folder/**/*.txt", in quotes')
-        return found
-    raise DataRefused(f"there is no file {word}.", remedy="a file, a folder, a glob, or -")
+    if os.path.isdir(path):
+        for each in path.rglob("*"):
+            yield each if each.suffix.lower() in KINDS and each.is_file() else None
+    elif os.path.exists(path):
+        yield path
+    elif glob.has_magic(word):
+        for name in glob.iglob(str(path), recursive=True):
+            yield Path(name) if os.path.isfile(name) else None
+    else:
+        raise DataRefused(f"there is no file {word}.", remedy="a file, a folder, a glob, or -")
 
 
-def _files(files: Mapping[Path, Path]) -> list[TextSource]:
+def _files(files: Sequence[Path]) -> list[TextSource]:
     """Name files from the folder they have in common, so that a store can move with its texts."""
     if not files:
         return []

@@ -6,6 +6,7 @@ meanwhile by a running scan does no harm.
 """
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from ffnprobe.corpora.kept import Kept, read_kept
 from ffnprobe.corpora.manifests import other_store
 from ffnprobe.corpora.passages import SOURCE_BITS, Done
 from ffnprobe.corpora.sources import hash_bytes
@@ -33,6 +35,7 @@ class State:
     statistics: Statistics
     done: Done
     is_finished: bool
+    kept: Kept
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class StoredState:
         wanted = no_statistics(model["layers"], model["neurons"], k=settings["k"], length=length)
         found = self.state.statistics.tensors()
         for name, like in wanted.tensors().items():
+            if name.startswith("sample."):  # older stores, which have no checksum, have none
+                continue
             if found[name].shape != like.shape or found[name].dtype != like.dtype:
                 raise damaged_state(folder, f"{name} does not have the shape that was scanned")
         for side in ("strongest", "weakest"):
@@ -62,7 +67,8 @@ class StoredState:
 
 def write_state(folder: Path, state: State, hashes: Mapping[str, str]) -> None:
     """Replace the state, whole."""
-    tensors = {name: each.contiguous() for name, each in state.statistics.tensors().items()}
+    named = state.statistics.tensors() | state.kept.tensors()
+    tensors = {name: each.contiguous() for name, each in named.items()}
     known = {**asdict(state.done), "is_finished": state.is_finished, "files": dict(hashes)}
     known["checksum"] = _checksum(known, tensors)
     # One field: several would be written in an order that changes from run to run.
@@ -72,8 +78,10 @@ def write_state(folder: Path, state: State, hashes: Mapping[str, str]) -> None:
 def read_state(folder: Path) -> StoredState | None:
     """Read the last state written, its tensors mapped from the file; None before the first."""
     path = folder / STATE
-    if not path.exists():
+    if not os.path.exists(path):
         return None
+    if not path.is_file():
+        raise damaged_state(folder, "it is not a regular file")
     try:
         with safe_open(path, framework="pt") as file:
             known = json.loads(file.metadata()["scan"])
@@ -84,7 +92,8 @@ def read_state(folder: Path) -> StoredState | None:
         is_finished = known.pop("is_finished")
         known.pop("files", None)
         done = Done(**known)
-        return StoredState(State(from_tensors(tensors, done.tokens), done, is_finished), hashes)
+        known_so_far = from_tensors(tensors, done.tokens)
+        return StoredState(State(known_so_far, done, is_finished, read_kept(tensors)), hashes)
     except (
         SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError,
     ) as error:  # fmt: skip

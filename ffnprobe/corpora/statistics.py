@@ -4,7 +4,7 @@ Merging is associative: counts, histograms and examples exactly, sums in float64
 are always merged in the corpus's order, so that the same corpus gives the same bytes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from einops import einsum, reduce
@@ -15,14 +15,15 @@ from ffnprobe.corpora.histograms import BINS, SIDE
 from ffnprobe.corpora.moments import CentralMoments, merge_moments, no_moments
 from ffnprobe.corpora.peaks import Peaks, merge_peaks, no_peaks
 from ffnprobe.corpora.position_ranges import first_of
+from ffnprobe.corpora.samples import Sample, merge_samples, no_sample
 
 _MOMENTS = ("mean", "second", "third", "fourth")
-_PEAKS = ("activations", "passages", "texts", "positions", "windows")
+_PEAKS = ("activations", "scores", "passages", "texts", "positions", "windows")
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Moments, firing, histogram, means by position, strongest and weakest examples."""
+    """Moments, firing, histogram, means by position, extreme examples and some drawn at random."""
 
     moments: CentralMoments
     histogram: Int64[Tensor, "layer neuron bin"]
@@ -30,6 +31,7 @@ class Statistics:
     position_counts: Int64[Tensor, " range"]
     strongest: Peaks
     weakest: Peaks
+    sample: Sample
 
     @property
     def above(self) -> Int64[Tensor, "layer neuron"]:
@@ -65,11 +67,14 @@ class Statistics:
         named |= {f"moments.{name}": getattr(self.moments, name) for name in _MOMENTS}
         for side, peaks in (("strongest", self.strongest), ("weakest", self.weakest)):
             named |= {f"{side}.{name}": getattr(peaks, name) for name in _PEAKS}
-        return named
+        return named | {f"sample.{name}": each for name, each in vars(self.sample).items()}
 
 
 def from_tensors(tensors: dict[str, Tensor], count: int) -> Statistics:
-    """Put the tensors of a store together again."""
+    """Put the tensors of a store together again; those of older formats have no scores and no sample."""
+    for side in ("strongest", "weakest"):
+        unknown = torch.full_like(tensors[f"{side}.activations"], float("nan"))
+        tensors = {f"{side}.scores": unknown} | tensors
     moments = CentralMoments(count, *(tensors[f"moments.{name}"] for name in _MOMENTS))
     strongest, weakest = (
         Peaks(**{name: tensors[f"{side}.{name}"] for name in _PEAKS})
@@ -82,7 +87,15 @@ def from_tensors(tensors: dict[str, Tensor], count: int) -> Statistics:
         position_counts=tensors["position_counts"],
         strongest=strongest,
         weakest=weakest,
+        sample=_read_sample(tensors),
     )
+
+
+def _read_sample(tensors: dict[str, Tensor]) -> Sample:
+    names = [field.name for field in fields(Sample)]
+    if f"sample.{names[0]}" not in tensors:
+        return no_sample(tensors["histogram"].shape[0], tensors["histogram"].shape[1], many=0)
+    return Sample(**{name: tensors[f"sample.{name}"] for name in names})
 
 
 def no_statistics(layers: int, neurons: int, *, k: int, length: int) -> Statistics:
@@ -96,6 +109,7 @@ def no_statistics(layers: int, neurons: int, *, k: int, length: int) -> Statisti
         position_counts=torch.zeros(ranges, dtype=torch.int64),
         strongest=peaks,
         weakest=peaks,
+        sample=no_sample(layers, neurons),
     )
 
 
@@ -106,6 +120,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
         histogram=a.histogram + b.histogram,
         position_sums=a.position_sums + b.position_sums,
         position_counts=a.position_counts + b.position_counts,
-        strongest=merge_peaks(a.strongest, b.strongest, sign=1),
-        weakest=merge_peaks(a.weakest, b.weakest, sign=-1),
+        strongest=merge_peaks(a.strongest, b.strongest, by="activations", sign=1),
+        weakest=merge_peaks(a.weakest, b.weakest, by="scores", sign=-1),
+        sample=merge_samples(a.sample, b.sample),
     )

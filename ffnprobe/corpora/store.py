@@ -24,11 +24,21 @@ from ffnprobe.corpora.sources import hash_bytes
 from ffnprobe.corpora.states import STATE, State, StoredState, read_state, write_state
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
 from ffnprobe.files import TEMPORARY, quote, sweep, write_whole
+from ffnprobe.inputs import check_utf8, parse_json, read_input
 from ffnprobe.locks import LOCK, hold
 
-FORMAT = 2
+FORMAT = 4
 # What a store of an older format does not know; it is read all the same.
-LACKS = {1: ("checksums", "the model's configuration and vocabulary")}
+_SCORES = (
+    "scores (its weakest examples are those of lowest activation)",
+    "examples from the middle",
+)
+_PASSAGES = "passages to label with"
+LACKS = {
+    1: ("checksums", "the model's configuration and vocabulary", *_SCORES, _PASSAGES),
+    2: (*_SCORES, _PASSAGES),
+    3: (_PASSAGES,),
+}
 MANIFEST, TOKENS = "scan.json", "tokens.json"
 
 
@@ -92,12 +102,13 @@ def open_to_write(
     folder: Path, manifest: Mapping[str, Any], tokens: Sequence[str]
 ) -> Iterator[Writer]:
     """Hold a folder to write a scan to; refuse one that cannot be, or that holds something else."""
-    if folder.exists() and not folder.is_dir():
+    check_utf8(folder, refuse=FileNotWritten)
+    if os.path.exists(folder) and not folder.is_dir():
         raise FileNotWritten(f"{folder} is a file; a store is a folder.")
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.exists(path))
     if not os.access(nearest, os.W_OK):
         raise FileNotWritten(f"the folder {nearest} cannot be written to.")
-    if folder.is_dir() and not (folder / MANIFEST).is_file():
+    if os.path.isdir(folder) and not (folder / MANIFEST).is_file():
         ours = (TOKENS, STATE, LOCK)
         if any(n not in ours and not n.startswith(TEMPORARY) for n in os.listdir(folder)):
             raise FileNotWritten(
@@ -110,7 +121,7 @@ def open_to_write(
 def read_store(folder: Path) -> Stored:
     """Read a store, each part checked, or say which file is damaged and what can still be used."""
     found = read_state(folder)
-    if found is None and not (folder / MANIFEST).is_file():
+    if found is None and not os.path.isfile(folder / MANIFEST):
         raise DataRefused(
             f"there is no scan in {folder}.", remedy=f"ffnprobe scan … --store {quote(folder)}"
         )
@@ -147,7 +158,7 @@ def _read_manifest(folder: Path, state: StoredState | None) -> dict[str, Any]:
         known = manifest["format"]
         if known not in (FORMAT, *LACKS):
             raise FfnProbeError(f"it has format {known!r}; this version reads {FORMAT}")
-        if state is not None and known == FORMAT and not state.hashes:
+        if state is not None and known != 1 and not state.hashes:
             raise FfnProbeError(f"{STATE} has no checksum")
     except FfnProbeError as error:
         raise _damaged(path, error.what, state) from None
@@ -166,14 +177,17 @@ def _read_tokens(folder: Path, state: StoredState) -> tuple[str, ...]:
 def _read_part(path: Path, state: StoredState | None) -> Any:
     """Read a JSON file of a store, checked against the hash in the state if there is one."""
     try:
-        data = path.read_bytes()
-        if state is not None and state.hashes and hash_bytes([data]) != state.hashes[path.name]:
-            raise _damaged(path, "its checksum is another", state)
-        return json.loads(data)
+        data = read_input(path)
     except FileNotFoundError:
         raise _damaged(path, "it is missing", state) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, f"{error}", state) from None
+    except DataRefused as error:
+        raise _damaged(path, error.what, state) from None
+    if state is not None and state.hashes and hash_bytes([data]) != state.hashes[path.name]:
+        raise _damaged(path, "its checksum is another", state)
+    try:
+        return parse_json(data, where="it")
+    except DataRefused as error:
+        raise _damaged(path, error.what, state) from None
 
 
 def _damaged(path: Path, why: str, state: StoredState | None) -> DataRefused:
@@ -191,6 +205,6 @@ def _damaged(path: Path, why: str, state: StoredState | None) -> DataRefused:
 
 def _hash_file(path: Path) -> str | None:
     try:
-        return hash_bytes([path.read_bytes()])
-    except OSError:
+        return hash_bytes([read_input(path)])
+    except (OSError, DataRefused):
         return None

@@ -1,7 +1,7 @@
 """Survey every neuron of a model, here or on a Ray cluster: the same table from both.
 
 >>> import ffnprobe as fp
->>> neurons = fp.survey(fp.load("pocket"), layers="0", k=3)
+>>> neurons = fp.survey(fp.load("pocket"), layers="0", top=3)
 >>> list(neurons.table.columns[:7])
 ['name', 'layer', 'neuron', 'kind', 'question_tokens', 'promotes', 'suppresses']
 
@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ffnprobe.arguments import verb
 from ffnprobe.corpora.clusters import start_pool
+from ffnprobe.corpora.joins import join_survey
+from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.reading.kinds import Thresholds
@@ -28,30 +31,33 @@ if TYPE_CHECKING:
 ENGINES = ("local", "ray")
 
 
+@verb
 def survey(
     model: Model,
     *,
     layers: str | Sequence[int] | None = None,
-    k: int = 5,
+    top: int = 5,
     thresholds: Thresholds | None = None,
     engine: str = "local",
     workers: int | None = None,
     address: str | None = None,
+    scan: Scan | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Project every neuron's weights onto the vocabulary, k tokens in each list; all layers by default.
+    """Project every neuron's weights onto the vocabulary, `top` tokens in each list; all layers by default.
 
     Columns of `table`: name, layer, neuron, kind, question_tokens, promotes, suppresses (text, a
-    space between tokens), question_norm, question_bias, answer_norm, cosine, the moments vocab_mean,
+    space between tokens), question_norm, question_bias, answer_norm, reads_writes, role, the moments vocab_mean,
     vocab_variance, vocab_skew and vocab_kurtosis, null_space; where neurons have gates also
-    gate_tokens, gate_norm, gate_bias and gate_cosine. `progress` is called with how many neurons are
-    done, and of how many. With `engine="ray"` the layers are divided over the `workers` of the
+    gate_tokens, gate_norm, gate_bias, gate_cosine and gate_writes. `progress` is called with how many neurons are
+    done, and of how many. With a `scan`, each neuron's mean activation, its moments, its firing
+    rate and its role in the corpus are added, and its label if the store has labels. With `engine="ray"` the layers are divided over the `workers` of the
     cluster at `address`, or of one started here.
 
     >>> import ffnprobe as fp
-    >>> neurons = fp.survey(fp.load("pocket"), layers="4")
-    >>> len(neurons.of_kind("prediction"))
-    9
+    >>> neurons = fp.survey(fp.load("pocket"), layers="6")
+    >>> len(neurons.of_kind("entropy"))
+    5
     """
     if engine not in ENGINES:
         raise OptionRefused(f'engine is not "{engine}".', remedy=", ".join(ENGINES))
@@ -64,14 +70,15 @@ def survey(
     chosen = model.find_layers(layers)
     limits = Thresholds() if thresholds is None else thresholds
     if engine == "ray":
-        frame = _survey_on_ray(model, chosen, k, limits, workers, address, progress)
+        frame = _survey_on_ray(model, chosen, top, limits, workers, address, progress)
     else:
-        frame = survey_layers(model, chosen, k=k, thresholds=limits, progress=progress)
+        frame = survey_layers(model, chosen, k=top, thresholds=limits, progress=progress)
     provenance = model.provenance(
         convention="centred",
         settings={"layers": chosen, "questions_through": "embed", "thresholds": asdict(limits)},
     )
-    return Survey(provenance.note(frame), provenance)
+    found = Survey(provenance.note(frame), provenance)
+    return found if scan is None else join_survey(found, scan.check(model), model, limits)
 
 
 def _survey_on_ray(

@@ -8,8 +8,8 @@ from dataclasses import replace
 from ffnprobe.corpora.meters import measure
 from ffnprobe.corpora.passages import Block, ScanSettings
 from ffnprobe.corpora.statistics import Statistics
-from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.model import Model
+from ffnprobe.models.passes import prepare
 
 
 class Stopped(Exception):
@@ -23,7 +23,7 @@ class Threads:
         models: queue.SimpleQueue[Model] = queue.SimpleQueue()
         for order in range(many):
             own = model if order == 0 else replace(model)
-            bridge_of(own)
+            prepare(own)
             models.put(own)
         self._settings = settings
         self._held, self._stopped = threading.local(), threading.Event()

@@ -1,18 +1,18 @@
-"""The neurons worth grading: who is proposed at each position, and the table of the best."""
+"""Grade the neurons of pools, and table the best of them with the evidence."""
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.evidence.grades import CONTROLS, Bar, draw_alike, name_grade
+from ffnprobe.evidence.grades import name_grade
+from ffnprobe.evidence.proposals import Removed, find_bars, gather_pool, pick
 from ffnprobe.evidence.query import Query
 from ffnprobe.models.means import read_means
 from ffnprobe.models.model import Model
-from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import sort_neurons
 from ffnprobe.reading.rankings import compare_tokens
 from ffnprobe.reading.tokens import answer_tokens, gate_tokens, question_tokens
 from ffnprobe.tracing.neuron_tables import TOKENS
@@ -21,7 +21,6 @@ from ffnprobe.tracing.path_tables import Source
 if TYPE_CHECKING:
     import pandas as pd
 
-CANDIDATES = 64
 Known = Mapping[int, Float[Tensor, "layer neuron"]]  # effects, by position
 
 
@@ -41,84 +40,49 @@ def answer_z(
     return torch.gather(z, 0, strongest)[0]
 
 
-def propose(
-    query: Query,
-    position: int,
-    hints: Float[Tensor, "layer neuron"] | None,
-) -> list[NeuronId]:
-    """Propose the neurons at a position that pushed most and those estimated to cost most."""
-    pushes = query.pushes[:, position]
-    many = min(CANDIDATES, pushes.numel())
-    proposed = sort_neurons(pushes, many)
-    if hints is not None:
-        proposed += sort_neurons(hints, many)
-    return list(dict.fromkeys(proposed))
+def list_first(query: Query) -> "pd.DataFrame":
+    """Grade the neurons that pushed most at the last position; no effects are known yet."""
+    pool = gather_pool(query, query.last)
+    removed = Removed({query.last: pool}, {})
+    (table,) = list_graded(query, [(removed, query.trace.model.config.neurons)])
+    return table
 
 
-def draw_control(query: Query, position: int, chosen: Sequence[NeuronId]) -> list[NeuronId]:
-    """Draw the neurons that those chosen at a position are compared with."""
-    generator = torch.Generator().manual_seed(query.seed + position)
-    sizes = query.trace.activations[:, position].abs()
-    return draw_alike(sizes, chosen, CONTROLS, generator=generator)
+def list_graded(query: Query, parts: Sequence[tuple[Removed, int]]) -> "list[pd.DataFrame]":
+    """Table the best-graded neurons of each part: what was removed, and how many were looked at.
+
+    The tokens of all tables are looked up together, since each look-up reads the whole vocabulary.
+    """
+    ranked, grades, known = [], dict[Source, str](), dict[int, Float[Tensor, "layer neuron"]]()
+    for removed, looked_at in parts:
+        own, graded = rank_graded(query, removed, looked_at)
+        ranked.append(own)
+        grades |= graded
+        known |= removed.effects
+    listed = list_sources(query, [one for own in ranked for one in own], grades, known)
+    ends = list(accumulate(map(len, ranked), initial=0))
+    return [listed[a:b].reset_index(drop=True) for a, b in pairwise(ends)]
 
 
-def list_last(query: Query, effects: Float[Tensor, "layer neuron"] | None) -> "pd.DataFrame":
-    """Grade the neurons at the last position: those that pushed most and those that cost most."""
-    place = query.last
-    names = propose(query, place, effects)
-    known = {} if effects is None else {place: effects}
-    return list_graded(query, {place: names}, known, looked_at=query.trace.model.config.neurons)
-
-
-def list_earlier(query: Query, positions: Sequence[int]) -> "pd.DataFrame":
-    """Grade neurons at earlier positions: push and gradient propose, the exact effect decides."""
-    estimates = query.propose()
-    names = {place: propose(query, place, estimates.over([place])) for place in positions}
-    known = {
-        place: query.remove([*own, *draw_control(query, place, own)], position=place).values
-        for place, own in names.items()
-    }
-    many = len(positions) * query.trace.model.config.neurons
-    return list_graded(query, names, known, looked_at=many)
-
-
-def find_bars(
-    query: Query, names: Mapping[int, Sequence[NeuronId]], known: Known, *, looked_at: int
-) -> dict[int, Bar]:
-    """Set the bars at each position over neurons like those proposed there."""
-    bars = {}
-    for place, own in names.items():
-        control = draw_control(query, place, own)
-        rows, columns = [n.layer for n in control], [n.neuron for n in control]
-        effects = known[place][rows, columns] if place in known else None
-        pushes = query.pushes[rows, place, columns]
-        bars[place] = Bar.over(pushes, effects, looked_at=looked_at)
-    return bars
-
-
-def list_graded(
-    query: Query,
-    names: Mapping[int, Sequence[NeuronId]],
-    known: Known,
-    *,
-    looked_at: int,
-) -> "pd.DataFrame":
-    """Table the best-graded neurons of all the positions, the costliest first within a grade."""
-    bars = find_bars(query, names, known, looked_at=looked_at)
+def rank_graded(
+    query: Query, removed: Removed, looked_at: int
+) -> tuple[list[Source], dict[Source, str]]:
+    """Rank the best-graded neurons of all the positions, the costliest first within a grade."""
     rank = max(piece.rank for piece in query.pieces)
     graded: dict[Source, str] = {}
     weights: dict[Source, float] = {}
-    for place, own in names.items():
-        rows, columns = [n.layer for n in own], [n.neuron for n in own]
-        pushes = query.pushes[rows, place, columns]
-        effects = known[place][rows, columns] if place in known else None
-        passed = bars[place].count(query.acted[rows, place, columns], pushes, effects)
+    for position, pool in removed.pools.items():
+        pushes, effects = pick(query.pushes[:, position], pool.names), None
+        if position in removed.effects:
+            effects = pick(removed.effects[position], pool.names)
+        bar = find_bars(query, pool, removed.effects.get(position), looked_at=looked_at)
+        passed = bar.count(pick(query.acted[:, position], pool.names), pushes, effects)
         ordered = pushes if effects is None else effects
-        for name, count, weight in zip(own, passed.tolist(), ordered.tolist(), strict=True):
-            graded[name, place] = name_grade(count, rank=rank)
-            weights[name, place] = weight
+        for name, count, weight in zip(pool.names, passed.tolist(), ordered.tolist(), strict=True):
+            graded[name, position] = name_grade(count, rank=rank)
+            weights[name, position] = weight
     ranked = sorted(graded, key=lambda one: (graded[one] or "D", -weights[one], one[1], one[0]))
-    return list_sources(query, ranked[: query.top], graded, known)
+    return ranked[: query.top], graded
 
 
 def list_sources(
@@ -131,13 +95,13 @@ def list_sources(
     model, names = trace.model, [name for name, _ in sources]
 
     def at(values: Float[Tensor, "layer pos neuron"]) -> list[float]:
-        return [float(values[n.layer, place, n.neuron]) for n, place in sources]
+        return [float(values[n.layer, position, n.neuron]) for n, position in sources]
 
     frame = pd.DataFrame(
         {
             "name": [str(n) for n in names], "layer": [n.layer for n in names],
-            "neuron": [n.neuron for n in names], "position": [place for _, place in sources],
-            "token": [trace.tokens[place] for _, place in sources],
+            "neuron": [n.neuron for n in names], "position": [position for _, position in sources],
+            "token": [trace.tokens[position] for _, position in sources],
             "grade": [grades[one] for one in sources],
         }
     )  # fmt: skip
@@ -151,7 +115,7 @@ def list_sources(
     frame["push"] = at(query.pushes)
     frame["through"] = name_heads(query, sources)
     if known:
-        frame["effect"] = [float(known[place][n.layer, n.neuron]) for n, place in sources]
+        frame["effect"] = [float(known[position][n.layer, n.neuron]) for n, position in sources]
     frame["z"] = at(query.acted)
     if (opened := gate_tokens(model, names, TOKENS)) is not None:
         frame["gate_tokens"] = [" ".join(row) for row in opened]

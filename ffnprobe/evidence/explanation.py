@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.evidence.grades import RANK_SAID
+from ffnprobe.evidence.removals import Coverage
 from ffnprobe.interventions.choices import Replace
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.results import Result, name_question, name_settings
+from ffnprobe.results import Result, name_question, name_settings, write_text
 from ffnprobe.tracing.pushes import Pushes
 from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.tracing.trace import Trace
@@ -29,6 +30,7 @@ class ExplainOptions:
     effects: bool
     seed: int
     contrast: tuple[str, ...] | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,6 +45,7 @@ class Explanation(Result):
     together      what removing the listed neurons at once does, and as many neurons like them (or None)
     pieces        of an answer of several tokens: each piece's own pushes and effects (or None)
     options       how it was asked for: the options of `explain`
+    coverage      how many neurons were removed, and how well estimates agree with effects (or None)
 
     >>> import ffnprobe as fp
     >>> found = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", top=3)
@@ -60,10 +63,15 @@ class Explanation(Result):
     pieces: "pd.DataFrame | None"
     provenance: Provenance
     options: ExplainOptions
+    coverage: Coverage | None = None
 
     def __post_init__(self) -> None:
         for table in self.tables().values():
             self.provenance.note(table)
+
+    def __str__(self) -> str:
+        said = f"why {self.title}: {self.standing}"
+        return write_text(said, {"": self.neurons.drop(columns="position")}, self.caption)
 
     @property
     def rank(self) -> int:
@@ -84,8 +92,11 @@ class Explanation(Result):
     def standing(self) -> str:
         """Say how the model ranks the answer, and whether it would give it at all."""
         many = len(self.trace.model.vocab)
+        digits = 2 if self.probability > 0.999 else 1  # 99.97 % is not all
         shown = (
-            f"{self.probability:.1%}" if self.probability >= 0.001 else f"{self.probability:.1e}"
+            f"{self.probability:.{digits}%}"
+            if self.probability >= 0.001
+            else f"{self.probability:.1e}"
         )
         said = f"rank {self.rank:,} of {many:,}, probability {shown}"
         if self.rank > RANK_SAID:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -46,17 +47,23 @@ def draw_alike(
     generator: torch.Generator,
 ) -> list[NeuronId]:
     """Draw neurons like those chosen: of the same layers, with the nearest activation sizes."""
-    taken = {layer: [n.neuron for n in chosen if n.layer == layer] for layer in range(len(sizes))}
-    drawn: list[NeuronId] = []
-    order = torch.randint(len(chosen), (many,), generator=generator).tolist()
+    taken: dict[int, list[int]] = {}
+    for one in chosen:
+        taken.setdefault(one.layer, []).append(one.neuron)
+    own, drawn = sizes.numpy(), list[NeuronId]()
+    nearest: dict[int, np.ndarray] = {}
+    order = torch.randint(len(chosen), (many,), generator=generator).tolist() if chosen else []
     for pick in order:
         name = chosen[pick]
-        gaps = (sizes[name.layer] - sizes[name.layer, name.neuron]).abs()
-        gaps[taken[name.layer]] = float("inf")
-        nearest = gaps.argsort(stable=True)[: min(NEAREST, int(gaps.isfinite().sum()))]
-        if len(nearest):
-            place = int(torch.randint(len(nearest), (1,), generator=generator))
-            drawn.append(NeuronId(name.layer, int(nearest[place])))
+        if pick not in nearest:
+            gaps = np.abs(own[name.layer] - own[name.layer, name.neuron])
+            gaps[taken[name.layer]] = np.inf
+            most = min(NEAREST, int(np.isfinite(gaps).sum()))
+            found = np.sort(np.argpartition(gaps, max(most, 1) - 1)[:most])
+            nearest[pick] = found[np.argsort(gaps[found], kind="stable")]
+        if len(alike := nearest[pick]):
+            number = int(torch.randint(len(alike), (1,), generator=generator))
+            drawn.append(NeuronId(name.layer, int(alike[number])))
     return drawn
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ffnprobe.evidence.query import Query
-from ffnprobe.evidence.together import list_places
+from ffnprobe.evidence.together import read_sources
 from ffnprobe.interventions.readout import Readout
 from ffnprobe.interventions.replay import Replay
 from ffnprobe.interventions.sweeps import sweep_changes
@@ -18,23 +18,23 @@ def table_pieces(query: Query, listed: "pd.DataFrame") -> "pd.DataFrame | None":
 
     if len(query.pieces) == 1:
         return None
-    places, frames = list_places(listed), []
+    sources, frames = read_sources(listed), []
     for piece, owners in zip(query.pieces, query.owners, strict=True):
         own = listed[["name", "layer", "neuron", "position", "token"]].copy()
         own.insert(0, "piece", query.trace.model.vocab.show(piece.answer))
         own["push"] = [
             float(
                 piece.values[name.layer, name.neuron]
-                if place == piece.position
-                else owners.through[name.layer, place, name.neuron]
+                if position == piece.position
+                else owners.through[name.layer, position, name.neuron]
             )
-            for name, place in places
+            for name, position in sources
         ]
         if "effect" in listed:
             readout = Readout(
                 Replay(piece.trace), (piece.answer,), None, piece.position, False, piece.convention
             )
-            effects = sweep_changes(readout, [[query.change(place)] for place in places])
+            effects = sweep_changes(readout, [[query.change(source)] for source in sources])
             own["effect"] = effects.logit.double().numpy()
         frames.append(own)
     return pd.concat(frames, ignore_index=True)

@@ -3,9 +3,12 @@
 With contrast prompts: where the prompts differ (the subject). Without: the positions whose MLPs matter
 most when they are removed.
 
-Resting places of attention are set aside: the first position, and any with an activation far beyond the
+Attention sinks are set aside: the first position, and any with an activation far beyond the
 others'. Heads look there when they have nothing to look for; its neurons matter to every sentence alike.
-Far beyond is ten times the median, over positions, of the largest activation at each.
+Far beyond is ten times the median, over positions, of the largest activation at each. A neuron's own
+quantiles over a corpus do not find them: at every token some neurons are beyond their own
+99.9 %, most of all at a rare subject, and a neuron that opens once in each text, at the sink,
+is not beyond its own.
 """
 
 from dataclasses import dataclass
@@ -28,42 +31,61 @@ class Looked:
     """The earlier positions at which neurons are looked for, in order, and those set aside."""
 
     earlier: tuple[int, ...]
-    resting: tuple[int, ...]
+    sinks: tuple[int, ...]
 
     def settings(self, trace: Trace) -> dict[str, list[str]]:
-        """Name the resting places."""
-        return {"set_aside": [f"{trace.tokens[place]} at {place}" for place in self.resting]}
+        """Name the attention sinks, and by which rule each is one."""
+        ratios = compare_sizes(trace.activations)
+        reasons = {
+            position: f"activation {ratios[position]:,.0f} times the median"
+            if position
+            else "first position"
+            for position in self.sinks
+        }
+        named = [
+            f"{trace.tokens[position]} at {position} ({why})" for position, why in reasons.items()
+        ]
+        return {"set_aside": named}
 
 
-def find_resting(activations: Float[Tensor, "layer pos neuron"]) -> tuple[int, ...]:
-    """Find the resting places of attention before the last position."""
-    largest = activations.abs().amax(dim=(0, 2)).double()
-    middle = largest.quantile(0.5)
+def find_sinks(activations: Float[Tensor, "layer pos neuron"]) -> tuple[int, ...]:
+    """Find the attention sinks before the last position."""
+    earlier = compare_sizes(activations)[:-1]
     return tuple(
-        place
-        for place in range(len(largest) - 1)
-        if place == 0 or largest[place] > FAR_BEYOND * middle
+        position for position, ratio in enumerate(earlier) if position == 0 or ratio > FAR_BEYOND
     )
 
 
+def compare_sizes(activations: Float[Tensor, "layer pos neuron"]) -> list[float]:
+    """Compare the largest activation at each position with the median of these."""
+    largest = activations.abs().amax(dim=(0, 2)).double()
+    return (largest / largest.quantile(0.5).clamp(min=1e-30)).tolist()
+
+
 def look_at_subject(contrast: Contrast) -> Looked:
-    """Look where the prompts differ and there is a counterpart, resting places aside."""
+    """Look where the prompts differ and there is a counterpart, attention sinks aside."""
     trace, alignment = contrast.trace, contrast.alignment
-    resting = find_resting(trace.activations)
+    sinks = find_sinks(trace.activations)
     differing = [
-        place
-        for place in alignment.middle
-        if place < len(trace) - 1 and place not in alignment.unmatched
+        position
+        for position in alignment.middle
+        if position < len(trace) - 1 and position not in alignment.unmatched
     ]
-    kept = [place for place in differing if place not in resting]
-    return Looked(tuple(kept or differing), resting)
+    kept = [position for position in differing if position not in sinks]
+    return Looked(tuple(kept or differing), sinks)
 
 
 def look_at_map(layer_map: LayerEffects, trace: Trace) -> Looked:
-    """Look where removing MLPs costs most, resting places aside."""
-    resting = find_resting(trace.activations)
+    """Look where removing MLPs costs most, attention sinks aside."""
+    sinks = find_sinks(trace.activations)
     costs = layer_map.values.clamp(min=0).sum(0).tolist()
-    places = [place for place in range(len(trace) - 1) if place not in resting and costs[place] > 0]
-    places = sorted(places, key=lambda place: -costs[place])[:MOST]
-    kept = [place for place in places if costs[place] >= AT_LEAST * costs[places[0]]]
-    return Looked(tuple(sorted(kept)), resting)
+    candidates = [
+        position
+        for position in range(len(trace) - 1)
+        if position not in sinks and costs[position] > 0
+    ]
+    candidates = sorted(candidates, key=lambda position: -costs[position])[:MOST]
+    kept = [
+        position for position in candidates if costs[position] >= AT_LEAST * costs[candidates[0]]
+    ]
+    return Looked(tuple(sorted(kept)), sinks)

@@ -6,7 +6,7 @@ its pieces, and neurons are looked for at the prompt's positions.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypedDict
 
@@ -14,19 +14,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.interventions.ablation import (
-    Effects,
-    LayerEffects,
-    ablate,
-    ablate_layers,
-    ablate_stepwise,
-)
+from ffnprobe.interventions.ablation import Effects, LayerEffects, ablate_stepwise, map_layers
+from ffnprobe.interventions.batches import Progress
 from ffnprobe.interventions.choices import Replace
-from ffnprobe.interventions.gradients import Estimates, estimate
-from ffnprobe.interventions.readout import AnswerValues, read_answer
+from ffnprobe.interventions.gradients import measure_slopes
+from ffnprobe.interventions.readout import AnswerValues, Readout, read_answer
 from ffnprobe.interventions.removal import Removal
-from ffnprobe.interventions.sweeps import Change, Progress, sweep_changes
-from ffnprobe.names import NeuronId
+from ffnprobe.interventions.replay import Stream
+from ffnprobe.interventions.single_changes import sweep_singles
+from ffnprobe.interventions.sweeps import Change, sweep_changes
 from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.owners import Owners
 from ffnprobe.tracing.path_tables import Source
@@ -97,9 +93,18 @@ class Query:
             how["replace"] = self.removal.by
         return how
 
-    def map_effects(self) -> LayerEffects:
+    @cached_property
+    def readout(self) -> Readout:
+        """What is read of a replay; one replay serves all measurements."""
+        return read_answer(
+            self.trace, self.answer, versus=self.pieces[0].versus, log_probability=False,
+            convention=self.pieces[0].convention,
+        )  # fmt: skip
+
+    def map_effects(self, progress: Progress | None = None) -> LayerEffects:
         """Remove every MLP layer at every position."""
-        return ablate_layers(self.trace, self.answer, log_probability=False, **self._how)
+        clean = self.readout.check(self._replayed[1])
+        return map_layers(self.readout, self.removal, self.trace, clean=clean, progress=progress)
 
     def sweep(self, progress: Progress | None) -> Iterator[Effects]:
         """Remove every neuron at the last position, layer by layer."""
@@ -107,26 +112,41 @@ class Query:
             self.trace, self.answer, log_probability=False, progress=progress, **self._how
         )
 
-    def remove(self, neurons: Sequence[NeuronId], *, position: int) -> Effects:
-        """Remove these neurons at a position, one at a time."""
-        return ablate(
-            self.trace, self.answer, position=position, neurons=neurons, log_probability=False,
-            **self._how,
-        )  # fmt: skip
+    def remove_each(
+        self, sources: Sequence[Source], progress: Progress | None = None
+    ) -> dict[Source, float]:
+        """Remove neurons, each at its position, one at a time: what the answer loses."""
+        replay, each = self.readout.replay, list(dict.fromkeys(sources))
+        sites = [(name.layer, position) for name, position in each]
+        gaps = torch.stack([self._gaps[n.layer, position, n.neuron] for n, position in each])
+        rows = torch.stack([replay.model.rows[n.layer, n.neuron] for n, _ in each])
+        moves = replay.held(gaps)[:, None] * replay.held(rows)
+        for layer, position in dict.fromkeys(sites) if replay.model.config.has_post_norms else ():
+            own = [number for number, site in enumerate(sites) if site == (layer, position)]
+            moves[own] = replay.moved(layer, position, moves[own])
+        lost = sweep_singles(self.readout, sites, moves, progress=progress)
+        return dict(zip(each, lost.logit.tolist(), strict=True))
 
-    def propose(self) -> Estimates:
-        """Estimate every neuron's effect at every position."""
-        return estimate(self.trace, self.answer, **self._how)
+    @cached_property
+    def _gaps(self) -> Float[Tensor, "layer pos neuron"]:
+        return self.removal.on(self.readout.replay.trace) - self.readout.replay.trace.activations
+
+    @cached_property
+    def estimates(self) -> Float[Tensor, "layer pos neuron"]:
+        """An estimate of every neuron's effect at every position."""
+        return (-self._gaps * self._replayed[0])[:, : len(self.trace)]
+
+    @cached_property
+    def _replayed(self) -> tuple[Float[Tensor, "layer pos neuron"], Stream]:
+        """The clean prompt replayed once, for its gradients and to check the replay."""
+        return measure_slopes(self.readout)
 
     def remove_groups(
         self, groups: Sequence[Sequence[Source]], *, alone: bool = False
     ) -> AnswerValues:
         """Remove groups of neurons, each at its position; `alone` reads the answer without its rival."""
-        first = self.pieces[0]
-        readout = read_answer(
-            self.trace, self.answer, versus=None if alone else first.versus,
-            convention=first.convention,
-        )  # fmt: skip
+        versus = None if alone else self.readout.versus
+        readout = replace(self.readout, versus=versus, has_log_probability=versus is None)
         return sweep_changes(readout, [[self.change(one) for one in group] for group in groups])
 
     def change(self, source: Source, position: int | None = None) -> Change:

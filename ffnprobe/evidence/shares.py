@@ -41,7 +41,7 @@ def table_shares(
     ends = _through_end(query, listed[last])
     rows["other neurons, directly"] = direct - float(listed.push[last].sum()) + ends
     if len(subject):
-        named = " ".join(query.trace.tokens[place] for place in subject)
+        named = " ".join(query.trace.tokens[position] for position in subject)
         rows[f"other neurons at {named}, through attention"] = at_subject - float(
             listed.push[~last].sum()
         )
@@ -71,22 +71,22 @@ def _through_end(query: Query, listed: "pd.DataFrame") -> float:
     return float(listed.push.sum()) - direct
 
 
-def table_paths(query: Query, many: int = 10, *, resting: Sequence[int] = ()) -> "pd.DataFrame":
+def table_paths(query: Query, many: int = 10, *, sinks: Sequence[int] = ()) -> "pd.DataFrame":
     """Table the strongest paths from a neuron at an earlier position through a head to the answer.
 
-    Resting places of attention are left out. `through` carried most of the push, `carried` so much.
+    Attention sinks are left out. `through` carried most of the push, `carried` so much.
     """
     import pandas as pd
 
     trace = query.trace
     values = query.pushes[:, : query.last].clone()
-    values[:, list(resting)] = 0
+    values[:, list(sinks)] = 0
     _, length, neurons = values.shape
     many = min(many, values.numel())
-    places = top_tokens(values.ravel().abs()[None], many)[1][0].tolist() if many else []
+    flat = top_tokens(values.ravel().abs()[None], many)[1][0].tolist() if many else []
     sources: list[Source] = []
-    for place in places:
-        rest, neuron = divmod(place, neurons)
+    for number in flat:
+        rest, neuron = divmod(number, neurons)
         layer, position = divmod(rest, length)
         if float(values[layer, position, neuron]):
             sources.append((NeuronId(layer, neuron), position))
@@ -95,10 +95,10 @@ def table_paths(query: Query, many: int = 10, *, resting: Sequence[int] = ()) ->
         for row, found in enumerate(owners.name_heads(sources)):
             heads[row] = found if abs(found[1]) > abs(heads[row][1]) else heads[row]
     rows = [
-        (str(n), n.layer, n.neuron, place, trace.tokens[place],
-         float(trace.activations[n.layer, place, n.neuron]),
-         float(values[n.layer, place, n.neuron]), *head)
-        for (n, place), head in zip(sources, heads, strict=True)
+        (str(n), n.layer, n.neuron, position, trace.tokens[position],
+         float(trace.activations[n.layer, position, n.neuron]),
+         float(values[n.layer, position, n.neuron]), *head)
+        for (n, position), head in zip(sources, heads, strict=True)
     ]  # fmt: skip
     columns = ["name", "layer", "neuron", "position", "token", "activation", "push"]
     return pd.DataFrame(rows, columns=[*columns, "through", "carried"])

@@ -19,28 +19,32 @@ if TYPE_CHECKING:
 DRAWS = 20
 
 
-def list_places(table: "pd.DataFrame") -> list[Source]:
+def read_sources(table: "pd.DataFrame") -> list[Source]:
     """Return a table's neurons, each with its position."""
     return [
-        (NeuronId(layer, neuron), place)
-        for layer, neuron, place in zip(table.layer, table.neuron, table.position, strict=True)
+        (NeuronId(layer, neuron), position)
+        for layer, neuron, position in zip(table.layer, table.neuron, table.position, strict=True)
     ]
 
 
-def draw_places(query: Query, places: Sequence[Source], generator: torch.Generator) -> list[Source]:
+def draw_sources(
+    query: Query, sources: Sequence[Source], generator: torch.Generator
+) -> list[Source]:
     """Draw as many neurons like these: same positions, same layers, nearest activation sizes."""
     drawn: list[Source] = []
-    for position in dict.fromkeys(place for _, place in places):
-        own = [name for name, place in places if place == position]
+    for position in dict.fromkeys(there for _, there in sources):
+        own = [name for name, there in sources if there == position]
         sizes = query.trace.activations[:, position].abs()
+        for one in own:
+            sizes[one.layer, one.neuron] = float("inf")
         for name in own:
             # One at a time, so that each listed neuron has one like itself; none twice.
-            taken = [*own, *(n for n, place in drawn if place == position)]
-            sizes_left = sizes.clone()
-            for one in taken:
-                if one != name:
-                    sizes_left[one.layer, one.neuron] = float("inf")
-            drawn += [(n, position) for n in draw_alike(sizes_left, [name], 1, generator=generator)]
+            value = query.trace.activations[name.layer, position, name.neuron]
+            sizes[name.layer, name.neuron] = value.abs()
+            alike = draw_alike(sizes, [name], 1, generator=generator)
+            for one in (name, *alike):
+                sizes[one.layer, one.neuron] = float("inf")
+            drawn += [(one, position) for one in alike]
     return drawn
 
 
@@ -52,27 +56,40 @@ def remove_together(query: Query, tables: "Sequence[pd.DataFrame]") -> "pd.DataF
     """
     import pandas as pd
 
-    blocks = [list_places(table) for table in tables if len(table)]
+    blocks = [read_sources(table) for table in tables if len(table)]
     if len(blocks) > 1:
-        blocks.append([place for block in blocks for place in block])
-    rows: list[dict[str, object]] = []
+        blocks.append([source for block in blocks for source in block])
+    every: list[list[list[Source]]] = []
     for number, block in enumerate(blocks):
         generator = torch.Generator().manual_seed(query.seed + 1 + number)
-        rows += _remove_block(query, block, generator)
+        drawn = (draw_sources(query, block, generator) for _ in range(DRAWS))
+        every.append([group for group in (block, *drawn) if group])
+    rows: list[dict[str, object]] = []
+    values = _remove_groups(query, [group for groups in every for group in groups])
+    for groups in every:
+        rows += _table_block(query, groups[0], values.part(slice(0, len(groups))))
+        values = values.part(slice(len(groups), None))
     return pd.DataFrame(rows)
 
 
-def _remove_block(
-    query: Query, block: list[Source], generator: torch.Generator
-) -> list[dict[str, object]]:
-    trace = query.trace
-    where = " ".join(trace.tokens[place] for place in sorted({place for _, place in block}))
-    groups = [block, *(draw_places(query, block, generator) for _ in range(DRAWS))]
-    groups = [group for group in groups if group]
+def _remove_groups(query: Query, groups: Sequence[Sequence[Source]]) -> AnswerValues:
+    """Remove groups, each by itself; the log-probability is the answer's own, with a rival too."""
+    if not groups:
+        return AnswerValues(torch.zeros(0), torch.zeros(0))
     found = query.remove_groups(groups)
-    logs = found.log_probability
-    if logs is None:  # against a rival there is none: measure the answer by itself
-        logs = query.remove_groups(groups, alone=True).log_probability
+    if found.log_probability is not None:
+        return found
+    return AnswerValues(found.logit, query.remove_groups(groups, alone=True).log_probability)
+
+
+def _table_block(
+    query: Query, block: Sequence[Source], found: AnswerValues
+) -> list[dict[str, object]]:
+    """Table what a block's removal does, and those of the neurons like it."""
+    trace, logs = query.trace, found.log_probability
+    where = " ".join(
+        trace.tokens[position] for position in sorted({position for _, position in block})
+    )
     assert logs is not None
     chance = sum(piece.log_probability for piece in query.pieces)
     after = [math.exp(chance - nats) for nats in logs.tolist()]
@@ -142,15 +159,15 @@ def change_there(
     return sweep_changes(readout, changes)
 
 
-def measure_specific(query: Query, places: Sequence[Source]) -> list[float] | None:
+def measure_specific(query: Query, sources: Sequence[Source]) -> list[float] | None:
     """Return what contrast prompts' own answers lose on average without each neuron by itself."""
-    if query.contrast is None or not places:
+    if query.contrast is None or not sources:
         return None
-    totals, counts = torch.zeros(len(places)).double(), torch.zeros(len(places)).double()
+    totals, counts = torch.zeros(len(sources)).double(), torch.zeros(len(sources)).double()
     for number in range(len(query.contrast.others)):
-        values = change_there(query, number, [[place] for place in places])
+        values = change_there(query, number, [[source] for source in sources])
         counterparts = query.contrast.alignment.counterparts[number]
-        has_one = torch.tensor([counterparts[place] is not None for _, place in places])
+        has_one = torch.tensor([counterparts[position] is not None for _, position in sources])
         if values is not None:
             totals += values.logit.double() * has_one
         counts += has_one

@@ -14,6 +14,7 @@ False
 import random
 from collections.abc import Iterable
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused
 from ffnprobe.facts.formats import EMBEDDED, Facts, read_facts
 from ffnprobe.facts.rows import FactRow
@@ -22,6 +23,7 @@ SLOT = "[X]"
 MOST = 20
 
 
+@verb
 def find_contrast_rows(
     facts: Facts,
     prompt: str,

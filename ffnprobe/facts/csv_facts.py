@@ -13,6 +13,7 @@ written.
 """
 
 import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from ffnprobe.errors import DataRefused
 from ffnprobe.facts.rows import FactRow, Found, Problem, space
 from ffnprobe.facts.templates import fill_templates, has_slot
+from ffnprobe.inputs import read_input
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +109,8 @@ def _read_templates(path: Path | None) -> dict[str, list[str]]:
 def _read_cells(path: Path) -> tuple[list[str], Iterator[Row]]:
     """Return the header, and each row with the line it begins on (None: cells do not match)."""
     is_tabbed = path.suffix.lower() == ".tsv"
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    text = read_input(path).decode("utf-8-sig")
+    with io.StringIO(text, newline="") as file:
         lines = csv.reader(
             file,
             delimiter="\t" if is_tabbed else ",",

@@ -13,7 +13,7 @@ Where a relation has several templates, `templates="first"` uses the first and "
 ('The author of Pride and Prejudice is', ' Austen')
 """
 
-import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
@@ -24,6 +24,7 @@ from ffnprobe.facts.json_facts import read_json
 from ffnprobe.facts.jsonl_facts import has_facts, read_jsonl
 from ffnprobe.facts.rows import FactRow, FactTable, Found, gather
 from ffnprobe.facts.templates import check_templates
+from ffnprobe.inputs import parse_json, read_input
 from ffnprobe.models import pocket
 
 if TYPE_CHECKING:
@@ -48,14 +49,12 @@ def read_facts(facts: Facts, *, templates: str = "first") -> FactTable:
     if facts == EMBEDDED:
         return gather(_read_pocket(templates), source=EMBEDDED, format="pocket's own table")
     path = Path(facts).expanduser()
-    if not path.exists():
+    if not os.path.exists(path):
         raise DataRefused(f"there is no file or folder {facts}.", remedy='"pocket" has facts')
     try:
         form, found = _read_folder(path, templates) if path.is_dir() else _read(path, templates)
     except UnicodeDecodeError as error:
         raise DataRefused(f"{path} is not UTF-8: byte {error.start}.") from None
-    except OSError as error:
-        raise DataRefused(f"{path} cannot be read: {error.strerror}.") from None
     return _filled(gather(found, source=path.name, format=form))
 
 
@@ -66,10 +65,7 @@ def _read(path: Path, templates: str) -> tuple[str, list[Found]]:
     if suffix == ".jsonl":
         return "LAMA or ParaRel", read_jsonl(path, templates=templates)
     if suffix == ".json":
-        try:
-            content = json.loads(path.read_text(encoding="utf-8-sig"))
-        except json.JSONDecodeError as error:
-            raise DataRefused(f"{path.name} is not JSON: {error}.") from None
+        content = parse_json(read_input(path), where=path.name)
         return read_json(content, path.name, templates=templates)
     raise DataRefused(
         f'"{path.suffix}" is not a format of facts ({path.name}).',

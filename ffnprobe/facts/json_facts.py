@@ -15,6 +15,7 @@ line numbers: rows are counted from 1 (`entry 12`).
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ffnprobe.arguments import show
 from ffnprobe.errors import DataRefused
 from ffnprobe.facts.rows import FactRow, Found, Problem, space
 from ffnprobe.facts.templates import fill_templates
@@ -40,11 +41,20 @@ def read_json(content: Any, name: str, *, templates: str) -> tuple[str, list[Fou
 
 
 def _read_relation(content: Mapping[str, Any], name: str, templates: str) -> Iterator[Found]:
-    listed = [*content.get("prompt_templates_zs", []), *content["prompt_templates"]]
+    listed = [
+        template
+        for field in ("prompt_templates_zs", "prompt_templates")
+        for template in _list(content.get(field, []), field, name)
+    ]
+    if odd := [template for template in listed if not isinstance(template, str)]:
+        raise DataRefused(
+            f"{name}: among its templates is {show(odd[0])}; a template is text.",
+            remedy='"prompt_templates": ["{} plays the sport of"]',
+        )
     asked_by = list(dict.fromkeys(listed))
     asked_by = asked_by[:1] if templates == "first" else asked_by
-    relation = str(content.get("name", name))
-    for number, sample in enumerate(content["samples"], start=1):
+    relation = _text(content, "name") or name
+    for number, sample in enumerate(_list(content["samples"], "samples", name), start=1):
         subject, answer = _text(sample, "subject"), _text(sample, "object")
         yield from fill_templates(subject, answer, relation, asked_by, f"{name} entry {number}")
 
@@ -68,6 +78,12 @@ def _read_counterfact(content: list[Any], name: str) -> Iterator[Found]:
             _text(asked, "subject"), answer, _text(asked, "relation_id"),
             [_text(asked, "prompt")], f"{name} entry {number}",
         )  # fmt: skip
+
+
+def _list(value: Any, field: str, name: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise DataRefused(f"{name}: {field} is {show(value)}; it must be a list.")
+    return value
 
 
 def _text(entry: Any, field: str) -> str:

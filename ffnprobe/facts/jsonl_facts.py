@@ -13,7 +13,6 @@ left-to-right model; they are skipped where there is another. Labels are words: 
 whether a space comes before the answer.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from ffnprobe.errors import DataRefused
 from ffnprobe.facts.rows import Found, Problem
 from ffnprobe.facts.templates import fill_templates, is_answer_last
+from ffnprobe.inputs import parse_json, read_input
 
 LAMA_PATTERNS = "relations.jsonl"
 PARAREL_FOLDERS = ("graphs_json", "pattern_data/graphs_json")
@@ -48,7 +48,7 @@ def read_jsonl(path: Path, *, templates: str) -> list[Found]:
         patterns = own or known.get(relation, [])
         asked_by = [pattern for pattern in patterns if is_answer_last(pattern)] or patterns[:1]
         asked_by = asked_by[:1] if templates == "first" else asked_by
-        subject, answer = str(entry["sub_label"]), str(entry.get("obj_label", ""))
+        subject, answer = _label(entry["sub_label"]), _label(entry.get("obj_label"))
         found += fill_templates(subject, answer, relation, asked_by, where)
     return found
 
@@ -60,13 +60,19 @@ def has_facts(path: Path) -> bool:
 
 def _parse(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """Yield each line's number and object; None where the line is not an object."""
-    for number, text in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
+    lines = read_input(path).decode("utf-8-sig").split("\n")
+    for number, text in enumerate(lines, start=1):
         if text.strip():
             try:
-                entry = json.loads(text)
-            except json.JSONDecodeError:
+                entry = parse_json(text, where="it")
+            except DataRefused:
                 entry = None
             yield number, entry if isinstance(entry, dict) else None
+
+
+def _label(value: Any) -> str:
+    """Return a label's text: LAMA has numbers among them; anything else is none."""
+    return str(value) if isinstance(value, str | int | float) else ""
 
 
 def _relation(entry: Mapping[str, Any], path: Path) -> str:

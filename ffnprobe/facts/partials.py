@@ -19,6 +19,7 @@ import xxhash
 
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
 from ffnprobe.files import TEMPORARY, quote, sweep, write_whole
+from ffnprobe.inputs import parse_json, read_input
 from ffnprobe.locks import LOCK, hold
 
 RUN = "run.json"
@@ -36,9 +37,9 @@ class Partials:
     def open(cls, folder: Path, run: dict[str, Any]) -> "Iterator[Partials]":
         """Begin the folder, or resume it if it is of this very run."""
         described = json.dumps(run, sort_keys=True).encode()
-        if folder.exists() and not folder.is_dir():
+        if os.path.exists(folder) and not folder.is_dir():
             raise FileNotWritten(f"{folder} is a file.", remedy=other_place(folder))
-        if folder.is_dir() and not (folder / RUN).is_file():
+        if os.path.isdir(folder) and not (folder / RUN).is_file():
             names = os.listdir(folder)
             if any(name != LOCK and not name.startswith(TEMPORARY) for name in names):
                 raise OptionRefused(f"{folder} holds something else.", remedy=other_place(folder))
@@ -47,7 +48,7 @@ class Partials:
             head = folder / RUN
             if not head.is_file():
                 write_whole(head, described)
-            elif head.read_bytes() != described:
+            elif read_input(head) != described:
                 raise OptionRefused(
                     f"{folder} was begun with other facts, options or another model.",
                     remedy=other_place(folder),
@@ -60,12 +61,14 @@ class Partials:
         if not path.is_file():
             return None
         try:
-            kept = json.loads(path.read_bytes())
+            kept = parse_json(read_input(path), where="it")
             facts: list[dict[str, Any]] = kept["facts"]
             if kept["checksum"] == self._checksum(batch, facts):
                 return facts
             why = "its checksum is another"
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except DataRefused as error:
+            why = error.what.rstrip(".")
+        except (OSError, LookupError, TypeError) as error:
             why = f"{type(error).__name__}: {error}"
         raise DataRefused(
             f"{path} is damaged or of another run ({why}). The other batches are checked alike.",
@@ -90,7 +93,7 @@ def other_place(folder: Path) -> str:
     """Name a file for the result whose partial folder does not exist yet, as a shell reads it."""
     result = folder.with_name(folder.name.removesuffix(".partial"))
     number = 2
-    while (other := result.with_stem(f"{result.stem}-{number}")).exists():
+    while os.path.exists(other := result.with_stem(f"{result.stem}-{number}")):
         number += 1
     return f"--out {quote(other)}" if folder.name.endswith(".partial") else quote(other)
 

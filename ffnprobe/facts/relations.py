@@ -25,8 +25,9 @@ from jaxtyping import Float, Int
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import Counting, count_neurons, name_all, standardise
+from ffnprobe.facts.scores import DIRECTLY
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.reading.ordering import check_k
+from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class Relations(Result):
 
     @property
     def caption(self) -> str:
-        """The hubs, if there are any."""
-        return f"hubs: {' '.join(self.hubs)}" if self.hubs else ""
+        """Which neurons are listed, and the hubs if there are any."""
+        return f"{DIRECTLY}; hubs: {' '.join(self.hubs)}" if self.hubs else DIRECTLY
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Name the tables, in the order they are read."""
@@ -69,15 +70,15 @@ class Relations(Result):
 
 
 def summarise_relations(
-    scores: "Scores", k: int, *, hubs: bool, permutations: int, seed: int
+    scores: "Scores", top: int, *, hubs: bool, permutations: int, seed: int
 ) -> Relations:
     """Summarise every relation and find its k most specific neurons."""
-    check_k(k, scores.model.config.neurons, of="neurons")
+    check_top(top, scores.model.config.neurons, of="neurons")
     check_permutations(permutations)
     counted = count_neurons(scores)
     named = counted.hubs()
     counting = counted if hubs else counted.set_aside(named)
-    neurons = _table_neurons(scores, counting, k, permutations, seed)
+    neurons = _table_neurons(scores, counting, top, permutations, seed)
     groups = scores.table.groupby("relation", sort=False)
     table = groups.agg(
         facts=("known", "size"),
@@ -93,7 +94,7 @@ def summarise_relations(
         " ".join(neurons.name[neurons.relation == relation]) for relation in table.relation
     ]
     provenance = scores.provenance.including(
-        k=k, hubs=name_treatment(hubs), permutations=permutations, seed=seed
+        k=top, hubs=name_treatment(hubs), permutations=permutations, seed=seed
     )
     names = tuple(name_all(scores.model, named))
     return Relations(provenance.note(table), provenance.note(neurons), names, provenance)

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.cards import card, table_html
 from ffnprobe.facts.counting import count_neurons, name_all
 from ffnprobe.facts.rows import FactRow, Problem
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from ffnprobe.interventions.choices import Replace
 
 SHOWN = 8
+# What every list of a table's neurons is about.
+DIRECTLY = (
+    "neurons: by direct push where the answer is predicted (the last token); what neurons at the subject say "
+    "comes through attention: paths, explain"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +50,7 @@ class Scores(Result):
     >>> import ffnprobe as fp
     >>> scores = fp.score(fp.load("pocket"), [fp.FactRow("Michael Jordan plays the sport of", " basketball")])
     >>> scores.title, scores.top().name[0]
-    ('pocket knows 1 of 1', 'L0N378')
+    ('pocket knows 1 of 1', 'L1N740')
     """
 
     model: Model
@@ -60,7 +66,7 @@ class Scores(Result):
 
     def _repr_html_(self) -> str:
         shown = self.table.drop(columns=["subject", "pieces", "mlp", "attention", "where"])
-        return card(self.title, table_html(shown, most=SHOWN))
+        return card(self.title, table_html(shown, most=SHOWN), note=self.caption)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -70,6 +76,11 @@ class Scores(Result):
         """Say how much is known, in one line."""
         failed = f", {len(self.problems)} left out" if len(self.problems) else ""
         return f"{self.model.name} knows {int(self.table.known.sum()):,} of {len(self):,}{failed}"
+
+    @property
+    def caption(self) -> str:
+        """Which neurons are listed, and which are not."""
+        return DIRECTLY
 
     @property
     def share_known(self) -> float:
@@ -106,14 +117,16 @@ class Scores(Result):
         """Name the neurons that push facts whatever they are about."""
         return name_all(self.model, count_neurons(self).hubs())
 
+    @verb
     def by_relation(
-        self, k: int = 5, *, hubs: bool = False, permutations: int = 1000, seed: int = 0
+        self, top: int = 5, *, hubs: bool = False, permutations: int = 1000, seed: int = 0
     ) -> "Relations":
         """Summarise each relation and find its k most specific neurons, hubs set aside by default."""
         from ffnprobe.facts.relations import summarise_relations
 
-        return summarise_relations(self, k, hubs=hubs, permutations=permutations, seed=seed)
+        return summarise_relations(self, top, hubs=hubs, permutations=permutations, seed=seed)
 
+    @verb
     def overlap(
         self, *, hubs: bool = False, most: int = 300, permutations: int = 1000, seed: int = 0
     ) -> "Overlap":
@@ -125,20 +138,26 @@ class Scores(Result):
 
         return compare_facts(self, hubs=hubs, most=most, permutations=permutations, seed=seed)
 
+    @verb
     def specificity(
         self,
         relation: str,
-        k: int = 10,
+        top: int = 10,
         *,
         most: int = 50,
         draws: int = 10,
         replace: "Replace | None" = None,
         seed: int = 0,
     ) -> "Specificity":
-        """Ablate a relation's k neurons together: what its facts and others lose, against random ones."""
+        """Ablate a relation's `top` neurons together: what its facts and others lose, against random ones.
+
+        The neurons are found on half of the facts, and tested on those and on the half held out.
+        """
         from ffnprobe.facts.specificity import remove_neurons
 
-        return remove_neurons(self, relation, k, most=most, draws=draws, replace=replace, seed=seed)
+        return remove_neurons(
+            self, relation, top, most=most, draws=draws, replace=replace, seed=seed
+        )
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables, in the order they are read."""

@@ -8,8 +8,11 @@
     mlp_share, attention_share   of the logit above the vocabulary's mean, which is what tells one
                      token from another; the rest are embeddings and the unembedding bias
     margin           how far the answer is above its likeliest `rival` of the relation
-    neurons          those that pushed the answer most (direct, convention `centred`)
+    neurons          those that pushed the answer most where it is predicted (direct, convention `centred`)
     effect_neurons   with `effects`: those whose removal costs it most (total, exact)
+
+Limits: neurons are looked for at the last token. Where `attention_share` is large, what tells this fact from
+another was written at earlier tokens: `paths` and `explain` name those neurons, one prompt at a time.
 
 Facts of one length run together, without padding; only the figures of a fact are kept, so memory
 does not grow with the prompts.
@@ -27,6 +30,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from ffnprobe.arguments import verb
 from ffnprobe.facts.batches import FactIds, plan, prepare
 from ffnprobe.facts.formats import Facts, read_facts
 from ffnprobe.facts.partials import Partials
@@ -34,16 +38,16 @@ from ffnprobe.facts.recall import recall
 from ffnprobe.facts.rivals import Rivals
 from ffnprobe.facts.scores import Scores, assemble
 from ffnprobe.interventions.ablation import ablate
+from ffnprobe.interventions.batches import Progress
 from ffnprobe.interventions.choices import (
     Replace,
     choose_replacement,
     name_replacement,
     usual_replacement,
 )
-from ffnprobe.interventions.sweeps import Progress
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
-from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.tracing.running import run
 
 FACTS_AT_ONCE = 64
@@ -52,6 +56,7 @@ FACTS_AT_ONCE_WITH_EFFECTS = 8
 Figures = dict[str, Any]
 
 
+@verb
 def score(
     model: Model,
     facts: Facts,
@@ -75,7 +80,7 @@ def score(
     >>> fp.score(fp.load("pocket"), [fp.FactRow("Michael Jordan plays the sport of", " golf")])
     Scores(pocket knows 0 of 1)
     """
-    check_k(top, model.config.neurons, of="neurons")
+    check_top(top, model.config.neurons, of="neurons")
     table = read_facts(facts, templates=templates)
     bos = model.vocab.puts_bos(bos)
     prepared, problems = prepare(model, table.rows, bos=bos)
@@ -87,6 +92,7 @@ def score(
         settings["effects"] = name_replacement(chosen)
     batches = plan(prepared, most=FACTS_AT_ONCE_WITH_EFFECTS if effects else FACTS_AT_ONCE)
     described: Figures = {"settings": settings, "top": top, "bos": bos, "model": model.identity}
+    described["run_by"] = model.run_by
     described["facts"] = _digest((q.row.relation, q.ids, q.pieces) for q in prepared)
     if effects:
         described["replacement"] = _digest(choose_replacement(model, chosen).tolist())
@@ -113,7 +119,9 @@ def score(
         [fact.row for fact in prepared],
         [one for one in figures if one is not None],
         [*table.problems, *problems],
-        provenance=model.provenance(convention="centred", bos=bos, settings=settings),
+        provenance=model.provenance(
+            convention="centred", bos=bos, run_by=model.run_by, settings=settings
+        ),
         bos=bos,
     )
 

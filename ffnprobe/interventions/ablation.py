@@ -19,16 +19,18 @@ d_mlp is not a multiple of 16), and the sign of an effect below 1e-6 logits mean
 ['name', 'layer', 'neuron', 'activation', 'effect', 'log_probability_effect']
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
+from ffnprobe.interventions.batches import Progress, join_values
 from ffnprobe.interventions.choices import (
     Neurons,
     Positions,
@@ -37,12 +39,16 @@ from ffnprobe.interventions.choices import (
     choose_positions,
 )
 from ffnprobe.interventions.effect_tables import spread, table_map, table_neurons
-from ffnprobe.interventions.readout import AnswerValues, read_answer
-from ffnprobe.interventions.removal import choose_removal
+from ffnprobe.interventions.group_ablation import (
+    MEANING,
+    GroupEffects,
+    Groups,
+    ablate_together,
+    read_groups,
+)
+from ffnprobe.interventions.readout import AnswerValues, Readout, read_answer
+from ffnprobe.interventions.removal import Removal, choose_removal
 from ffnprobe.interventions.sweeps import (
-    Progress,
-    join_values,
-    sweep_groups,
     sweep_layers,
     sweep_neurons,
 )
@@ -54,8 +60,6 @@ from ffnprobe.tracing.trace import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
-MEANING = "effect: what the answer loses when the neurons are removed, in logits"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Effects(Result):
@@ -66,9 +70,9 @@ class Effects(Result):
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> effects = fp.ablate(trace, " basketball", neurons=["L0N378", "L0N31"])
+    >>> effects = fp.ablate(trace, " basketball", position=2, neurons=["L1N505", "L4N669"])
     >>> effects.top(1).name.item(), effects.against(1).name.item()
-    ('L0N378', 'L0N31')
+    ('L1N505', 'L4N669')
     """
 
     trace: Trace
@@ -102,19 +106,19 @@ class Effects(Result):
         """Name the table a file of these effects holds."""
         return {"effects": self.table}
 
-    def top(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k neurons whose removal costs the answer most.
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` neurons whose removal costs the answer most.
 
         Tokens are the five that open the question most and the five the neuron promoted here: its
         answer's, by the activation's sign.
         """
-        return self._list(k, smallest=False)
+        return self._list(top, smallest=False)
 
-    def against(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k neurons whose removal helps the answer most."""
-        return self._list(k, smallest=True)
+    def against(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` neurons whose removal helps the answer most."""
+        return self._list(top, smallest=True)
 
-    def _list(self, k: int, *, smallest: bool) -> "pd.DataFrame":
+    def _list(self, k: int | None, *, smallest: bool) -> "pd.DataFrame":
         columns = {"activation": self.activations, "effect": self.values}
         if self.log_probability is not None:
             columns["log_probability_effect"] = self.log_probability
@@ -125,6 +129,7 @@ class Effects(Result):
         return self.provenance.note(listed)
 
 
+@overload
 def ablate(
     trace: Trace,
     answer: str | int,
@@ -134,24 +139,69 @@ def ablate(
     contrast: Contrast | Prompts | None = None,
     position: Positions = -1,
     neurons: Neurons | None = None,
+    together: None = None,
     log_probability: bool = True,
     convention: str = "centred",
     progress: Progress | None = None,
-) -> Effects:
+) -> Effects: ...
+@overload
+def ablate(
+    trace: Trace,
+    answer: str | int,
+    *,
+    together: Groups,
+    versus: str | int | None = None,
+    replace: Replace | None = None,
+    contrast: Contrast | Prompts | None = None,
+    position: Positions = -1,
+    log_probability: bool = True,
+    convention: str = "centred",
+) -> GroupEffects: ...
+@verb
+def ablate(
+    trace: Trace,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    replace: Replace | None = None,
+    contrast: Contrast | Prompts | None = None,
+    position: Positions = -1,
+    neurons: Neurons | None = None,
+    together: Groups | None = None,
+    log_probability: bool = True,
+    convention: str = "centred",
+    progress: Progress | None = None,
+) -> Effects | GroupEffects:
     """Ablation: find the exact effect of removing each neuron, by itself, on an answer.
 
     At several positions (or "all": every one of the prompt, BOS included) a neuron is removed at all
     of them together. An answer of several tokens is teacher-forced and its pieces summed; at the
     pieces' own positions nothing is removed. With `contrast` (prompts about other subjects, or rows of
-    facts) a neuron is set to its mean over them: what is lost is owed to the subject. The log-probability needs the
-    whole vocabulary for each neuron: in GPT-2 small about half of the time; it can be left out.
+    facts) a neuron is set to its mean over them: what is lost is owed to the subject. The log-probability
+    needs the whole vocabulary for each neuron: in GPT-2 small about half of the time; it can be left out.
+
+    With `together`, the neurons of a group are removed at once: a list of names is one group, a list
+    of lists several. This returns a `GroupEffects`.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> effects = fp.ablate(trace, " basketball", neurons=["L0N378"])
+    >>> effects = fp.ablate(trace, " basketball", position=2, neurons=["L1N505"])
     >>> round(effects.top(1).effect.item(), 2)
-    0.25
+    2.27
+    >>> fp.ablate(trace, " basketball", together=["L1N505", "L3N361"]).table.group.tolist()
+    ['L1N505 L3N361']
     """
+    if together is not None:
+        if neurons is not None:
+            raise OptionRefused(
+                "neurons are removed one at a time, those of together at once.",
+                remedy="name them in one of the two",
+            )
+        return ablate_together(
+            trace, answer, read_groups(together), versus=versus, replace=replace,
+            contrast=contrast, position=position, log_probability=log_probability,
+            convention=convention,
+        )  # fmt: skip
     steps = ablate_stepwise(
         trace, answer, versus=versus, replace=replace, contrast=contrast, position=position,
         neurons=neurons, log_probability=log_probability, convention=convention, progress=progress,
@@ -161,6 +211,7 @@ def ablate(
     return found
 
 
+@verb
 @torch.no_grad()
 def ablate_stepwise(
     trace: Trace,
@@ -175,7 +226,16 @@ def ablate_stepwise(
     convention: str = "centred",
     progress: Progress | None = None,
 ) -> Iterator[Effects]:
-    """Yield the effects known after each layer that has neurons to remove; the last is `ablate`'s."""
+    """Ablation step by step: yield the effects known after each layer that has neurons to remove.
+
+    The last are those that `ablate` returns.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> steps = fp.ablate_stepwise(trace, " basketball", neurons=["L1N505", "L3N361"])
+    >>> [len(step.top(None)) for step in steps]
+    [1, 2]
+    """
     positions = choose_positions(trace, position)
     chosen = choose_neurons(trace.model, neurons)
     removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
@@ -246,6 +306,7 @@ class LayerEffects(Result):
         return {"map": self.table}
 
 
+@verb
 @torch.no_grad()
 def ablate_layers(
     trace: Trace,
@@ -271,7 +332,19 @@ def ablate_layers(
     readout = read_answer(
         trace, answer, versus=versus, log_probability=log_probability, convention=convention
     )
-    clean = readout.clean()
+    return map_layers(readout, removal, trace, progress=progress)
+
+
+def map_layers(
+    readout: Readout,
+    removal: Removal,
+    trace: Trace,
+    *,
+    clean: AnswerValues | None = None,
+    progress: Progress | None = None,
+) -> LayerEffects:
+    """Remove every MLP layer at every position, with a readout that is known already."""
+    clean = readout.clean() if clean is None else clean
     replacement = removal.on(readout.replay.trace)
     found = sweep_layers(readout, replacement, progress=progress)
     pattern, layers = "(layer pos) -> layer pos", trace.model.config.layers
@@ -282,83 +355,4 @@ def ablate_layers(
         tokens=trace.tokens,
         clean=clean,
         provenance=readout.provenance(trace, settings=removal.settings()),
-    )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GroupEffects(Result):
-    """What the answer loses without each group of neurons, all of a group removed together.
-
-    >>> import ffnprobe as fp
-    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> len(fp.ablate_together(trace, " basketball", [["L0N1", "L1N2"], ["L0"]]).table)
-    2
-    """
-
-    values: Float[Tensor, " group"]
-    log_probability: Float[Tensor, " group"] | None
-    clean: AnswerValues
-    provenance: Provenance
-
-    @property
-    def title(self) -> str:
-        """Say which answer, after what."""
-        return f"effects on {name_question(self.provenance)}"
-
-    @property
-    def caption(self) -> str:
-        """How to read the table."""
-        return f"{MEANING}; {name_settings(self.provenance)}"
-
-    @property
-    def table(self) -> "pd.DataFrame":
-        """Every group, in the order given."""
-        import pandas as pd
-
-        frame = pd.DataFrame(
-            {"group": range(len(self.values)), "effect": self.values.double().numpy()}
-        )
-        if self.log_probability is not None:
-            frame["log_probability_effect"] = self.log_probability.double().numpy()
-        return self.provenance.note(frame)
-
-    def tables(self) -> "dict[str, pd.DataFrame]":
-        """Name the table a file of these effects holds."""
-        return {"groups": self.table}
-
-
-@torch.no_grad()
-def ablate_together(
-    trace: Trace,
-    answer: str | int,
-    groups: Sequence[Neurons],
-    *,
-    versus: str | int | None = None,
-    replace: Replace | None = None,
-    contrast: Contrast | Prompts | None = None,
-    position: Positions = -1,
-    convention: str = "centred",
-) -> GroupEffects:
-    """Group ablation: the exact effect of removing several neurons at once, for one or more groups of them.
-
-    >>> import ffnprobe as fp
-    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> found = fp.ablate_together(trace, " basketball", [["L0-L1"]], position="all")
-    >>> float(found.values) > 0
-    True
-    """
-    if not groups:
-        raise OptionRefused("there is no group of neurons to remove.", remedy='[["L3N12", "L4N7"]]')
-    positions = choose_positions(trace, position)
-    masks = torch.stack([choose_neurons(trace.model, group) for group in groups])
-    removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
-    readout = read_answer(trace, answer, versus=versus, convention=convention)
-    clean = readout.clean()
-    replacement = removal.on(readout.replay.trace)
-    found = sweep_groups(readout, replacement, positions=positions, groups=masks)
-    return GroupEffects(
-        values=found.logit,
-        log_probability=found.log_probability,
-        clean=clean,
-        provenance=readout.provenance(trace, settings=removal.settings(), positions=positions),
     )

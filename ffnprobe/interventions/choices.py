@@ -28,7 +28,7 @@ def choose_positions(trace: Trace, position: Positions) -> list[int]:
                 remedy='a number (-1 is the last), several, or "all"',
             )
         return list(range(len(trace)))
-    several = [position] if isinstance(position, int) else list(position)
+    several = list(position) if isinstance(position, Iterable) else [position]
     if not several:
         raise OptionRefused("there is no position to change.", remedy="-1 is the last")
     return sorted({trace.at(int(one)) for one in several})

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.models.model import Model
-from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.tracing.neuron_tables import list_neurons
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ def spread(
 
 def table_neurons(
     model: Model,
-    k: int,
+    top: int | None,
     *,
     by: Float[Tensor, "layer neuron"],
     columns: Mapping[str, Float[Tensor, "layer neuron"]],
     signs: Float[Tensor, "layer neuron"],
     smallest: bool = False,
 ) -> "pd.DataFrame":
-    """Table the k neurons of largest (or smallest) value, leaving out those without one."""
+    """Table the `top` neurons of largest (or smallest) value, leaving out those without one."""
     missing = by.isnan()
-    check_k(k, int((~missing).sum()), of="neurons")
+    top = check_top(top, int((~missing).sum()), of="neurons")
     last = float("inf") if smallest else float("-inf")
-    neurons = sort_neurons(by.masked_fill(missing, last), k, smallest=smallest)
+    neurons = sort_neurons(by.masked_fill(missing, last), top, smallest=smallest)
     return list_neurons(model, neurons, columns, signs=signs)
 
 

@@ -22,6 +22,7 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.interventions.ablation import Effects
 from ffnprobe.interventions.choices import (
     Neurons,
@@ -31,8 +32,9 @@ from ffnprobe.interventions.choices import (
     choose_positions,
 )
 from ffnprobe.interventions.effect_tables import table_neurons
-from ffnprobe.interventions.readout import read_answer
+from ffnprobe.interventions.readout import Readout, read_answer
 from ffnprobe.interventions.removal import choose_removal
+from ffnprobe.interventions.replay import Stream
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, check_alike, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
@@ -76,15 +78,15 @@ class Estimates(Result):
         return reduce(self.values[:, list(positions)], "layer pos neuron -> layer neuron", "sum")
 
     def top(
-        self, k: int = 10, *, position: Positions = -1, neurons: Neurons | None = None
+        self, top: int | None = 10, *, position: Positions = -1, neurons: Neurons | None = None
     ) -> "pd.DataFrame":
-        """Table the k neurons (of those named) whose removal is estimated to cost the answer most."""
+        """Table the `top` neurons (of those named) whose removal is estimated to cost the answer most."""
         positions = choose_positions(self.trace, position)
         chosen = choose_neurons(self.trace.model, neurons)
         values = self.over(positions).masked_fill(~chosen, float("nan"))
         activations = self.trace.activations[:, positions].mean(dim=1)
         columns = {"activation": activations, "estimate": values}
-        listed = table_neurons(self.trace.model, k, by=values, columns=columns, signs=activations)
+        listed = table_neurons(self.trace.model, top, by=values, columns=columns, signs=activations)
         return self.provenance.note(listed)
 
     def tables(self) -> "dict[str, pd.DataFrame]":
@@ -102,6 +104,7 @@ class Estimates(Result):
         return float(table.corr(method="spearman").to_numpy()[0, 1])
 
 
+@verb
 def estimate(
     trace: Trace,
     answer: str | int,
@@ -123,7 +126,20 @@ def estimate(
         trace, answer, versus=versus, log_probability=False, convention=convention
     )
     replay = readout.replay
-    replacement = removal.on(replay.trace)
+    gaps = replay.trace.activations - removal.on(replay.trace)
+    return Estimates(
+        trace=trace,
+        values=(gaps * measure_slopes(readout)[0])[:, : len(trace)],
+        provenance=readout.provenance(trace, settings={"method": "gradient", **removal.settings()}),
+    )
+
+
+def measure_slopes(readout: Readout) -> tuple[Float[Tensor, "layer pos neuron"], Stream]:
+    """Return the gradient of the answer's logit with respect to every activation.
+
+    Also the stream that entered the final norm, by which the replay can be checked.
+    """
+    replay = readout.replay
     nudges = replay.held(torch.zeros_like(replay.trace.activations)).requires_grad_()
 
     def nudge(layer: int, activations: Tensor) -> Tensor:
@@ -131,11 +147,7 @@ def estimate(
 
     with torch.enable_grad():
         stream = replay.entering(0, start=0)[None]
-        read = readout.replayed(stream, layer=0, start=0, edit=nudge)
+        final = replay.finish(stream, layer=0, start=0, edit=nudge)
+        read = readout.replayed(final, layer=replay.model.config.layers, start=0)
         (slopes,) = torch.autograd.grad(read.logit.sum(), nudges)
-    gaps = (replay.trace.activations - replacement) * slopes.cpu()
-    return Estimates(
-        trace=trace,
-        values=gaps[:, : len(trace)],
-        provenance=readout.provenance(trace, settings={"method": "gradient", **removal.settings()}),
-    )
+    return slopes.cpu(), final.detach()

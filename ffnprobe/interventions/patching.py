@@ -14,7 +14,7 @@ Exact, by replay. Both prompts must have as many tokens, so that positions corre
 >>> source, target = fp.run(model, prompts)
 >>> patches = fp.patch(source, target, " basketball", " golf", neurons=["L5"])
 >>> patches.carried.shape
-torch.Size([6, 768])
+torch.Size([7, 768])
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, PromptRefused
+from ffnprobe.interventions.batches import Progress, join_values
 from ffnprobe.interventions.choices import Neurons, Positions, choose_neurons, choose_positions
 from ffnprobe.interventions.effect_tables import spread, table_map, table_neurons
 from ffnprobe.interventions.readout import Readout, read_answer
 from ffnprobe.interventions.sweeps import (
-    Progress,
-    join_values,
     sweep_groups,
     sweep_layers,
     sweep_neurons,
@@ -77,6 +77,7 @@ class Patches(Result):
     together: float
     activations_source: Float[Tensor, "layer neuron"]
     activations_target: Float[Tensor, "layer neuron"]
+    positions: tuple[int, ...]
     provenance: Provenance
 
     @property
@@ -87,7 +88,9 @@ class Patches(Result):
     @property
     def caption(self) -> str:
         """How to read the table."""
-        return f"{self.provenance.describe()}; over several positions, activations are means"
+        several = len(self.positions) > 1
+        shown = "means over the positions patched" if several else "those at the position patched"
+        return f"carried: the share of the difference; activations are {shown}; {self.provenance.describe()}"
 
     @property
     def _asked(self) -> int:
@@ -102,15 +105,15 @@ class Patches(Result):
         """Name the table a file of these patches holds."""
         return {"patches": self.table}
 
-    def top(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k neurons that carry most of the difference."""
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` neurons that carry most of the difference."""
         columns = {
             "activation_source": self.activations_source,
             "activation_target": self.activations_target,
             "carried": self.carried,
         }
         listed = table_neurons(
-            self.target.model, k, by=self.carried, columns=columns, signs=self.activations_source
+            self.target.model, top, by=self.carried, columns=columns, signs=self.activations_source
         )
         return self.provenance.note(listed)
 
@@ -149,6 +152,7 @@ class LayerPatches(Result):
         return {"map": self.table}
 
 
+@verb
 @torch.no_grad()
 def patch(
     source: Trace,
@@ -184,10 +188,12 @@ def patch(
         together=float(ends.share(-together.logit)),
         activations_source=source.activations[:, positions].mean(dim=1),
         activations_target=target.activations[:, positions].mean(dim=1),
+        positions=tuple(positions),
         provenance=readout.provenance(target, settings=_settings(source), positions=positions),
     )
 
 
+@verb
 @torch.no_grad()
 def patch_layers(
     source: Trace,

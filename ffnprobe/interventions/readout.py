@@ -75,20 +75,21 @@ class Readout:
 
     @cached_property
     def _directions(self) -> Float[Tensor, "piece d_model"]:
-        rows = self._rows(self.replay.model.unembedding)
-        return self.replay.held(rows)
+        model = self.replay.model
+        return self.replay.held(self._rows(model.unembedding, model.mean_logit[0]))
 
     @cached_property
     def _bias(self) -> float:
-        return float(self._rows(self.replay.model.unembedding_bias).sum())
+        model = self.replay.model
+        return float(self._rows(model.unembedding_bias, model.mean_logit[1]).sum())
 
-    def _rows(self, table: Tensor) -> Tensor:
+    def _rows(self, table: Tensor, mean: Tensor | float) -> Tensor:
         chosen = table[list(self.tokens)]
         if self.versus is not None:
             return chosen - table[self.versus]
         if self.convention == "folded":
             return chosen
-        return chosen.double() - table.mean(0, dtype=torch.float64)
+        return chosen.double() - mean
 
     def replayed(
         self, stream: Stream, *, layer: int, start: int, edit: Edit | None = None
@@ -128,8 +129,12 @@ class Readout:
 
     def clean(self) -> AnswerValues:
         """Read the answer off the clean prompt, or raise if our replay is not the model's own run."""
+        replay = self.replay
+        return self.check(replay.finish(replay.entering(0, start=0)[None], layer=0, start=0))
+
+    def check(self, final: Stream) -> AnswerValues:
+        """Read the answer off a replay of the clean prompt, or raise if it is not the model's own run."""
         replay, model, many = self.replay, self.replay.model, len(self.tokens)
-        final = replay.finish(replay.entering(0, start=0)[None], layer=0, start=0)
         seen = replay.normalise(final[0, self.first : self.first + many])
         read = [*self.tokens, *([] if self.versus is None else [self.versus])]
         pattern = "pos d_model, token d_model -> pos token"

@@ -27,12 +27,13 @@ from functools import cached_property
 
 import torch
 from einops import einsum, rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.models.arithmetic import (
     add_up,
     finish_write,
+    mask_unseen,
     normalise,
     open_up,
     rotate,
@@ -41,8 +42,8 @@ from ffnprobe.models.arithmetic import (
     write_heads,
 )
 from ffnprobe.models.attention import Attention
-from ffnprobe.models.bridge import rotations
 from ffnprobe.models.model import Model
+from ffnprobe.models.passes import rotations
 from ffnprobe.tracing.trace import Trace
 
 Stream = Float[Tensor, "variant pos d_model"]
@@ -86,9 +87,30 @@ class Replay:
         written = finish_write(self.model, layer, total + shifts)
         return self.held(self.trace.before_mlp[layer, chosen]) + written
 
+    def moved(
+        self, layer: int, position: int, shifts: Float[Tensor, "variant d_model"]
+    ) -> Float[Tensor, "variant d_model"]:
+        """Return how far shifts of what a layer's answers add up to move the stream at a position."""
+        if not self.model.config.has_post_norms:
+            return shifts
+        total = add_up(self.model, layer, self.held(self.trace.activations[layer, [position]]))
+        written = finish_write(self.model, layer, torch.cat([total, total + shifts]))
+        return written[1:] - written[:1]
+
+    def replaced(
+        self, layer: int, given: Float[Tensor, "pos neuron"]
+    ) -> Float[Tensor, "pos d_model"]:
+        """Return how far other activations of all a layer's neurons move the stream, from position 0 on."""
+        own, given = self.trace.activations[layer, : len(given)], self.held(given)
+        if self.model.config.has_post_norms:
+            # Not by a shift: what is left of a sum that cancels would be blown up by the norm.
+            return write(self.model, layer, given) - write(self.model, layer, self.held(own))
+        rows = self.held(self.model.rows[layer])
+        return einsum(given - self.held(own), rows, "pos neuron, neuron d_model -> pos d_model")
+
     @cached_property
     def _clean(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Every layer's keys and values on the clean prompt, `[head pos d_head]`."""
+        """Every layer's keys and values on the clean prompt, `[shared pos d_head]`."""
         layers = range(self.model.config.layers)
         found = [self._keys_values(self.entering(n, start=0)[None], n, 0) for n in layers]
         first_of_one = "1 pos head d_head -> head pos d_head"
@@ -112,16 +134,12 @@ class Replay:
         a, seen = self.model.attention[layer], self.normalise(stream)
         keys = self._read(seen, a.key, a.key_bias, a.key_gain)
         values = self._read(seen, a.value, a.value_bias)
-        each = len(a.query) // len(a.key)
-        return (
-            self._turn(keys, layer, start).repeat_interleave(each, dim=2),
-            values.repeat_interleave(each, dim=2),
-        )
+        return self._turn(keys, layer, start), values
 
     def _read(
-        self, seen: Stream, weight: Tensor, bias: Tensor, gain: Tensor | None = None
+        self, seen: Tensor, weight: Tensor, bias: Tensor, gain: Tensor | None = None
     ) -> Tensor:
-        pattern = "variant pos d_model, head d_head d_model -> variant pos head d_head"
+        pattern = "... d_model, head d_head d_model -> ... head d_head"
         read = einsum(seen, self.held(weight), pattern) + self.held(bias)
         return read if gain is None else self.normalise(read) * self.held(gain)
 
@@ -137,49 +155,91 @@ class Replay:
         self, stream: Stream, *, layer: int, start: int, edit: Edit | None = None
     ) -> Float[Tensor, "variant pos d_model"]:
         """Take streams through one layer, neurons' activations edited on the way."""
-        model = self.model
-        after = stream + self._attend(stream, layer, start)
-        read = stream if model.config.is_parallel else after
-        activations = open_up(model, *score_questions(model, layer, self.normalise(read)))
-        if edit is not None:
-            activations = edit(layer, activations)
-        return after + write(model, layer, activations)
+        return self.advance_all([stream], [start], layer=layer, edits=edit and [edit])[0]
 
-    def _attend(self, stream: Stream, layer: int, start: int) -> Stream:
-        """Return what attention writes: over kept keys before `start`, over the variant's own from it."""
+    def advance_all(
+        self,
+        streams: Sequence[Stream],
+        starts: Sequence[int],
+        *,
+        layer: int,
+        edits: Sequence[Edit] | None = None,
+        first: int = 0,
+    ) -> list[Stream]:
+        """Take streams that begin at different positions through one layer, their products in common.
+
+        Positions before `first` are dropped once heads have looked at them: for the last layer, of
+        which nothing else is read. There is an edit for each of the streams, or none.
+        """
+        model, a = self.model, self.model.attention[layer]
+        rows = torch.cat([rearrange(one, "variant pos d_model -> (variant pos) d_model") for one in streams])  # fmt: skip
+        seen = self.normalise(rows)
+        keys = self._split(self._read(seen, a.key, a.key_bias, a.key_gain), streams)
+        values = self._split(self._read(seen, a.value, a.value_bias), streams)
+        if first:
+            kept = [
+                one[:, max(0, first - start) :] for one, start in zip(streams, starts, strict=True)
+            ]
+            streams = kept
+            rows = torch.cat([rearrange(one, "variant pos d_model -> (variant pos) d_model") for one in kept])  # fmt: skip
+            seen = self.normalise(rows)
+        queries = self._split(self._read(seen, a.query, a.query_bias, a.query_gain), streams)
+        mixes = [
+            self._mix(query, key, value, layer, start)
+            for query, key, value, start in zip(queries, keys, values, starts, strict=True)
+        ]
+        joined = torch.cat([rearrange(one, "variant pos head d_head -> (variant pos) head d_head") for one in mixes])  # fmt: skip
+        after = rows + write_heads(model, layer, joined)
+        read = seen if model.config.is_parallel else self.normalise(after)
+        activations = open_up(model, *score_questions(model, layer, read))
+        if edits is not None:
+            own = zip(edits, self._split(activations, streams), strict=True)
+            edited = [edit(layer, each) for edit, each in own]
+            activations = torch.cat([rearrange(each, "variant pos neuron -> (variant pos) neuron") for each in edited])  # fmt: skip
+        return self._split(after + write(model, layer, activations), streams)
+
+    @staticmethod
+    def _split(rows: Float[Tensor, "row ..."], streams: Sequence[Stream]) -> list[Tensor]:
+        """Give rows back to the streams they are of, `[variant pos ...]`."""
+        parts = torch.split(rows, [len(one) * one.shape[1] for one in streams])
+        return [
+            part.reshape(*one.shape[:2], *part.shape[1:])
+            for part, one in zip(parts, streams, strict=True)
+        ]
+
+    def _mix(self, query: Tensor, key: Tensor, value: Tensor, layer: int, start: int) -> Tensor:
+        """Return what heads mix: over kept keys before `start`, over the variant's own from it.
+
+        Queries may begin later than keys do.
+        """
         a: Attention = self.model.attention[layer]
-        query = self._read(self.normalise(stream), a.query, a.query_bias, a.query_gain)
-        query = self._turn(query, layer, start)
-        key, value = self._keys_values(stream, layer, start)
+        late = key.shape[1] - query.shape[1]
+        query, key = self._turn(query, layer, start + late), self._turn(key, layer, start)
+        # Heads that share a key share a product.
+        pattern = "variant query (shared each) d_head -> variant shared each query d_head"
+        query = rearrange(query, pattern, shared=len(a.key))
         kept_key, kept_value = (part[:, :start] for part in self._clean[layer])
         before = einsum(
             query, kept_key,
-            "variant query head d_head, head key d_head -> variant head query key",
+            "variant shared each query d_head, shared key d_head -> variant shared each query key",
         )  # fmt: skip
         own = einsum(
             query, key,
-            "variant query head d_head, variant key head d_head -> variant head query key",
+            "variant shared each query d_head, variant key shared d_head -> variant shared each query key",
         )  # fmt: skip
         scores = torch.cat([before, own], dim=-1) * a.scale
         if a.cap is not None:
             scores = torch.tanh(scores / a.cap) * a.cap
-        unseen = _unseen(start, own.shape[-1], a.window, own.device)
+        unseen = mask_unseen(start + late, query.shape[-2], a.window, own.device)
         looks = torch.softmax(scores.masked_fill(unseen, float("-inf")), dim=-1)
         mixed = einsum(
             looks[..., :start], kept_value,
-            "variant head query key, head key d_head -> variant query head d_head",
+            "variant shared each query key, shared key d_head -> variant shared each query d_head",
         )  # fmt: skip
         mixed = mixed + einsum(
             looks[..., start:], value,
-            "variant head query key, variant key head d_head -> variant query head d_head",
+            "variant shared each query key, variant key shared d_head -> variant shared each query d_head",
         )  # fmt: skip
-        return write_heads(self.model, layer, mixed)
-
-
-def _unseen(
-    start: int, length: int, window: int | None, device: torch.device
-) -> Bool[Tensor, "query key"]:
-    """Mark the keys that each query from `start` on does not see: ahead of it, or past the window."""
-    queries = torch.arange(start, start + length, device=device)[:, None]
-    back = queries - torch.arange(start + length, device=device)
-    return (back < 0) if window is None else (back < 0) | (back >= window)
+        return rearrange(
+            mixed, "variant shared each query d_head -> variant query (shared each) d_head"
+        )

@@ -7,14 +7,13 @@ one, as one batch, and only at the positions from the first changed one on. The 
 
     effect = the answer on the clean prompt − the answer with the change
 
-both replayed from the same layer on as rows of one batch, so that the rounding they share cancels: a
-change that changes nothing has the effect 0. Replacements are
-`[layer pos neuron]`, or with one position for all.
-
-Memory is bounded: the widest tensor of a batch holds at most `NUMBERS_AT_ONCE` numbers.
+both replayed from the same layer on as rows of one batch, so that the rounding they share cancels.
+Rows of a matrix product may still round differently, so what is known to do nothing is not replayed and
+has the effect 0: an activation that is put back, and a change in the last layer at a position that is not
+read, which no head carries further. Replacements are `[layer pos neuron]`, or with one position for all.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,13 +21,19 @@ from einops import einsum
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ffnprobe.interventions.batches import (
+    Progress,
+    count_at_once,
+    gather_batches,
+    join_values,
+    lose,
+)
 from ffnprobe.interventions.readout import AnswerValues, Readout
-from ffnprobe.interventions.replay import Edit, Replay, Stream
+from ffnprobe.interventions.replay import Edit, Replay
+from ffnprobe.interventions.single_changes import sweep_singles
 from ffnprobe.models.arithmetic import cap
 
-Progress = Callable[[int, int], None]  # how many are done, of how many
 Replacement = Float[Tensor, "layer #pos neuron"]
-NUMBERS_AT_ONCE = 2**24
 
 
 class Change(NamedTuple):
@@ -52,47 +57,39 @@ def sweep_neurons(
     replay, start = readout.replay, positions[0]
     gaps = (replacement - replay.trace.activations)[:, positions]
     inside = [position - start for position in positions]
+    acting = chosen & _find_acting(readout, replacement, positions)
     done, total = 0, int(chosen.sum())
     for layer in chosen.any(dim=-1).nonzero()[:, 0].tolist():
         found: list[AnswerValues] = []
         clean = replay.entering(layer + 1, start=start)
-        for neurons in torch.split(chosen[layer].nonzero()[:, 0], _at_once(replay, start)):
+        own = acting[layer].nonzero()[:, 0]
+        done += int(chosen[layer].sum()) - len(own)
+        if progress is not None and not len(own):
+            progress(done, total)
+        for neurons in torch.split(own, count_at_once(replay, start)) if len(own) else ():
             streams = clean.repeat(1 + len(neurons), 1, 1)
             shifts = einsum(
                 replay.held(gaps[layer][:, neurons]), replay.held(replay.model.rows[layer][neurons]),
                 "pos variant, variant d_model -> variant pos d_model",
             )  # fmt: skip
             streams[:, inside] = replay.shifted(layer, positions, _after_none(shifts))
-            found.append(_lose(readout, streams, layer=layer + 1, start=start))
+            found.append(lose(readout, streams, layer=layer + 1, start=start))
             done += len(neurons)
             if progress is not None:
                 progress(done, total)
-        yield join_values(found)
+        yield _spread(readout, acting[layer][chosen[layer]], found)
 
 
 def sweep_layers(
     readout: Readout, replacement: Replacement, *, progress: Progress | None = None
 ) -> AnswerValues:
     """Replace a whole MLP layer at one position, for each layer and position in turn."""
-    replay = readout.replay
-    layers, positions = replay.model.config.layers, torch.arange(readout.first + 1)
-    found: list[AnswerValues] = []
-    for layer in range(layers):
-        gaps = replacement[layer] - replay.trace.activations[layer]
-        pattern = "pos neuron, neuron d_model -> pos d_model"
-        shifts = einsum(replay.held(gaps), replay.held(replay.model.rows[layer]), pattern)
-        for batch in torch.split(positions, _at_once(replay, 0)):
-            start = int(batch[0])
-            clean = replay.entering(layer + 1, start=start)
-            unchanged = torch.zeros_like(shifts[: len(batch)])
-            streams = clean.repeat(1 + len(batch), 1, 1)
-            streams[:, batch - start] = replay.shifted(layer, batch.tolist(), unchanged)
-            changed = replay.shifted(layer, batch.tolist(), shifts[batch])
-            streams[range(1, 1 + len(batch)), batch - start] = changed
-            found.append(_lose(readout, streams, layer=layer + 1, start=start))
-        if progress is not None:
-            progress(layer + 1, layers)
-    return join_values(found)
+    replay, length = readout.replay, readout.first + 1
+    layers = range(replay.model.config.layers)
+    given = replacement.expand_as(replay.trace.activations)[:, :length]
+    moves = [replay.replaced(layer, given[layer]) for layer in layers]
+    sites = [(layer, position) for layer in layers for position in range(length)]
+    return sweep_singles(readout, sites, torch.cat(moves), progress=progress)
 
 
 def sweep_groups(
@@ -104,28 +101,57 @@ def sweep_groups(
 ) -> AnswerValues:
     """Replace all neurons of a group together, at all the positions, for each group in turn."""
     replay, start = readout.replay, positions[0]
+    groups = groups & _find_acting(readout, replacement, positions)
+    is_acting = groups.flatten(1).any(dim=1)
     layer = int(groups.any(dim=0).any(dim=-1).int().argmax())  # the first that any group touches
     clean = replay.entering(layer, start=start)
     found = []
-    for masks in torch.split(groups, _at_once(replay, start)):
+    own = groups[is_acting]
+    for masks in torch.split(own, count_at_once(replay, start)) if len(own) else ():
         edit = _replace(replay, replacement, positions, _after_none(masks))
         streams = clean.repeat(1 + len(masks), 1, 1)
-        found.append(_lose(readout, streams, layer=layer, start=start, edit=edit))
-    return join_values(found)
+        found.append(lose(readout, streams, layer=layer, start=start, edit=edit))
+    return _spread(readout, is_acting, found)
 
 
 def sweep_changes(readout: Readout, groups: Sequence[Sequence[Change]]) -> AnswerValues:
-    """Give neurons at positions new activations, all of a group together, for each group in turn."""
-    replay, every = readout.replay, [change for group in groups for change in group]
-    layer, start = min(c.layer for c in every), min(c.position for c in every)
-    clean, size = replay.entering(layer, start=start), _at_once(replay, start)
-    found = []
-    for first in range(0, len(groups), size):
-        batch = groups[first : first + size]
-        streams = clean.repeat(1 + len(batch), 1, 1)
-        edit = _set(batch, start)
-        found.append(_lose(readout, streams, layer=layer, start=start, edit=edit))
-    return join_values(found)
+    """Give neurons at positions new activations, all of a group together, for each group in turn.
+
+    Groups that begin at different positions share the products of a batch; each is compared with a
+    clean row that begins where it does.
+    """
+    replay, layers = readout.replay, readout.replay.model.config.layers
+    groups = _drop_idle(readout, groups)
+    own = [number for number, group in enumerate(groups) if group]
+    found = torch.zeros(len(groups), dtype=replay.trace.final.dtype)
+    logs = torch.zeros(len(groups)) if readout.has_log_probability else None
+    layer = min((c.layer for group in groups for c in group), default=layers)
+    starts = [min((c.position for c in group), default=readout.first) for group in groups]
+    for chosen in gather_batches(replay, [starts[number] for number in own]):
+        batch = [own[number] for number in chosen]
+        begun = {
+            start: [number for number in batch if starts[number] == start]
+            for start in sorted({starts[number] for number in batch})
+        }
+        edits = [_set([groups[n] for n in rows], len(replay.trace)) for rows in begun.values()]
+        streams = [
+            replay.entering(layer, start=start).repeat(1 + len(rows), 1, 1)
+            for start, rows in begun.items()
+        ]
+        for number in range(layer, layers):
+            # Of the last layer only the positions that are read are needed.
+            kept = readout.first if number == layers - 1 else 0
+            streams = replay.advance_all(
+                streams, list(begun), layer=number, edits=edits, first=kept
+            )
+        values = readout.replayed(torch.cat(streams), layer=layers, start=readout.first)
+        for stream, rows in zip(streams, begun.values(), strict=True):
+            part, values = values.part(slice(0, len(stream))), values.part(slice(len(stream), None))
+            lost = part.part(slice(0, 1)).less(part.part(slice(1, None)))
+            found[rows] = lost.logit.to(found)
+            if logs is not None and lost.log_probability is not None:
+                logs[rows] = lost.log_probability.to(logs)
+    return AnswerValues(found, logs)
 
 
 def change_logits(
@@ -134,7 +160,7 @@ def change_logits(
     """Make each group's changes and return the logits after the prompt; the first row is clean."""
     every = [change for group in groups for change in group]
     layer, start = min(c.layer for c in every), min(c.position for c in every)
-    clean, size = replay.entering(layer, start=start), _at_once(replay, start)
+    clean, size = replay.entering(layer, start=start), count_at_once(replay, start)
     unembedding, bias = (
         replay.held(t) for t in (replay.model.unembedding, replay.model.unembedding_bias)
     )
@@ -142,44 +168,76 @@ def change_logits(
     for first in range(0, len(groups), size):
         batch = groups[first : first + size]
         streams = clean.repeat(1 + len(batch), 1, 1)
-        final = replay.finish(streams, layer=layer, start=start, edit=_set(batch, start))
+        final = replay.finish(
+            streams, layer=layer, start=start, edit=_set(batch, len(replay.trace))
+        )
         seen = replay.normalise(final[0 if first == 0 else 1 :, -1])
         found.append(cap(replay.model, torch.nn.functional.linear(seen, unembedding, bias)).cpu())
     return torch.cat(found)
 
 
-def _set(groups: Sequence[Sequence[Change]], start: int) -> Edit:
-    """Build the edit that makes each group's changes in its own variant, after the clean one."""
+def _set(groups: Sequence[Sequence[Change]], length: int) -> Edit:
+    """Build the edit that makes each group's changes in its own variant, after the clean one.
+
+    Activations are of the last positions of so many; a change before those is not read any more.
+    """
 
     def edit(layer: int, activations: Tensor) -> Tensor:
+        start = length - activations.shape[1]
         made = [
             (variant, c.position - start, c.neuron, c.value)
             for variant, group in enumerate(groups, start=1)
             for c in group
-            if c.layer == layer
+            if c.layer == layer and c.position >= start
         ]
         if not made:
             return activations
-        *places, values = zip(*made, strict=True)
+        *sites, values = zip(*made, strict=True)
         changed = activations.clone()
-        changed[tuple(torch.tensor(place) for place in places)] = torch.tensor(values).to(changed)
+        changed[tuple(torch.tensor(site) for site in sites)] = torch.tensor(values).to(changed)
         return changed
 
     return edit
 
 
+def _find_acting(
+    readout: Readout, replacement: Replacement, positions: list[int]
+) -> Bool[Tensor, "layer neuron"]:
+    """Find the neurons whose replacement can change the answer."""
+    moves = (replacement != readout.replay.trace.activations)[:, positions]
+    moves[-1] &= torch.tensor(positions)[:, None] >= readout.first
+    return moves.any(dim=1).cpu()
+
+
+def _drop_idle(readout: Readout, groups: Sequence[Sequence[Change]]) -> list[list[Change]]:
+    """Drop the changes that cannot change the answer."""
+    own, last = readout.replay.trace.activations, readout.replay.model.config.layers - 1
+    every = [change for group in groups for change in group]
+    at = torch.tensor([change[:3] for change in every], dtype=torch.long).reshape(-1, 3)
+    before = iter(own[at[:, 0], at[:, 1], at[:, 2]].tolist())
+    return [
+        [c for c in group if next(before) != c.value and (c.layer < last or c.position >= readout.first)]
+        for group in groups
+    ]  # fmt: skip
+
+
+def _spread(
+    readout: Readout, is_acting: Bool[Tensor, " variant"], found: Sequence[AnswerValues]
+) -> AnswerValues:
+    """Give the values found to the variants that act; the others lose nothing."""
+    logit = torch.zeros(len(is_acting), dtype=readout.replay.trace.final.dtype)
+    logs = torch.zeros_like(logit) if readout.has_log_probability else None
+    if found:
+        values = join_values(found)
+        logit[is_acting] = values.logit.to(logit)
+        if logs is not None and values.log_probability is not None:
+            logs[is_acting] = values.log_probability.to(logs)
+    return AnswerValues(logit, logs)
+
+
 def _after_none(changes: Tensor) -> Tensor:
     """Put a change of nothing in front of a batch of changes: the clean prompt is its first row."""
     return torch.cat([torch.zeros_like(changes[:1]), changes])
-
-
-def _lose(
-    readout: Readout, streams: Stream, *, layer: int, start: int, edit: Edit | None = None
-) -> AnswerValues:
-    """Replay streams from a layer on, the clean one first; return what each of the others loses."""
-    found = readout.replayed(streams, layer=layer, start=start, edit=edit)
-    lost = found.part(slice(0, 1)).less(found.part(slice(1, None)))
-    return AnswerValues(lost.logit.to(streams.dtype), lost.log_probability)
 
 
 def _replace(
@@ -205,15 +263,3 @@ def _replace(
         return torch.where(where, stand_in, activations)
 
     return edit
-
-
-def _at_once(replay: Replay, start: int) -> int:
-    """Say how many variants fit in one batch: neurons or attention patterns are the widest."""
-    config, length = replay.model.config, len(replay.trace)
-    return max(1, NUMBERS_AT_ONCE // ((length - start) * max(config.d_mlp, config.heads * length)))
-
-
-def join_values(parts: Sequence[AnswerValues]) -> AnswerValues:
-    """Put values of several batches one after the other."""
-    logs = [r.log_probability for r in parts if r.log_probability is not None]
-    return AnswerValues(torch.cat([r.logit for r in parts]), torch.cat(logs) if logs else None)

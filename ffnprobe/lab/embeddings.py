@@ -50,17 +50,17 @@ def _cosines(model: Model, token: int) -> Float[Tensor, " vocab"]:
     return torch.cosine_similarity(model.embedding, own, dim=-1).cpu()
 
 
-def find_neighbours(model: Model, text: str, *, k: int = 5) -> pd.DataFrame:
+def find_neighbours(model: Model, text: str, *, top: int = 5) -> pd.DataFrame:
     """Table the tokens most like one, and those most opposed to it, by cosine of embeddings."""
     token = model.vocab.one(text)
     cosines = _cosines(model, token)
     order = torch.sort(cosines, descending=True, stable=True).indices.tolist()
     order.remove(token)
-    chosen = [*order[:k], *reversed(order[-k:])]
+    chosen = [*order[:top], *reversed(order[-top:])]
     return pd.DataFrame(
         {
             "token": model.vocab.show(token),
-            "kind": ["nearest"] * k + ["most opposed"] * k,
+            "kind": ["nearest"] * top + ["most opposed"] * top,
             "other": model.vocab.show_all(chosen),
             "cosine": cosines[chosen].tolist(),
         }
@@ -68,15 +68,15 @@ def find_neighbours(model: Model, text: str, *, k: int = 5) -> pd.DataFrame:
 
 
 def sweep_temperatures(
-    trace: Trace, *, k: int = 6, temperatures: Sequence[float] = TEMPERATURES
+    trace: Trace, *, top: int = 6, temperatures: Sequence[float] = TEMPERATURES
 ) -> pd.DataFrame:
-    """Table the k likeliest next tokens' probabilities and the entropy (in nats) at temperatures."""
+    """Table the `top` likeliest next tokens' probabilities and the entropy (in nats) at temperatures."""
     rows = []
     for temperature in temperatures:
         check_temperature(temperature)
         logs = torch.log_softmax(trace.logits[-1].double() / temperature, dim=-1)
         entropy = -(logs.exp() * logs).nansum().item()
-        shown = trace.predictions(k, temperature=temperature)
+        shown = trace.predictions(top, temperature=temperature)
         rows += [
             {"temperature": temperature, "token": token, "probability": probability,
              "entropy": entropy}

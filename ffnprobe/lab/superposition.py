@@ -132,7 +132,7 @@ class FactLoad:
         return pd.DataFrame(rows)
 
 
-def count_facts(model: Model, prompts: Sequence["Prompt"], *, k: int = 10) -> FactLoad:
+def count_facts(model: Model, prompts: Sequence["Prompt"], *, top: int = 10) -> FactLoad:
     """Count, over the prompts whose answer is the model's first choice, each neuron's appearances."""
     counts = torch.zeros(model.config.layers, model.config.d_mlp, dtype=torch.long)
     known = 0
@@ -144,6 +144,6 @@ def count_facts(model: Model, prompts: Sequence["Prompt"], *, k: int = 10) -> Fa
                 continue
             known += 1
             (pushes,) = attribute(trace, prompt.fact.answer).pieces
-            for neuron in sort_neurons(pushes.values, k):
+            for neuron in sort_neurons(pushes.values, top):
                 counts[neuron.layer, neuron.neuron] += 1
-    return FactLoad(k, known, len(prompts), counts)
+    return FactLoad(top, known, len(prompts), counts)

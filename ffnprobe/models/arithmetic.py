@@ -18,8 +18,8 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from einops import einsum, rearrange
-from jaxtyping import Float
+from einops import einsum
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -104,6 +104,15 @@ def cap(model: Model, logits: Tensor) -> Tensor:
     return logits if most is None else torch.tanh(logits / most) * most
 
 
+def mask_unseen(
+    start: int, length: int, window: int | None, device: torch.device
+) -> Bool[Tensor, "query key"]:
+    """Mark the keys that each query from `start` on does not see: ahead of it, or past the window."""
+    queries = torch.arange(start, start + length, device=device)[:, None]
+    back = queries - torch.arange(start + length, device=device)
+    return (back < 0) if window is None else (back < 0) | (back >= window)
+
+
 def rotate(
     vectors: Float[Tensor, "... pos head d_head"],
     cosines: Float[Tensor, "pos rotated"],
@@ -111,8 +120,7 @@ def rotate(
 ) -> Float[Tensor, "... pos head d_head"]:
     """Turn the first dimensions of queries or keys by their position, the rest left alone."""
     width = cosines.shape[-1]
-    turned, kept = vectors[..., :width], vectors[..., width:]
-    first, second = rearrange(turned, "... (half d) -> half ... d", half=2)
-    swapped = torch.cat([-second, first], dim=-1)
-    whole = turned * cosines[:, None].to(vectors) + swapped * sines[:, None].to(vectors)
-    return torch.cat([whole, kept], dim=-1)
+    first, second = vectors[..., : width // 2], vectors[..., width // 2 : width]
+    cosine, sine = (part[:, None].to(vectors).chunk(2, dim=-1) for part in (cosines, sines))
+    turned = (first * cosine[0] - second * sine[0], second * cosine[1] + first * sine[1])
+    return torch.cat([*turned, vectors[..., width:]], dim=-1)

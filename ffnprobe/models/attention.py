@@ -48,10 +48,9 @@ def fold_attention(model: "Model", layer: int) -> Attention:
     c, lay = model.config, model.layout
     if lay.fused:
         rows, biases = model.fold(layer, lay.attention_norm, lay.fused)
-        # GPT-2 keeps all queries, then all keys, then all values; GPT-NeoX the three of each head.
-        order = "(kind head d_head)" if lay.is_transposed else "(head kind d_head)"
-        split = rearrange(rows, f"{order} d -> kind head d_head d", kind=3, head=c.heads)
-        bias = rearrange(biases, f"{order} -> kind head d_head", kind=3, head=c.heads)
+        order, sizes = lay.fused_order, {"kind": 3, "head": c.heads}
+        split = rearrange(rows, f"{order} d -> kind head d_head d", **sizes)
+        bias = rearrange(biases, f"{order} -> kind head d_head", **sizes)
         read = [(split[kind], bias[kind]) for kind in range(3)]
     else:
         read = []
@@ -60,8 +59,6 @@ def fold_attention(model: "Model", layer: int) -> Attention:
             split = rearrange(rows, "(head d_head) d -> head d_head d", d_head=c.d_head)
             read.append((split, rearrange(biases, "(head d_head) -> head d_head", d_head=c.d_head)))
     weight, out_bias = model.linear(layer, lay.out)
-    scale = c.d_head**-0.5 if c.is_attention_scaled else 1.0
-    scale /= layer + 1 if c.is_attention_scaled_by_layer else 1
     (query, query_bias), (key, key_bias), (value, value_bias) = read
     return Attention(
         query=query, key=key, value=value,
@@ -73,7 +70,7 @@ def fold_attention(model: "Model", layer: int) -> Attention:
         post_gain=(
             model.gain(lay.of(layer, lay.attention_post_norm)) if lay.attention_post_norm else None
         ),
-        scale=scale if c.query_scale is None else c.query_scale,
+        scale=c.attention_scale(layer),
         cap=c.attention_cap,
-        window=c.windows[layer] if c.windows else None,
+        window=c.window(layer),
     )  # fmt: skip

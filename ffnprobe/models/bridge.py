@@ -20,20 +20,20 @@ Hooks sit on the network itself, so runs take turns: two threads never see each 
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from threading import RLock
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ffnprobe.errors import PromptRefused
-from ffnprobe.models.agreement import check_agreement, few_tokens, logits_of
+from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.agreement import check_agreement, few_tokens
 from ffnprobe.models.model import Model
 from ffnprobe.models.network import build_network
+from ffnprobe.models.own_pass import Rotary, Tap, Taps, Turns, run_own, turn
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -56,10 +56,10 @@ POST_PLACES = {
     "mlp_totals": "blocks.{layer}.ln2_post.hook_in",
 }
 FINAL_HOOKS = {"final": "ln_final.hook_in"}
-Tap = Callable[[Tensor], Tensor | None]
 
 _booted: "WeakKeyDictionary[Model, TransformerBridge]" = WeakKeyDictionary()
 _rotaries: "WeakKeyDictionary[Model, Any]" = WeakKeyDictionary()
+_compared: "WeakSet[Model]" = WeakSet()
 _turn = RLock()
 
 
@@ -103,102 +103,78 @@ def _boot(model: Model) -> "TransformerBridge":
         )
         turns = [_rotations(model, layer, len(some)) for layer in range(model.config.layers)]
         with torch.no_grad():
-            check_agreement(
-                model,
-                {
-                    "Hugging Face": theirs,
-                    "TransformerLens": bridge(ids)[0],
-                    "ffnprobe": logits_of(model, some, turns),
-                },
-            )
+            logits = {
+                "Hugging Face": theirs,
+                "TransformerLens": bridge(ids)[0],
+                "ffnprobe": run_own(model, ids, {}, turns)[0],
+            }
+        if check_agreement(model, logits):
+            _compared.add(model)
         return bridge
 
 
-def rotations(
-    model: Model, layer: int, length: int
-) -> tuple[Float[Tensor, "pos rotated"], Float[Tensor, "pos rotated"]] | None:
+def was_compared(model: Model) -> bool:
+    """Say whether a bridge of this model was booted and gave the same logits as our own pass."""
+    return model in _compared
+
+
+def forget_bridge(model: Model) -> None:
+    """Let go of a model's bridge, if it has one."""
+    with _turn:
+        _booted.pop(model, None)
+
+
+def rotations(model: Model, layer: int, length: int) -> Turns:
     """Return the cosines and sines positions are told by in a layer; None where they are embedded."""
     bridge_of(model)
     return _rotations(model, layer, length)
 
 
-def _rotations(model: Model, layer: int, length: int) -> tuple[Tensor, Tensor] | None:
+def _rotations(model: Model, layer: int, length: int, *, first: int = 0) -> Turns:
     if model not in _rotaries:
         return None
     rotary, like = _rotaries[model], torch.zeros(1, device=model.device)
-    where = torch.arange(length, device=model.device)[None]
-    # Gemma 3 turns by one base where attention sees all and by another where it has a window.
-    kinds = [rotary.config.layer_types[layer]] if hasattr(rotary, "layer_types") else []
+    where = torch.arange(first, length, device=model.device)[None]
     with torch.no_grad():
-        cosines, sines = rotary(like, where, *kinds)
+        cosines, sines = rotary(like, where, *_kinds(rotary, layer))
     return cosines[0], sines[0]
 
 
-def forward(
-    model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, int], Tap]
-) -> Float[Tensor, "batch pos vocab"]:
-    """Run token ids and return the logits; each tap sees its hook and may return a replacement.
+def _kinds(rotary: Any, layer: int) -> list[str]:
+    # Gemma 3 turns by one base where attention sees all and by another where it has a window.
+    return [rotary.config.layer_types[layer]] if hasattr(rotary, "layer_types") else []
 
-    Logits that overflow are refused. A hook is a word of this module's docstring with its layer (any number for the final ones).
-    The hooks are gone when this returns, whether or not it succeeds.
-    """
+
+def rotary_of(model: Model) -> tuple[Rotary, ...]:
+    """Return what each layer's positions are turned by, checked at the last position; or nothing."""
+    bridge_of(model)
+    if model not in _rotaries:
+        return ()
+    module, last, found = _rotaries[model], model.config.positions, []
+    for layer in range(model.config.layers):
+        named = "".join(f"{kind}_" for kind in _kinds(module, layer))
+        frequencies = getattr(module, f"{named}inv_freq").float().cpu().tolist()
+        found.append((tuple(frequencies), float(getattr(module, f"{named}attention_scaling"))))
+        ours = turn(model, found[-1], last, first=last - 1)
+        theirs = _rotations(model, layer, last, first=last - 1)
+        if not all(map(torch.allclose, ours, theirs or ())):
+            raise ModelNotLoaded(
+                f"{model.name}: ffnprobe and Hugging Face tell its last position differently.",
+                remedy="--hooks, which runs it by TransformerLens",
+            )
+    return tuple(found)
+
+
+def run_hooked(
+    model: Model, ids: Int[Tensor, "batch pos"], taps: Taps
+) -> Float[Tensor, "batch pos vocab"]:
+    """Run token ids through the hooks; they are gone when this returns, whether or not it succeeds."""
 
     def hook(tap: Tap) -> Callable[..., Tensor | None]:
         return lambda tensor, hook: tap(tensor)
 
     names = hooks_of(model)
     hooks = [(names[name].format(layer=layer), hook(tap)) for (name, layer), tap in taps.items()]
-    with _turn, torch.no_grad():
-        logits: Tensor = bridge_of(model).run_with_hooks(ids.to(model.device), fwd_hooks=hooks)
-    return _finite(model, logits, "logits")
-
-
-def _finite(model: Model, numbers: Tensor, name: str) -> Tensor:
-    """Return numbers that are finite, or say that they are not."""
-    # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
-    if not numbers.sum().isfinite() and not numbers.isfinite().all():
-        raise PromptRefused(
-            f"{model.name} overflows on this prompt: its {name} exceed what fp32 holds "
-            f"(3.4e38), so they are not numbers.",
-            remedy="a model whose weights are not this large; when steering, a smaller change",
-        )
-    return numbers
-
-
-class _SeenEnough(Exception):
-    """Ends a run whose logits nobody asked for."""
-
-
-def watch(model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, int], Tap]) -> None:
-    """Run token ids through all layers for the taps' sake; the logits are not made."""
-
-    def stop(stream: Tensor) -> None:
-        _finite(model, stream, "vectors")
-        raise _SeenEnough
-
-    with suppress(_SeenEnough):
-        forward(model, ids, {**taps, ("final", 0): stop})
-
-
-def capture(model: Model, ids: Int[Tensor, "batch pos"], hooks: Iterable[str]) -> dict[str, Tensor]:
-    """Run token ids once and copy out the hooks named, `[layer batch …]`, and the logits, to CPU."""
-    layers = model.config.layers
-    found: dict[str, Tensor] = {}
-
-    def keep(name: str, layer: int | None) -> Tap:
-        def tap(tensor: Tensor) -> None:
-            if layer is None:
-                found[name] = tensor.cpu().clone()
-                return
-            if name not in found:
-                found[name] = torch.empty(layers, *tensor.shape, dtype=tensor.dtype)
-            found[name][layer] = tensor
-
-        return tap
-
-    taps: dict[tuple[str, int], Tap] = {}
-    for name in hooks:
-        for layer in [None] if name in FINAL_HOOKS else range(layers):
-            taps[name, layer or 0] = keep(name, layer)
-    found["logits"] = forward(model, ids, taps).cpu()
-    return found
+    with _turn:
+        logits: Tensor = bridge_of(model).run_with_hooks(ids, fwd_hooks=hooks)
+    return logits

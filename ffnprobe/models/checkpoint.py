@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.inputs import check_regular
 from ffnprobe.models.config import Config
 from ffnprobe.models.layouts import LAYOUTS
 from ffnprobe.models.weight_files import WEIGHT_FILES, list_shards
@@ -34,6 +35,7 @@ HEADER_MOST = 8 * 2**20
 def read_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     """Map a folder's tensors, checked against the configuration: names, shapes, finite numbers."""
     for name in WEIGHT_FILES:
+        check_regular(folder / name, refuse=ModelNotLoaded)
         if (folder / name).is_file():
             # Buffers and a second copy of the head come on top of what is needed.
             most = 1000 + 2 * len(config.shapes())

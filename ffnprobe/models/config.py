@@ -63,6 +63,17 @@ class Config:
         """How many heads of keys and values there are, each read by one head or several."""
         return self.shared_heads or self.heads
 
+    def attention_scale(self, layer: int) -> float:
+        """What the products of queries and keys are multiplied by in a layer."""
+        if self.query_scale is not None:
+            return self.query_scale
+        scale = self.d_head**-0.5 if self.is_attention_scaled else 1.0
+        return scale / (layer + 1) if self.is_attention_scaled_by_layer else scale
+
+    def window(self, layer: int) -> int | None:
+        """How far back a layer's attention sees; None if all the way."""
+        return self.windows[layer] if self.windows else None
+
     @property
     def neurons(self) -> int:
         """How many neurons the model has over all layers."""

@@ -5,12 +5,12 @@ activations, accounts and sweeps. What differs between families is said in the c
 rooms after this one do not know them by name. Anything else is refused by name.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.inputs import read_json
 from ffnprobe.models.config import LINEARS, Config
 from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
 from ffnprobe.models.options import UNEVEN
@@ -28,14 +28,12 @@ def read_config(folder: Path) -> Config:
     """Read a folder's `config.json`, refusing what this package is not proven to get right."""
     path = folder / "config.json"
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path, refuse=ModelNotLoaded)
     except FileNotFoundError:
         raise ModelNotLoaded(
             f"{folder} has no config.json.",
             remedy="a folder in Hugging Face layout: config.json, model.safetensors, tokenizer.json",
         ) from None
-    except (ValueError, RecursionError, OSError) as error:
-        raise ModelNotLoaded(f"{path} cannot be read: {error}.") from None
     if not isinstance(values, dict):
         raise ModelNotLoaded(f"{path} is not a configuration: it holds no object.")
     return parse_config(values, where=str(path))
@@ -51,7 +49,7 @@ def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
             "and ffnprobe does not read that.",
             remedy=f"a dense model: {', '.join(FAMILIES)}",
         )
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise ModelNotLoaded(
             f'{where} is of architecture "{family}", which ffnprobe does not read.',
             remedy=f"a model of {', '.join(FAMILIES)}",

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ffnprobe.arguments import show
 from ffnprobe.errors import ModelNotLoaded
 
 ACTIVATIONS = ("gelu_new", "gelu", "relu", "silu")
@@ -26,12 +27,12 @@ class Fields:
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
                 if value > most:
                     raise ModelNotLoaded(
-                        f"{self.where}: {name} is {_short(value)}; ffnprobe reads at most {most:,}."
+                        f"{self.where}: {name} is {show(value)}; ffnprobe reads at most {most:,}."
                     )
                 return value
             if value is not None:
                 raise ModelNotLoaded(
-                    f"{self.where}: {name} is {_short(value)}, not a positive whole number."
+                    f"{self.where}: {name} is {show(value)}, not a positive whole number."
                 )
         if default is None:
             raise ModelNotLoaded(f"{self.where} does not say {names[0]}.")
@@ -49,7 +50,7 @@ class Fields:
             return None
         is_real = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_real or not 0 < value < math.inf:
-            raise ModelNotLoaded(f"{self.where}: {name} is {_short(value)}, not a positive number.")
+            raise ModelNotLoaded(f"{self.where}: {name} is {show(value)}, not a positive number.")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -58,7 +59,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise ModelNotLoaded(f"{self.where}: {name} is {_short(value)}, not true or false.")
+            raise ModelNotLoaded(f"{self.where}: {name} is {show(value)}, not true or false.")
         return value
 
     def kinds(self, name: str, allowed: Sequence[str], count: int) -> list[str] | None:
@@ -93,11 +94,3 @@ class Fields:
                 remedy=f"a model with {', '.join(ACTIVATIONS)}",
             )
         return known
-
-
-def _short(value: Any) -> str:
-    """Show a value in an error, not all of one that is very long."""
-    if isinstance(value, int) and abs(value) > 2**64:
-        return "more than 2^64"
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:60]}…"

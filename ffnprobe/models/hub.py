@@ -23,10 +23,17 @@ _TOKENIZERS = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 def find_cached(repository: str) -> Path | None:
     """Return the cache's folder for a repository if everything needed is in it."""
     from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
     # Older downloads of the published models stand under their short names.
     for name in (repository, *(n for n, full in REPOSITORIES.items() if full == repository)):
-        config = try_to_load_from_cache(name, "config.json")
+        try:
+            config = try_to_load_from_cache(name, "config.json")
+        except HFValidationError as error:
+            raise ModelNotLoaded(
+                f"there is no folder {repository}, and it cannot be a repository's name: {error}",
+                remedy="owner/name on the hub, or a folder",
+            ) from None
         if isinstance(config, str) and _is_complete(folder := Path(config).parent):
             return folder
     return None
@@ -75,7 +82,6 @@ def _download(repository: str, file: str) -> Path | None:
     from huggingface_hub.errors import (
         EntryNotFoundError,
         GatedRepoError,
-        HFValidationError,
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
     )
@@ -91,8 +97,6 @@ def _download(repository: str, file: str) -> Path | None:
             f"the hub has no repository {repository}, or it is private.",
             remedy="pocket, gpt2, or a folder on this machine",
         ) from None
-    except HFValidationError as error:
-        raise ModelNotLoaded(f"{repository} cannot be a repository's name: {error}.") from None
     except LocalEntryNotFoundError:
         raise unreachable(repository) from None
     except EntryNotFoundError:

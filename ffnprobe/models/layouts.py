@@ -45,6 +45,12 @@ class Layout:
         """Name one part of a block."""
         return f"{self.block}.{layer}.{part}"
 
+    @property
+    def fused_order(self) -> str:
+        """The order of the outputs of `fused`, for einops."""
+        # GPT-2 keeps all queries, then all keys, then all values; GPT-NeoX the three of each head.
+        return "(kind head d_head)" if self.is_transposed else "(head kind d_head)"
+
 
 _LLAMA = Layout(
     prefixes=("model.",), embedding="embed_tokens", block="layers", attention_norm="input_layernorm",

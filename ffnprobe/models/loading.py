@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
+from torch.nn import Module
 
+from ffnprobe.arguments import verb
 from ffnprobe.models.checkpoint import arrange, fingerprint, read_weights
 from ffnprobe.models.config import Config
 from ffnprobe.models.devices import choose_device
@@ -18,34 +20,49 @@ from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EMBEDDED, Source, find_source
 from ffnprobe.models.tokenizer import Given, choose_tokenizer
+from ffnprobe.models.verification import has_own_pass
 from ffnprobe.models.vocab import Vocab, read_vocab
 
 Parts = tuple[Source, Config, Vocab, dict[str, Tensor]]
 
 
+@verb
 def load(
-    name: str | os.PathLike[str] | None = None,
+    name: str | os.PathLike[str] | Module | None = None,
     *,
     device: str = "auto",
     tokenizer: Given | None = None,
+    hooks: bool = True,
 ) -> Model:
     """Load a model: `pocket` (embedded), a known name, a hub repository id, a folder or a .gguf file.
+
+    A model you already have in memory is taken as it is: a Hugging Face causal language model, or a
+    TransformerLens `TransformerBridge`.
 
     Without a name, `$FFNPROBE_MODEL` decides, else pocket. The tokenizer is the model's own unless one
     is given: a tokenizer.json or its folder, a `tokenizers.Tokenizer`, or "ids", for tokens as numbers.
 
+    Prompts are run by TransformerLens. With `hooks=False` they are run by ffnprobe's own forward pass,
+    which starts faster, if it can run the model; it is compared with TransformerLens on the first use
+    of a model. Every provenance names which (`run_by`).
+
     >>> load("pocket", tokenizer="ids").vocab.ids("12 7 4030")
     [12, 7, 4030]
     >>> load("pocket")
-    Model(pocket: 6 layers × 768 neurons × 192, vocabulary 6000, ...)
+    Model(pocket: 7 layers × 768 neurons × 192, vocabulary 5022, ...)
     """
+    torch_device = choose_device(device)
+    if isinstance(name, Module):
+        from ffnprobe.models.objects import load_object
+
+        return load_object(name, torch_device, tokenizer=tokenizer, hooks=hooks)
     chosen = default_name() if name is None else os.fspath(name)
     found = find_source(chosen)
-    torch_device = choose_device(device)
     read = _from_gguf if found.kind == "gguf" else _from_folder
     source, config, vocab, weights = read(found, tokenizer)
     short = chosen if source.is_known_by(chosen) else Path(source.where).name
-    return Model(short, source, config, vocab, weights, fingerprint(weights), torch_device)
+    hooks = hooks or not has_own_pass(config)
+    return Model(short, source, config, vocab, weights, fingerprint(weights), torch_device, hooks)
 
 
 def _from_folder(source: Source, tokenizer: Given | None) -> Parts:

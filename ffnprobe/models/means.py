@@ -6,7 +6,7 @@ the model. Pocket ships its own, over all positions of its facts' sentences but 
 
 >>> import ffnprobe as fp
 >>> fp.load("pocket").means.shape
-torch.Size([6, 768])
+torch.Size([7, 768])
 """
 
 from dataclasses import dataclass

@@ -22,13 +22,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from einops import rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.errors import OptionRefused
+from ffnprobe.errors import ModelNotLoaded, OptionRefused
 from ffnprobe.models.attention import Attention, fold_attention
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.models.config import Config
@@ -36,8 +37,8 @@ from ffnprobe.models.folding import check_centred, fold_reader
 from ffnprobe.models.identity import identify
 from ffnprobe.models.layouts import LAYOUTS, Layout
 from ffnprobe.models.means import read_means
-from ffnprobe.models.provenance import Provenance
-from ffnprobe.models.sources import Source
+from ffnprobe.models.provenance import HOOKED, OWN, Provenance
+from ffnprobe.models.sources import OBJECT, Source
 from ffnprobe.models.vocab import Vocab
 from ffnprobe.names import NeuronId, check_layer, expand_all, expand_layers
 
@@ -49,7 +50,7 @@ class Model:
     >>> import ffnprobe as fp
     >>> model = fp.load("pocket")
     >>> list(model.questions.shape), list(model.unembedding.shape)
-    ([6, 768, 192], [6000, 192])
+    ([7, 768, 192], [5022, 192])
     """
 
     name: str
@@ -59,6 +60,7 @@ class Model:
     weights: Mapping[str, Tensor]
     fingerprint: str
     device: torch.device
+    hooks: bool = True  # run by TransformerLens, or else by our own forward pass
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", MappingProxyType(dict(self.weights)))
@@ -84,14 +86,36 @@ class Model:
         return fingerprint(self.weights) == self.fingerprint
 
     @property
+    def bridge(self) -> Any:
+        """TransformerLens's bridge of this model: `model.bridge.run_with_cache(ids)`.
+
+        `trace.hooks` names its hooks. It has no tokenizer: give it token ids, `trace.ids`.
+        """
+        from ffnprobe.models.bridge import bridge_of
+
+        return bridge_of(self)
+
+    @property
     def location(self) -> str:
         """What another process loads this model from."""
+        if self.source.is_in_memory:
+            saving = "save_pretrained(folder) of it and its tokenizer"
+            raise ModelNotLoaded(
+                f"{self.name} is an object in the memory of this process; another cannot load it.",
+                remedy=f"{saving if self.source.kind == OBJECT else 'fp.export(edited, folder)'}, "
+                "then fp.load(folder)",
+            )
         return self.name if self.source.is_known_by(self.name) else self.source.where
 
     @cached_property
     def identity(self) -> str:
         """The weights' fingerprint, and hashes of the configuration and the vocabulary."""
         return identify(self.fingerprint, self.config, self.vocab)
+
+    @property
+    def run_by(self) -> str:
+        """Who runs this model, in words."""
+        return HOOKED if self.hooks else OWN
 
     def provenance(self, **known: object) -> Provenance:
         """Start a result's provenance."""
@@ -120,7 +144,7 @@ class Model:
             return list(range(count))
         if isinstance(layers, str):
             return expand_layers(layers, layers=count, model=self.name)
-        if not layers:
+        if not len(layers):
             raise OptionRefused("no layer is named.", remedy=f"0 to {count - 1}")
         return sorted(
             {check_layer(n, layers=count, named=f"L{n}", model=self.name) for n in layers}
@@ -291,6 +315,12 @@ class Model:
     def mean_unembedding(self) -> Float[Tensor, " d_model"]:
         """The mean of u_t over the vocabulary: what moves all logits alike."""
         return reduce(self.unembedding, "vocab d_model -> d_model", "mean")
+
+    @cached_property
+    def mean_logit(self) -> tuple[Float[Tensor, " d_model"], float]:
+        """The mean of u_t and of d_t over the vocabulary, in double: the mean logit as it is read."""
+        direction = self.unembedding.mean(0, dtype=torch.float64)
+        return direction, float(self.unembedding_bias.mean(dtype=torch.float64))
 
     @cached_property
     def attention(self) -> tuple[Attention, ...]:

@@ -5,7 +5,6 @@ checked against the sum the package states. It is written whole or not at all.
 """
 
 import hashlib
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 from ffnprobe.errors import FileNotWritten, ModelNotLoaded
 from ffnprobe.files import write_whole
+from ffnprobe.models.caches import CACHE, cache_folder
 
 GGUF = ".gguf"
 SUMS = "SHA256SUMS"
@@ -64,7 +64,7 @@ class Package(NamedTuple):
         except OSError as error:
             raise FileNotWritten(
                 f"{name} is put together in {target.parent}, which cannot be made: {error.strerror}.",
-                remedy="XDG_CACHE_HOME=FOLDER names another folder for it",
+                remedy=f"{CACHE}=FOLDER names another folder for it",
             ) from None
         write_whole(target, data)
         return target
@@ -77,11 +77,6 @@ class Package(NamedTuple):
             f"the package {self.module} does not hold {SUMS}, by which its parts are checked.",
             remedy=f"{self.install} --force-reinstall",
         )
-
-
-def cache_folder() -> Path:
-    """Return the folder for files that can be made again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ffnprobe"
 
 
 def _folders(module: str) -> Iterator[Path]:

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 # Plain values only (text, numbers, lists and mappings of them), so that a file can hold them.
 Setting = str | int | float | bool | list[Any] | dict[str, Any] | None
 
+# Who ran a model.
+HOOKED, OWN = "TransformerLens hooks", "ffnprobe's own forward pass"
 # What `as_dict` writes.
 _TYPES = {
-    **dict.fromkeys(("model", "fingerprint", "identity", "convention", "prompt", "answer", "versus", "version"), str),
+    **dict.fromkeys(("model", "fingerprint", "identity", "convention", "prompt", "answer", "versus", "run_by", "version"), str),
     "source": dict, "bos": bool, "tokens": list, "position": int, "settings": dict,
 }  # fmt: skip
 
@@ -56,6 +58,7 @@ class Provenance:
     position: int | None = None
     answer: str | None = None
     versus: str | None = None
+    run_by: str | None = None
     settings: Mapping[str, Setting] = field(default_factory=dict)
     version: str = VERSION
 
@@ -101,7 +104,7 @@ class Provenance:
         known = self.as_dict() | {"source": str(self.source)}
         if self.settings:
             known["settings"] = self.describe()
-        return [f"{name}: {_line(value)}" for name, value in known.items()]
+        return [f"{name.replace('_', ' ')}: {_line(value)}" for name, value in known.items()]
 
 
 def _check_types(known: Mapping[str, Any]) -> None:

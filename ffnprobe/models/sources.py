@@ -5,22 +5,26 @@ model that comes inside a package, else a repository id (`owner/name`). Nothing 
 """
 
 import difflib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.inputs import check_utf8, name_kind
 from ffnprobe.models import hub, pocket
 from ffnprobe.models.config import PUBLISHED, Config
 from ffnprobe.models.families import parse_config, read_config
 from ffnprobe.models.packages import GGUF, PACKAGES
 
 EMBEDDED = "pocket"
+# Kinds of models that no other process can load: those made in memory.
+OBJECT, EDITED = "object", "edited"
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model can be loaded from: `kind` is embedded, folder, gguf or hub."""
+    """Where a model can be loaded from: `kind` is embedded, folder, gguf or hub; or made in memory."""
 
     kind: str
     where: str
@@ -49,6 +53,11 @@ class Source:
         """Say whether loading needs no download."""
         return self.kind != "hub" or hub.find_cached(self.where) is not None
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the model exists in this process alone."""
+        return self.kind in (OBJECT, EDITED)
+
     def is_known_by(self, name: str) -> bool:
         """Say whether a name, on any machine, stands for this model, and not for a path on disk."""
         return self.kind in ("embedded", "hub") or name in PACKAGES
@@ -65,14 +74,20 @@ def find_source(name: str) -> Source:
     if name == EMBEDDED:
         return Source("embedded", str(pocket.FOLDER))
     path = Path(name).expanduser()
-    if path.is_dir():
+    if os.path.exists(path):
+        check_utf8(path.resolve(), refuse=ModelNotLoaded)
+    if os.path.isdir(path):
         return Source("folder", str(path.resolve()))
-    if path.is_file():
+    if os.path.isfile(path):
         if path.suffix.lower() == GGUF:
             return Source("gguf", str(path.resolve()))
         raise ModelNotLoaded(
             f"{name} is a file; a model is a folder or a {GGUF} file.",
             remedy=f"{path.parent} (its folder)",
+        )
+    if os.path.exists(path):
+        raise ModelNotLoaded(
+            f"{name} is {name_kind(path.stat().st_mode)}; a model is a folder or a {GGUF} file."
         )
     if name in PUBLISHED:
         return Source("hub", hub.REPOSITORIES[name])

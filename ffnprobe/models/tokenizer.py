@@ -8,11 +8,12 @@ import json
 import os
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.inputs import check_regular, read_input, read_json
 from ffnprobe.models.panics import guard
 
 END_OF_TEXT = "<|endoftext|>"
@@ -22,8 +23,17 @@ _PARTS = ("normalizer", "pre_tokenizer")
 IDS = "ids"
 # By how much the rules of a tokenizer may lengthen a text: Llama's make three bytes of a space.
 MOST_GROWTH = 64
+
+
+class TransformersTokenizer(Protocol):
+    """A tokenizer of transformers, which keeps the tokenizer itself inside."""
+
+    @property
+    def backend_tokenizer(self) -> Any: ...
+
+
 # A tokenizer, a file or folder of one, or "ids".
-Given = Tokenizer | str | os.PathLike[str]
+Given = Tokenizer | TransformersTokenizer | str | os.PathLike[str]
 
 
 def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokenizer:
@@ -32,29 +42,30 @@ def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokeniz
         return read_tokenizer(folder)
     if given == IDS:
         return number_tokens(size)
-    # transformers keeps the tokenizer itself inside its own.
-    inner = getattr(given, "backend_tokenizer", given)
-    if isinstance(inner, Tokenizer):
-        return _settle(Tokenizer.from_str(inner.to_str()), "the tokenizer given")
     if not isinstance(given, str | os.PathLike):
-        raise ModelNotLoaded(
-            f"a {type(given).__name__} is not a tokenizer.",
-            remedy='a tokenizer.json, a tokenizers.Tokenizer, or "ids" (tokens as numbers)',
-        )
+        inner = given if isinstance(given, Tokenizer) else given.backend_tokenizer
+        return _settle(Tokenizer.from_str(inner.to_str()), "the tokenizer given")
     path = Path(given).expanduser()
-    if path.is_dir():
+    if os.path.isdir(path):
         return read_tokenizer(path)
-    if not path.is_file():
+    check_regular(path, refuse=ModelNotLoaded)
+    if not os.path.isfile(path):
         raise ModelNotLoaded(
             f"there is no tokenizer {path}.",
             remedy='a tokenizer.json, the folder of one, or "ids" (tokens as numbers)',
         )
     try:
-        return _settle(guard(lambda: Tokenizer.from_file(str(path))), str(path))
+        return _settle(_read_whole(path), str(path))
     except ModelNotLoaded:
         raise
     except Exception as error:  # the tokenizers library raises bare Exception
         raise ModelNotLoaded(f"the tokenizer {path} cannot be read: {error}.") from None
+
+
+def _read_whole(path: Path) -> Tokenizer:
+    """Read a tokenizer.json, which is no larger than what is said."""
+    text = read_input(path, refuse=ModelNotLoaded).decode()
+    return guard(lambda: Tokenizer.from_str(text))
 
 
 def number_tokens(size: int) -> Tokenizer:
@@ -92,9 +103,11 @@ def _spread_out(part: dict[str, Any]) -> list[dict[str, Any]]:
 def read_tokenizer(folder: Path) -> Tokenizer:
     """Read a folder's tokenizer."""
     whole, vocab, merges = (folder / n for n in ("tokenizer.json", "vocab.json", "merges.txt"))
+    for path in (whole, vocab, merges):
+        check_regular(path, refuse=ModelNotLoaded)
     try:
         if whole.is_file():
-            return _settle(guard(lambda: Tokenizer.from_file(str(whole))), str(whole))
+            return _settle(_read_whole(whole), str(whole))
         if vocab.is_file() and merges.is_file():
             return guard(lambda: _read_pair(vocab, merges))
     except ModelNotLoaded:
@@ -140,10 +153,7 @@ def find_bos(folder: Path, tokenizer: Tokenizer, *, size: int, bos: int | None) 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
     path = folder / "tokenizer_config.json"
-    try:
-        said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except (ValueError, OSError) as error:
-        raise ModelNotLoaded(f"{path} cannot be read: {error}.") from None
+    said = read_json(path, refuse=ModelNotLoaded) if path.exists() else {}
     return said if isinstance(said, dict) else {}
 
 

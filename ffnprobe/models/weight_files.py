@@ -1,9 +1,9 @@
 """The files that hold a model's weights: their names, and the shards an index names."""
 
-import json
 from pathlib import Path
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.inputs import read_json
 
 # In order of preference; the first that a folder or a repository has is taken.
 WEIGHT_FILES = (
@@ -19,8 +19,8 @@ def list_shards(path: Path) -> list[str]:
     if path.suffix != ".json":
         return []
     try:
-        shards = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError) as error:
+        shards = sorted(set(read_json(path, refuse=ModelNotLoaded)["weight_map"].values()))
+    except (LookupError, TypeError, AttributeError, OSError) as error:
         raise ModelNotLoaded(f"{path} is not an index of shards: {error}.") from None
     for shard in shards:
         # An index may only name files in its own folder.

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.cells import cell_len
 
 from ffnprobe.cards import card, grid_html
+from ffnprobe.layout import UNLIMITED, wrap
 from ffnprobe.reading.measures import Measures
 from ffnprobe.reading.tokens import TokenValue
 
@@ -17,18 +18,34 @@ TITLES = {
 }
 
 
-def card_text(measures: Measures, lists: Lists) -> str:
-    """Write a card that pastes as text: aligned columns, no colour."""
+def card_text(measures: Measures, lists: Lists, *, width: int = UNLIMITED) -> str:
+    """Write a card that pastes as text: aligned columns, no colour, as many lists in a row as fit."""
     columns = [
         [TITLES[side], *(f"{_pad(token, _width(row))}  {value:9.4f}" for token, _, value in row)]
         for side, row in lists.items()
     ]
-    widths = [max(map(cell_len, column)) for column in columns]
-    rows = [
+    blocks = [columns[:1]]
+    for column in columns[1:]:
+        if sum(map(_breadth, [*blocks[-1], column])) + 3 * len(blocks[-1]) > width:
+            blocks.append([])
+        blocks[-1].append(column)
+    numbers = [line for text in describe(measures) for line in wrap(text, width)]
+    return "\n".join(
+        [f"{measures.name}  {measures.kind}", "", *(_side_by_side(b) for b in blocks), *numbers]
+    )
+
+
+def _side_by_side(columns: Sequence[Sequence[str]]) -> str:
+    widths = [_breadth(column) for column in columns]
+    rows = (
         "   ".join(_pad(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in zip(*columns, strict=True)
-    ]
-    return "\n".join([f"{measures.name}  {measures.kind}", "", *rows, "", *describe(measures)])
+    )
+    return "\n".join([*rows, ""])
+
+
+def _breadth(column: Sequence[str]) -> int:
+    return max(map(cell_len, column))
 
 
 def card_html(measures: Measures, lists: Lists) -> str:
@@ -46,7 +63,8 @@ def describe(m: Measures) -> list[str]:
     """Write the numbers, and what the lists do not say."""
     lines = [
         f"question norm {m.question_norm:.3f}, bias {m.question_bias:.3f}; "
-        f"answer norm {m.answer_norm:.3f}; cosine of the two {m.cosine:.3f}",
+        f"answer norm {m.answer_norm:.3f}; cosine of the two {m.reads_writes:.3f}"
+        + (f" ({m.role})" if m.role else ""),
         f"over the vocabulary: mean {m.moments.mean:.4f}, variance {m.moments.variance:.3g}, "
         f"skew {m.moments.skew:.2f}, kurtosis {m.moments.kurtosis:.2f}; "
         f"null space {m.null_space:.3f}",
@@ -55,7 +73,8 @@ def describe(m: Measures) -> list[str]:
         g = m.gate_measures
         lines.insert(
             1,
-            f"gate norm {g.norm:.3f}, bias {g.bias:.3f}; cosine of gate and question {g.cosine:.3f}; "
+            f"gate norm {g.norm:.3f}, bias {g.bias:.3f}; cosine of gate and question {g.cosine:.3f}, "
+            f"of gate and answer {g.writes:.3f}; "
             "where the question scores below zero the answer is negated",
         )
     if m.kind == "entropy":

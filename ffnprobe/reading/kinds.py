@@ -37,10 +37,13 @@ class Thresholds:
     variance            partition: the least variance, in units of 1/d_model, which is what
                         a random direction has
     partition_kurtosis  partition: the greatest kurtosis
+    role                the least |cos(question, answer)| of a neuron that strengthens or erases
+    frequency           the least |correlation| of an answer with the frequency of tokens
+    position            positional: how much of the variance its position explains, above this
 
     >>> import ffnprobe as fp
-    >>> fp.read(fp.load("pocket"), "L4N26", thresholds=fp.Thresholds(kurtosis=4))
-    Reading(L4N26, prediction)
+    >>> fp.read(fp.load("pocket"), "L3N361", thresholds=fp.Thresholds(kurtosis=4))
+    Reading(L3N361, prediction)
     """
 
     kurtosis: float = 10.0
@@ -49,6 +52,9 @@ class Thresholds:
     late: float = 0.75
     variance: float = 3.0
     partition_kurtosis: float = 4.0
+    role: float = 0.5
+    frequency: float = 0.5
+    position: float = 0.9
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
     question_norm, answer_norm   |q_n|, |w_n|
     question_bias                c_n, the score where x̂ is zero
-    cosine                       cos(q_n, w_n): near −1 a neuron erases what it asks for
+    reads_writes                 cos(q_n, w_n): near −1 a neuron erases what it asks for
+    role                         strengthens, translates or erases: a reading of that number
     vocab_mean … vocab_kurtosis  moments over tokens of cos(w_n, u_t)
     null_space                   share of the answer's norm the unembedding barely reads
     kind                         a label for these numbers
     gate_norm, gate_bias         |g_n| and the gate's score where x̂ is zero, where neurons have gates
     gate_cosine                  cos(g_n, q_n): near 1 a gate asks what the question asks
+    gate_writes                  cos(g_n, w_n): near 1 the answer is what the gate asks for
 
 Token columns of a table are text, tokens in their shown form with a space between: no shown token
 holds a space, so `.str.split(" ")` gives the list back from every file format.
@@ -27,6 +29,7 @@ from ffnprobe.reading.directions import Directions
 from ffnprobe.reading.kinds import Shape, Thresholds, name_kind
 from ffnprobe.reading.moments import Moments, measure_moments
 from ffnprobe.reading.projection import answer_readers, project_blocks
+from ffnprobe.reading.roles import name_role
 from ffnprobe.reading.spectrum import token_directions
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ class GateMeasures:
     norm: float
     bias: float
     cosine: float
+    writes: float
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Measures:
     question_norm: float
     question_bias: float
     answer_norm: float
-    cosine: float
+    reads_writes: float
+    role: str
     moments: Moments
     null_space: float
     gate_measures: GateMeasures | None
@@ -97,7 +102,7 @@ def measure_neurons(
     for name, neuron, shape, row, gate in zip(
         directions.names, directions.neurons, moments, rows, gates, strict=True
     ):
-        question_norm, question_bias, answer_norm, cosine, null_space = row
+        question_norm, question_bias, answer_norm, reads_writes, null_space = row
         kind = name_kind(
             Shape(
                 shape.variance, shape.skew, shape.kurtosis, null_space,
@@ -108,7 +113,7 @@ def measure_neurons(
         )  # fmt: skip
         measured.append(
             Measures(name, directions.layer, neuron, kind, question_norm, question_bias,
-                     answer_norm, cosine, shape, null_space, gate)
+                     answer_norm, reads_writes, name_role(reads_writes, thresholds), shape, null_space, gate)
         )  # fmt: skip
     return measured
 
@@ -121,7 +126,12 @@ def _measure_gates(
         return [None] * len(directions.neurons)
     norms = linalg.vector_norm(directions.gates, dim=-1)
     dots = einsum(directions.gates, directions.questions, "row d_model, row d_model -> row")
-    columns = (norms, directions.gate_biases, dots / (norms * question_norms))
+    writes = einsum(directions.gates, directions.answers, "row d_model, row d_model -> row")
+    answer_norms = linalg.vector_norm(directions.answers, dim=-1)
+    columns = (
+        norms, directions.gate_biases, dots / (norms * question_norms),
+        writes / (norms * answer_norms),
+    )  # fmt: skip
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [GateMeasures(*row) for row in rows]
 
@@ -141,7 +151,7 @@ def table_measures(
     return pd.DataFrame(
         {name: column(name) for name in ("name", "layer", "neuron", "kind")}
         | {side: [" ".join(tokens) for tokens in rows] for side, rows in lists.items()}
-        | {n: column(n) for n in ("question_norm", "question_bias", "answer_norm", "cosine")}
+        | {n: column(n) for n in ("question_norm", "question_bias", "answer_norm", "reads_writes", "role")}
         | {f"vocab_{name}": moment(name) for name in ("mean", "variance", "skew", "kurtosis")}
         | {"null_space": column("null_space")}
         | _gate_columns([row.gate_measures for row in measured])
@@ -151,5 +161,5 @@ def table_measures(
 def _gate_columns(gates: Sequence[GateMeasures | None]) -> dict[str, list[float]]:
     """Name the columns of the gates; none where neurons have none."""
     known = [gate for gate in gates if gate is not None]
-    names = ("norm", "bias", "cosine") if known else ()
+    names = ("norm", "bias", "cosine", "writes") if known else ()
     return {f"gate_{name}": [getattr(gate, name) for gate in known] for name in names}

@@ -14,11 +14,13 @@ from ffnprobe.names import NeuronId
 TOKENS_IN_GROUP = 128
 
 
-def check_k(k: int, most: int, *, of: str) -> int:
-    """Refuse a k that no table can have."""
-    if not 1 <= k <= most:
-        raise OptionRefused(f"k = {k}: there are {most} {of}.", remedy=f"1 to {most}")
-    return k
+def check_top(top: int | None, most: int, *, of: str) -> int:
+    """Refuse a number of rows that no table can have; None is all of them."""
+    if top is None:
+        return most
+    if not 1 <= top <= most:
+        raise OptionRefused(f"top = {top}: there are {most} {of}.", remedy=f"1 to {most}")
+    return top
 
 
 def sort_neurons(

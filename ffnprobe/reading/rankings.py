@@ -14,7 +14,7 @@ Several tokens are searched for jointly. In each of the three columns a neuron h
 token it pushes least, and there is one more column with z for each token.
 
 >>> import ffnprobe as fp
->>> found = fp.search(fp.load("pocket"), " basketball", k=3)
+>>> found = fp.search(fp.load("pocket"), " basketball", top=3)
 >>> list(found.table.columns)
 ['name', 'layer', 'neuron', 'z', 'dot', 'cosine', 'promotes']
 """
@@ -28,12 +28,13 @@ from einops import einsum, reduce
 from jaxtyping import Float
 from torch import Tensor, linalg
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.directions import pick_answers, pick_gates, pick_questions
-from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.projection import answer_readers, question_readers
 from ffnprobe.reading.searches import Search, name_own_tokens
 from ffnprobe.reading.spectrum import Spectrum, token_directions
@@ -49,6 +50,7 @@ TOKENS = 5
 NO_SPREAD = 1e-6
 
 
+@verb
 def search(
     model: Model,
     tokens: str | Sequence[str],
@@ -56,11 +58,11 @@ def search(
     rank: str = "z",
     away: bool = False,
     by: str = "answer",
-    k: int = 10,
+    top: int = 10,
     layers: str | Sequence[int] | None = None,
     among: Iterable[str] | None = None,
 ) -> Search:
-    """Rank neurons by their vocabulary projection: the k that push most toward tokens, or `away`.
+    """Rank neurons by their vocabulary projection: the `top` that push most toward tokens, or `away`.
 
     `by="question"` finds the neurons that the tokens open, `by="gate"` those whose gate they open,
     where neurons have gates. `among` names the only neurons to look at, such as those of one kind in
@@ -68,8 +70,8 @@ def search(
     dot, cosine, z of each token if there are several, and the neuron's own tokens.
 
     >>> import ffnprobe as fp
-    >>> fp.search(fp.load("pocket"), [" basketball", " football"], k=2).table.name.tolist()
-    ['L0N677', 'L4N26']
+    >>> fp.search(fp.load("pocket"), [" basketball", " football"], top=2).table.name.tolist()
+    ['L1N677', 'L1N176']
     """
     _check_option("rank", rank, RANKS)
     _check_option("by", by, SIDES)
@@ -79,14 +81,14 @@ def search(
     ids = [model.vocab.one(text, use="a search") for text in texts]
     chosen = model.find_layers(layers)
     named = None if among is None else model.find_neurons(among)
-    check_k(k, len(chosen) * model.config.d_mlp, of="neurons")
+    check_top(top, len(chosen) * model.config.d_mlp, of="neurons")
     with torch.no_grad():
         values = compare_tokens(model, ids, by=by, layers=chosen)
         weakest = {
             name: reduce(each, "token layer neuron -> layer neuron", "max" if away else "min")
             for name, each in values.items()
         }
-        order = _pick_order(weakest[rank], k, chosen, named, smallest=away)
+        order = _pick_order(weakest[rank], top, chosen, named, smallest=away)
     found = [NeuronId(chosen[one.layer], one.neuron) for one in order]
     frame = _table(found, weakest, order)
     shown = model.vocab.show_all(ids)

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, overload
 import torch
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import NameNotUnderstood
+from ffnprobe.layout import find_width
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import FORMS
@@ -36,15 +38,17 @@ from ffnprobe.results import Result
 if TYPE_CHECKING:
     import pandas as pd
 
+LISTED = 10  # tokens in a list that nobody asked the length of
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reading(Result, Measures):
     """One neuron, read from the weights alone.
 
     >>> import ffnprobe as fp
-    >>> neuron = fp.read(fp.load("pocket"), "L4N26")
+    >>> neuron = fp.read(fp.load("pocket"), "L3N361")
     >>> neuron.answer.promotes(3).token.tolist()
-    ['␣football', '␣soccer', '␣basketball']
+    ['␣basketball', '␣boxing', '␣Oslo']
     """
 
     question: Question
@@ -53,7 +57,7 @@ class Reading(Result, Measures):
     provenance: Provenance
 
     def __str__(self) -> str:
-        return self.card(min(10, self.question.model.config.vocab))
+        return self.card(min(LISTED, self.question.model.config.vocab))
 
     @property
     def title(self) -> str:
@@ -66,7 +70,7 @@ class Reading(Result, Measures):
         return self._alone.table
 
     def _repr_html_(self) -> str:
-        return card_html(self, self._lists(min(10, self.question.model.config.vocab)))
+        return card_html(self, self._lists(min(LISTED, self.question.model.config.vocab)))
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of this neuron holds: its numbers, and its tokens with values."""
@@ -76,13 +80,13 @@ class Reading(Result, Measures):
     def _alone(self) -> "Readings":
         return Readings(self.question.model, (self,), self.provenance)
 
-    def related(self, k: int = 10) -> Related:
+    def related(self, top: int = 10) -> Related:
         """Find the neurons this one feeds, those that feed it, and those with a similar answer."""
-        return find_related(self.question.model, self.name, k=k)
+        return find_related(self.question.model, self.name, top=top)
 
-    def card(self, k: int = 10) -> str:
-        """Write the neuron's card as text, k tokens in each list."""
-        return card_text(self, self._lists(k))
+    def card(self, top: int = 10) -> str:
+        """Write the neuron's card as text, as wide as the terminal, `top` tokens in each list."""
+        return card_text(self, self._lists(top), width=find_width())
 
     def _lists(self, k: int) -> dict[str, list[TokenValue]]:
         lists = list_sides(
@@ -122,9 +126,6 @@ class Readings(Result, Sequence[Reading]):
     def __iter__(self) -> Iterator[Reading]:
         return iter(self.readings)
 
-    def __str__(self) -> str:
-        return self.table.to_string(index=False)
-
     @property
     def title(self) -> str:
         """Say how many neurons of which model."""
@@ -132,21 +133,21 @@ class Readings(Result, Sequence[Reading]):
 
     @property
     def table(self) -> "pd.DataFrame":
-        """The neurons with the columns of a survey, five tokens in each list."""
-        return self.rows(min(5, self.model.config.vocab))
+        """The neurons with the columns of a survey, ten tokens in each list."""
+        return self.rows(min(LISTED, self.model.config.vocab))
 
-    def rows(self, k: int) -> "pd.DataFrame":
-        """Table the neurons with the columns of a survey, k tokens in each list."""
-        lists = {side: only_tokens(rows) for side, rows in self._lists(k).items()}
+    def rows(self, top: int) -> "pd.DataFrame":
+        """Table the neurons with the columns of a survey, `top` tokens in each list."""
+        lists = {side: only_tokens(rows) for side, rows in self._lists(top).items()}
         return self.provenance.note(table_measures(self.readings, lists))
 
-    def tokens(self, k: int = 5) -> "pd.DataFrame":
+    def tokens(self, top: int = 5) -> "pd.DataFrame":
         """Table every token listed, one row each: name, layer, neuron, list, rank, token, id, value."""
         import pandas as pd
 
         rows = [
             (reading.name, reading.layer, reading.neuron, side, rank, *token)
-            for side, lists in self._lists(k).items()
+            for side, lists in self._lists(top).items()
             for reading, tokens in zip(self, lists, strict=True)
             for rank, token in enumerate(tokens, start=1)
         ]
@@ -155,8 +156,7 @@ class Readings(Result, Sequence[Reading]):
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these neurons holds: their numbers, their tokens with values."""
-        k = min(10, self.model.config.vocab)
-        return {"rows": self.rows(k), "tokens": self.tokens(k)}
+        return {"rows": self.table, "tokens": self.tokens(min(LISTED, self.model.config.vocab))}
 
     def _lists(self, k: int) -> dict[str, list[list[TokenValue]]]:
         gates = [reading.gate.direction for reading in self if reading.gate is not None]
@@ -187,6 +187,7 @@ def read(
     through: str = "embed",
     thresholds: Thresholds | None = None,
 ) -> Reading | Readings: ...
+@verb
 def read(
     model: Model,
     names: str | Sequence[str],
@@ -203,8 +204,8 @@ def read(
 
     >>> import ffnprobe as fp
     >>> model = fp.load("pocket")
-    >>> fp.read(model, "L4N26")
-    Reading(L4N26, unlabelled)
+    >>> fp.read(model, "L3N361")
+    Reading(L3N361, unlabelled)
     >>> fp.read(model, ["L4N26", "L3"])
     Readings(769 neurons of pocket)
     """

@@ -11,7 +11,7 @@ The first two are ordered by size, whatever the sign. They come from the weights
 the LayerNorm's scale divides them, and attention also carries answers over from other positions.
 
 >>> import ffnprobe as fp
->>> related = find_related(fp.load("pocket"), "L3N12", k=3)
+>>> related = find_related(fp.load("pocket"), "L3N12", top=3)
 >>> bool((related.feeds.layer > 3).all() and (related.fed_by.layer < 3).all())
 True
 """
@@ -28,9 +28,9 @@ from ffnprobe.cards import card, table_html
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.tokens import answer_tokens
-from ffnprobe.results import Result, hide_numbers
+from ffnprobe.results import Result, hide_numbers, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,19 +74,18 @@ class Related(Result):
         return tables
 
     def __str__(self) -> str:
-        parts = (f"{name}\n{t.to_string(index=False)}" for name, t in self.tables().items())
-        return "\n\n".join(parts)
+        return write_text(self.title, self.tables())
 
     def _repr_html_(self) -> str:
         parts = (f"<i>{name}</i>{table_html(hide_numbers(t))}" for name, t in self.tables().items())
         return card(self.title, *parts)
 
 
-def find_related(model: Model, name: str, *, k: int = 10) -> Related:
-    """Find the k neurons of each relation to the neuron named."""
+def find_related(model: Model, name: str, *, top: int = 10) -> Related:
+    """Find the `top` neurons of each relation to the neuron named."""
     c = model.config
     neuron = model.find_neuron(name)
-    check_k(k, c.neurons - 1, of="other neurons")
+    check_top(top, c.neurons - 1, of="other neurons")
     later, earlier = slice(neuron.layer + 1, c.layers), slice(0, neuron.layer)
     question = model.questions[neuron.layer, neuron.neuron]
     answer = model.answers[neuron.layer, neuron.neuron]
@@ -94,15 +93,15 @@ def find_related(model: Model, name: str, *, k: int = 10) -> Related:
     # A neuron is not listed as similar to itself.
     ranked = cosines.clone()
     ranked[neuron.layer, neuron.neuron] = -torch.inf
-    feeds = _table_strongest(model, _compare(model.questions[later], answer), later.start, k)
-    fed_by = _table_strongest(model, _compare(model.answers[earlier], question), 0, k)
-    similar = _table(model, sort_neurons(ranked, k), dots, cosines)
+    feeds = _table_strongest(model, _compare(model.questions[later], answer), later.start, top)
+    fed_by = _table_strongest(model, _compare(model.answers[earlier], question), 0, top)
+    similar = _table(model, sort_neurons(ranked, top), dots, cosines)
     opens = opened_by = None
     if (gates := model.gates) is not None:
-        opens = _table_strongest(model, _compare(gates[later], answer), later.start, k)
+        opens = _table_strongest(model, _compare(gates[later], answer), later.start, top)
         gate = gates[neuron.layer, neuron.neuron]
-        opened_by = _table_strongest(model, _compare(model.answers[earlier], gate), 0, k)
-    provenance = model.provenance(settings={"related_to": str(neuron), "k": k})
+        opened_by = _table_strongest(model, _compare(model.answers[earlier], gate), 0, top)
+    provenance = model.provenance(settings={"related_to": str(neuron), "k": top})
     related = Related(str(neuron), feeds, fed_by, similar, provenance, opens, opened_by)
     for table in related.tables().values():
         provenance.note(table)

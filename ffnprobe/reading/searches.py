@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.reading.ordering import check_k
-from ffnprobe.results import Result, name_settings
+from ffnprobe.reading.ordering import check_top
+from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,11 +17,11 @@ class Search(Result):
     """The neurons found for tokens, the best first: `table` has one row each.
 
     >>> import ffnprobe as fp
-    >>> found = fp.search(fp.load("pocket"), " basketball", k=3)
+    >>> found = fp.search(fp.load("pocket"), " basketball", top=3)
     >>> found
     Search(neurons that push toward ␣basketball)
     >>> found.top(1).name[0], found.rank
-    ('L0N677', 'z')
+    ('L3N361', 'z')
     """
 
     table: "pd.DataFrame"
@@ -74,15 +74,19 @@ class Search(Result):
     @property
     def caption(self) -> str:
         """How the neurons were compared."""
-        return name_settings(self.provenance)
+        known = self.provenance.settings
+        layers = known["layers"]
+        first, last = (layers[0], layers[-1]) if isinstance(layers, list) and layers else (0, 0)
+        said = f"{self.by}s ranked by {self.rank}, {self.provenance.convention}; layers {first} to {last}"
+        return said if "among" not in known else f"{said}, among {known['among']} neurons"
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table: the neurons."""
         return {"neurons": self.table}
 
-    def top(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k best neurons."""
-        return self.table.head(check_k(k, len(self), of="neurons found"))
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` best neurons."""
+        return self.table.head(check_top(top, len(self), of="neurons found"))
 
 
 def name_own_tokens(*, by: str, away: bool) -> str:

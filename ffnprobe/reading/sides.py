@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.models.model import Model
+from ffnprobe.reading.ordering import check_top
 from ffnprobe.reading.projection import answer_readers, question_readers
 from ffnprobe.reading.tokens import TokenValue, list_tokens
 
@@ -22,10 +23,14 @@ class Question:
     direction: Float[Tensor, " d_model"]
     through: str
 
-    def top(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k tokens that open the question most: token, id, value."""
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` tokens that open the question most: token, id, value."""
         readers = question_readers(self.model, self.direction[None], through=self.through)
-        table = _table(list_tokens(self.model, *readers, k)[0])
+        table = _table(
+            list_tokens(self.model, *readers, check_top(top, self.model.config.vocab, of="tokens"))[
+                0
+            ]
+        )
         return self.model.provenance(settings={"questions_through": self.through}).note(table)
 
 
@@ -37,15 +42,16 @@ class Answer:
     direction: Float[Tensor, " d_model"]
     convention: str
 
-    def promotes(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k tokens the answer raises most: token, id, value."""
-        return self._table(k, smallest=False)
+    def promotes(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` tokens the answer raises most: token, id, value."""
+        return self._table(top, smallest=False)
 
-    def suppresses(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k tokens the answer lowers most: token, id, value."""
-        return self._table(k, smallest=True)
+    def suppresses(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` tokens the answer lowers most: token, id, value."""
+        return self._table(top, smallest=True)
 
-    def _table(self, k: int, *, smallest: bool) -> "pd.DataFrame":
+    def _table(self, top: int | None, *, smallest: bool) -> "pd.DataFrame":
+        k = check_top(top, self.model.config.vocab, of="tokens")
         readers = answer_readers(self.model, self.direction[None], convention=self.convention)
         is_centred = self.convention == "centred"
         found = list_tokens(self.model, *readers, k, smallest=smallest, is_centred=is_centred)

@@ -24,7 +24,7 @@ from ffnprobe.reading.measures import (
     table_measures,
 )
 from ffnprobe.reading.moments import Moments
-from ffnprobe.reading.ordering import check_k, top_tokens
+from ffnprobe.reading.ordering import check_top, top_tokens
 from ffnprobe.reading.projection import project_blocks, question_readers
 from ffnprobe.results import Result
 
@@ -43,7 +43,7 @@ class Survey(Result):
     >>> neurons
     Survey(768 neurons of pocket)
     >>> neurons.top(2).name.tolist()
-    ['L4N762', 'L4N73']
+    ['L4N129', 'L4N98']
     """
 
     table: "pd.DataFrame"
@@ -69,13 +69,13 @@ class Survey(Result):
         """Name the table: the neurons."""
         return {"neurons": self.table}
 
-    def top(self, k: int = 10, *, by: str = "vocab_kurtosis") -> "pd.DataFrame":
-        """Table the k neurons of largest value in a column, the most selective by default."""
-        check_k(k, len(self), of="neurons surveyed")
+    def top(self, top: int | None = 10, *, by: str = "vocab_kurtosis") -> "pd.DataFrame":
+        """Table the `top` neurons of largest value in a column, the most selective by default."""
+        top = check_top(top, len(self), of="neurons surveyed")
         numbers = self.table.select_dtypes("number").columns
         if by not in numbers:
             raise OptionRefused(f'a survey has no numbers "{by}".', remedy=", ".join(numbers))
-        return self.table.sort_values(by, ascending=False, kind="stable").head(k)
+        return self.table.sort_values(by, ascending=False, kind="stable").head(top)
 
     def of_kind(self, kind: str) -> list[str]:
         """Name the neurons of one kind, or say which kinds there are."""
@@ -95,7 +95,7 @@ def survey_layers(
     progress: Progress | None = None,
 ) -> "pd.DataFrame":
     """Table every neuron of these layers, k tokens in each list."""
-    check_k(k, model.config.vocab, of="tokens")
+    check_top(k, model.config.vocab, of="tokens")
     measured: list[Measures] = []
     lists: dict[str, list[list[int]]] = {}
     with torch.no_grad():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import check_k, top_tokens
+from ffnprobe.reading.ordering import check_top, top_tokens
 from ffnprobe.reading.projection import answer_readers, project_blocks, question_readers
 
 # A token in its shown form, its id, and its value.
@@ -103,7 +103,7 @@ def list_values(
     is_centred: bool = False,
 ) -> list[list[TokenValue]]:
     """List each row's k tokens of largest (or smallest) value; if centred, less the row's mean."""
-    check_k(k, model.config.vocab, of="tokens")
+    check_top(k, model.config.vocab, of="tokens")
     found, ids = top_tokens(values, k, smallest=smallest)
     if is_centred:
         found = found - reduce(values, "row vocab -> row 1", "mean")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ffnprobe.errors import TokenNotFound
 from ffnprobe.models.model import Model
+from ffnprobe.models.vocab import Vocab
 
 if TYPE_CHECKING:
     from ffnprobe.tracing.trace import Trace
@@ -31,3 +32,14 @@ def predicted(trace: "Trace", position: int = -1) -> int:
     """Return the id of the token the model says next; of equals, the first."""
     logits = trace.logits[trace.at(position)]
     return int((logits == logits.max()).nonzero()[0])
+
+
+def describe_spelling(vocab: Vocab, answer: str) -> list[str]:
+    """Say how an answer is split into tokens, and that the leading space may be missing."""
+    said, pieces = [], vocab.pieces(answer)
+    if len(pieces) > 1:
+        shown = " ".join(f'"{piece}"' for piece in vocab.show_all(pieces))
+        said.append(f'"{answer}" is {len(pieces)} tokens: {shown}; each is predicted in turn')
+    if not answer.startswith(" ") and len(vocab.pieces(" " + answer)) == 1:
+        said.append(f'with a leading space, " {answer}" is one token, a different one')
+    return said

@@ -77,7 +77,7 @@ def gather_written(trace: Trace, end: int) -> Written:
         bias = attention.for_heads(attention.value_bias)
         pattern = "... head d_head, head d_head d_model -> ... d_model"
         mixes = trace.mixes[layer, :end].to(device)
-        gain = _post_gain(trace, layer, slice(end))
+        gain = post_gain(trace, layer, slice(end))
         heads[layer] = einsum(mixes - bias, attention.out, pattern) * gain
         biases[layer] = (einsum(bias, attention.out, pattern) + attention.out_bias) * gain
         biases[layer] += model.answer_biases[layer]
@@ -121,29 +121,39 @@ def move(trace: Trace, layer: int, given: Readers) -> Float[Tensor, "pos head"]:
     mixes = trace.mixes[layer, :end].to(given.device)
     mixes = mixes - attention.for_heads(attention.value_bias)
     return einsum(
-        mixes, _read_heads(trace, layer, given), "pos head d_head, pos head d_head -> pos head"
-    )
+        mixes, _read_heads(trace, layer, given[layer + 1], slice(end)),
+        "pos head d_head, pos head d_head -> pos head",
+    )  # fmt: skip
 
 
 def carry_back(trace: Trace, layer: int, given: Readers) -> Float[Tensor, "head pos d_model"]:
     """Return the direction c along which what stands at each position counts through each head."""
+    # In the first step only one position is read: no product with the zeros elsewhere.
+    start = int(given[layer + 1].any(dim=-1).int().argmax())
+    sought = seek(trace, layer, given[layer + 1, start:], start=start)
+    values = trace.model.attention[layer].for_heads(trace.model.attention[layer].value)
+    return einsum(sought, values, "head pos d_head, head d_head d_model -> head pos d_model")
+
+
+def seek(
+    trace: Trace, layer: int, along: Float[Tensor, "... query d_model"], *, start: int = 0
+) -> Float[Tensor, "... head pos d_head"]:
+    """Take readers of what attention writes, from `start` on, to what its heads seek at each position.
+
+    What stands at a position counts by its product with value · sought; the norm's scale is in it.
+    """
     if trace.patterns is None:
         raise OptionRefused(
             "this trace was run without attention patterns.", remedy="run(..., patterns=True)"
         )
-    model, end = trace.model, given.shape[1]
-    # In the first step only one position is read: no product with the zeros elsewhere.
-    start = int(given[layer + 1].any(dim=-1).int().argmax())
-    looks = trace.patterns[layer, :, start:end, :end].to(given.device)
+    end = start + along.shape[-2]
+    looks = trace.patterns[layer, :, start:end, :end].to(along.device)
     sought = einsum(
-        looks, _read_heads(trace, layer, given)[start:],
-        "head query pos, query head d_head -> head pos d_head",
+        looks, _read_heads(trace, layer, along, slice(start, end)),
+        "head query pos, ... query head d_head -> ... head pos d_head",
     )  # fmt: skip
-    scales = measure_scale(model, trace.before_attention[layer, :end].to(given.device))
-    values = model.attention[layer].for_heads(model.attention[layer].value)
-    return einsum(
-        sought / scales[:, None], values, "head pos d_head, head d_head d_model -> head pos d_model"
-    )
+    scales = measure_scale(trace.model, trace.before_attention[layer, :end].to(along.device))
+    return sought / scales[:, None]
 
 
 def push_neurons(trace: Trace, readers: Readers) -> Float[Tensor, "layer pos neuron"]:
@@ -164,14 +174,16 @@ def push_heads(trace: Trace, readers: Readers) -> Float[Tensor, "layer pos head"
     return torch.stack([move(trace, layer, readers).cpu() for layer in layers])
 
 
-def _read_heads(trace: Trace, layer: int, given: Readers) -> Float[Tensor, "pos head d_head"]:
+def _read_heads(
+    trace: Trace, layer: int, along: Float[Tensor, "... pos d_model"], positions: slice
+) -> Float[Tensor, "... pos head d_head"]:
     """Take readers of what a layer's attention writes to what its heads mixed."""
-    along = given[layer + 1] * _post_gain(trace, layer, slice(given.shape[1]))
+    through = along * post_gain(trace, layer, positions)
     out = trace.model.attention[layer].out
-    return einsum(along, out, "pos d_model, head d_head d_model -> pos head d_head")
+    return einsum(through, out, "... pos d_model, head d_head d_model -> ... pos head d_head")
 
 
-def _post_gain(trace: Trace, layer: int, positions: slice) -> Float[Tensor, "pos #d_model"]:
+def post_gain(trace: Trace, layer: int, positions: slice) -> Float[Tensor, "pos #d_model"]:
     """Return what the norm that attention writes through multiplies by: 1 where there is none."""
     gain, scales = trace.model.attention[layer].post_gain, trace.attention_post_scales
     if gain is None or scales is None:

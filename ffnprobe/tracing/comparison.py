@@ -27,9 +27,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, PromptRefused
+from ffnprobe.models.changes import differ_in_answers_alone
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token, predicted
 from ffnprobe.tracing.neuron_tables import list_neurons
@@ -67,9 +69,14 @@ class Comparison(Result):
         known = self.first.provenance
         than = f" rather than {known.versus}" if known.versus else ""
         ends = (
-            f"{pushes.logit:+.3f} after {_read(pushes)}" for pushes in (self.first, self.second)
+            f"{pushes.logit:+.3f} {self._place(pushes)}" for pushes in (self.first, self.second)
         )
         return f"{known.answer}{than}: {', '.join(ends)}"
+
+    def _place(self, pushes: Pushes) -> str:
+        """Say after which prompt, or where there are two models, in which."""
+        two = self.first.trace.model.identity != self.second.trace.model.identity
+        return f"{'in ' + pushes.trace.model.name + ' ' if two else ''}after {_read(pushes)}"
 
     @property
     def values(self) -> Float[Tensor, "layer neuron"]:
@@ -104,18 +111,18 @@ class Comparison(Result):
             compared_with=_read(self.second), other_position=self.second.position
         )
 
-    def top(self, k: int = 10, *, by: str = "push") -> "pd.DataFrame":
-        """Table the k neurons whose pushes (or activations) differ most, up or down.
+    def top(self, top: int | None = 10, *, by: str = "push") -> "pd.DataFrame":
+        """Table the `top` neurons whose pushes (or activations) differ most, up or down.
 
         Answer tokens are what the neuron promotes on the prompt where its activation is larger in
         size: the answer's, by the sign it has there.
         """
         if by not in ORDERS:
             raise OptionRefused(f'neurons are not ordered by "{by}".', remedy=", ".join(ORDERS))
-        check_k(k, self.values.numel(), of="neurons")
+        top = check_top(top, self.values.numel(), of="neurons")
         differences = self.values if by == "push" else self.activations
         listed = list_neurons(
-            self.first.trace.model, sort_neurons(differences.abs(), k),
+            self.first.trace.model, sort_neurons(differences.abs(), top),
             {
                 "activation_first": self.first.activations,
                 "activation_second": self.second.activations,
@@ -156,6 +163,7 @@ class Comparison(Result):
         }  # fmt: skip
 
 
+@verb
 def compare(
     first: Trace,
     second: Trace,
@@ -168,6 +176,9 @@ def compare(
 ) -> Comparison:
     """Compare two prompts neuron by neuron: what differs, and what it is worth to one answer.
 
+    Both are of one model, or of a model and an edit of it: then one prompt may be run on each, and
+    the comparison says which neurons carry the new answer.
+
     Without an answer it is what the model says after the first prompt rather than what it says
     after the second; where both are the same, that token alone.
 
@@ -177,7 +188,7 @@ def compare(
     >>> fp.compare(first, second, " golf").difference < 0
     True
     """
-    if first.model.identity != second.model.identity:
+    if not differ_in_answers_alone(first.model, second.model):
         raise PromptRefused(
             f"the prompts were run on two models: {first.model.name} and {second.model.name}.",
             remedy="run both on one",

@@ -29,6 +29,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import PromptRefused
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.results import Result
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Asked(Protocol):
+class HasPrompt(Protocol):
     """A prompt with its own answer, as a row of a table of facts has both."""
 
     @property
@@ -51,7 +52,7 @@ class Asked(Protocol):
     def answer(self) -> str: ...
 
 
-Prompts = str | Trace | Iterable[str | Trace | Asked]
+Prompts = str | Trace | Iterable[str | Trace | HasPrompt]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,7 +88,7 @@ class Contrast(Result):
     @property
     def subject(self) -> str:
         """The tokens in which the prompt differs from the others."""
-        return " ".join(self.trace.tokens[place] for place in self.alignment.middle)
+        return " ".join(self.trace.tokens[position] for position in self.alignment.middle)
 
     @property
     def provenance(self) -> Provenance:
@@ -103,7 +104,7 @@ class Contrast(Result):
         for other, token in zip(self.others, self.answers, strict=True):
             differing = range(self.alignment.front, len(other) - self.alignment.back)
             chance = float(other.log_probabilities()[token].exp())
-            subject = " ".join(other.tokens[place] for place in differing)
+            subject = " ".join(other.tokens[position] for position in differing)
             rows.append((other.prompt, subject, show(token), chance))
         frame = pd.DataFrame(rows, columns=["prompt", "subject", "answer", "probability"])
         return self.provenance.note(frame)
@@ -117,8 +118,10 @@ class Contrast(Result):
             sum(other_position is not None for other_position in matched)
             for matched in zip(*self.alignment.counterparts, strict=True)
         ]
-        counts = torch.tensor(has_any, dtype=total.dtype)[:, None]
-        means = torch.where(counts > 0, total / counts.clamp(min=1), own.double()).to(own)
+        total /= torch.tensor(has_any, dtype=total.dtype).clamp(min=1)[:, None]
+        means = total.to(own)
+        is_unmatched = torch.tensor(has_any) == 0
+        means[:, is_unmatched] = own[:, is_unmatched]
         # Where all prompts begin alike the mean is the activation itself, but for rounding.
         means[:, : self.alignment.front] = own[:, : self.alignment.front]
         return means
@@ -137,14 +140,16 @@ class Contrast(Result):
                 for position, other_position in enumerate(matched)
                 if other_position is not None
             ]
-            total[:, here] += other[
-                :, [other_position for other_position in matched if other_position is not None]
-            ]
+            there = [other_position for other_position in matched if other_position is not None]
+            for layer, own in enumerate(other):  # not all at once: indices copy
+                total[layer, here] += own[there]
         return total
 
     def replacement_for(self, trace: Trace) -> Float[Tensor, "layer pos neuron"]:
         """Return the replacement for this prompt with an answer's pieces behind it, which stay."""
         behind = trace.activations[:, len(self.trace) :]
+        if not behind.numel():
+            return self.replacement
         return torch.cat([self.replacement, behind], dim=1)
 
     @property
@@ -161,6 +166,7 @@ class Contrast(Result):
         return known
 
 
+@verb
 def contrast_with(
     trace: Trace,
     answer: str | int,

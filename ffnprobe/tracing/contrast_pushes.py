@@ -28,7 +28,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token
 from ffnprobe.tracing.contrast import Contrast, count_prompts
@@ -97,9 +97,9 @@ class ContrastPushes(Result):
         """Name the tables a file holds."""
         return {"rows": self.table, "parts": self.by_part()}
 
-    def top(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k neurons whose pushes are furthest above those on the contrast prompts."""
-        check_k(k, self.values.numel(), of="neurons")
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` neurons whose pushes are furthest above those on the contrast prompts."""
+        top = check_top(top, self.values.numel(), of="neurons")
         activations = self.here.activations
         others = [pushes.activations.double() for pushes in self.there]
         columns = {
@@ -107,7 +107,7 @@ class ContrastPushes(Result):
             "push": self.here.values, "contrast_push": self.mean, "difference": self.values,
         }  # fmt: skip
         listed = list_neurons(
-            self.here.trace.model, sort_neurons(self.values, k), columns, signs=activations
+            self.here.trace.model, sort_neurons(self.values, top), columns, signs=activations
         )
         return self.provenance.note(listed)
 
@@ -191,9 +191,10 @@ def contrast_paths(
     convention: str = "centred",
     depth: int = 1,
 ) -> ContrastPaths:
-    """Find the paths to an answer on the prompt and on each contrast prompt, and subtract."""
+    """Find the paths to an answer of one token on the prompt and on each contrast prompt, and subtract."""
+    token = one_token(contrast.trace.model, answer, use="contrast paths")
     here, *there = (
-        paths(trace, answer, versus=versus, convention=convention, depth=depth)
+        paths(trace, token, versus=versus, convention=convention, depth=depth)
         for trace in (contrast.trace, *contrast.others)
     )
     return ContrastPaths(contrast, here, tuple(there))

@@ -29,6 +29,7 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.arithmetic import normalise, open_up, score_questions, write, write_heads
 from ffnprobe.models.model import Model
@@ -122,6 +123,7 @@ class Stages(Result):
         return _pass(self.model, self.layer, tokens, self.before[list(order)], self.provenance)
 
 
+@verb
 @torch.no_grad()
 def stages(trace: Trace, layer: int) -> Stages:
     """Follow every token of a trace through one FFN layer: input, scores, activations, output.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import torch
 from einops import einsum
 
+from ffnprobe.arguments import verb
 from ffnprobe.models.arithmetic import normalise
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result
@@ -61,6 +62,7 @@ class Lens(Result):
         return {"lens": self.table}
 
 
+@verb
 @torch.no_grad()
 def lens(trace: Trace, answer: str | int | None = None, *, position: int = -1) -> Lens:
     """Logit lens: read the stream at a position after each stage as if it were the last.

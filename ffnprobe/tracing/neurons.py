@@ -6,7 +6,7 @@ import torch
 from einops import einsum
 
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.tracing.answers import one_token, predicted
 from ffnprobe.tracing.neuron_tables import list_neurons
 
@@ -55,11 +55,11 @@ def table_neuron(
 
 
 @torch.no_grad()
-def table_fired(trace: "Trace", position: int = -1, k: int = 10) -> "pd.DataFrame":
-    """Table the k neurons of highest activation at a position, with what they promote."""
+def table_fired(trace: "Trace", position: int = -1, top: int | None = 10) -> "pd.DataFrame":
+    """Table the `top` neurons of highest activation at a position, with what they promote."""
     index = trace.at(position)
     activations = trace.activations[:, index]
-    check_k(k, activations.numel(), of="neurons")
+    top = check_top(top, activations.numel(), of="neurons")
     columns = {} if trace.gate_scores is None else {"gate_score": trace.gate_scores[:, index]}
     columns |= {"score": trace.scores[:, index], "activation": activations}
-    return list_neurons(trace.model, sort_neurons(activations, k), columns, signs=activations)
+    return list_neurons(trace.model, sort_neurons(activations, top), columns, signs=activations)

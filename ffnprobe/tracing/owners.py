@@ -60,8 +60,8 @@ class Owners:
         named = []
         for own in shares:
             toward = own * (1.0 if own.double().sum() >= 0 else -1.0)
-            place = int(rearrange(toward, "layer head -> (layer head)").argmax())
-            layer, head = divmod(place, own.shape[-1])
+            strongest = int(rearrange(toward, "layer head -> (layer head)").argmax())
+            layer, head = divmod(strongest, own.shape[-1])
             carried = float(own[layer, head])
             named.append((f"L{layer}H{head}" if carried else "", carried))
         return named

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import check_k, top_tokens
+from ffnprobe.reading.ordering import check_top, top_tokens
 from ffnprobe.reading.tokens import answer_tokens, gate_tokens, gather, question_tokens
 from ffnprobe.tracing.carrying import Readers, carry_back
 from ffnprobe.tracing.neuron_tables import TOKENS
@@ -24,14 +24,14 @@ Source = tuple[NeuronId, int]  # a neuron, at a position
 _EMBEDDINGS = ("embedding", "position")  # the first two kinds
 
 
-def table_top(paths: "Paths", k: int) -> "pd.DataFrame":
-    """Table the k strongest of all neurons and embeddings, each at its position."""
+def table_top(paths: "Paths", top: int | None) -> "pd.DataFrame":
+    """Table the `top` strongest of all neurons and embeddings, each at its position."""
     import pandas as pd
 
     embedded = torch.cat([paths.owned[:, kind] for kind in range(len(_EMBEDDINGS))])
     values = torch.cat([embedded, paths.neurons.ravel().double()])
-    check_k(k, len(values), of="neurons and embeddings at positions")
-    cells = top_tokens(values.abs()[None], k)[1][0].tolist()
+    top = check_top(top, len(values), of="neurons and embeddings at positions")
+    cells = top_tokens(values.abs()[None], top)[1][0].tolist()
     length, first = paths.owned.shape[0], len(embedded)
     sources = [_source(paths, cell - first) for cell in cells if cell >= first]
     heads = iter(_carry_all(paths, sources))
@@ -54,12 +54,12 @@ def table_top(paths: "Paths", k: int) -> "pd.DataFrame":
     return frame
 
 
-def table_neurons(paths: "Paths", k: int) -> "pd.DataFrame":
-    """Table the k strongest neurons, each at its position, with the tokens they stand for."""
+def table_neurons(paths: "Paths", top: int | None) -> "pd.DataFrame":
+    """Table the `top` strongest neurons, each at its position, with the tokens they stand for."""
     import pandas as pd
 
-    check_k(k, paths.neurons.numel(), of="neurons at positions")
-    cells = top_tokens(paths.neurons.ravel().abs()[None], k)[1][0].tolist()
+    top = check_top(top, paths.neurons.numel(), of="neurons at positions")
+    cells = top_tokens(paths.neurons.ravel().abs()[None], top)[1][0].tolist()
     sources = [_source(paths, cell) for cell in cells]
     trace, names = paths.trace, [name for name, _ in sources]
     activations = [float(trace.activations[n.layer, j, n.neuron]) for n, j in sources]
@@ -105,14 +105,14 @@ def carry_sources(
     """Return how much each head carried of each neuron's answer from its position, along readers."""
     model = trace.model
     answers = gather(model.answers, [name for name, _ in sources])
-    places = [position for _, position in sources]
+    positions = [position for _, position in sources]
     layers = torch.tensor([name.layer for name, _ in sources])
     amounts = torch.stack([trace.amounts[n.layer, j, n.neuron] for n, j in sources])
     found = torch.zeros(len(sources), model.config.layers, model.config.heads)
     for layer in range(model.config.layers):
         if not (layers < layer).any():
             continue
-        carriers = carry_back(trace, layer, given)[:, places]
+        carriers = carry_back(trace, layer, given)[:, positions]
         along = einsum(answers, carriers, "source d_model, head source d_model -> source head")
         found[:, layer] = along.cpu() * amounts[:, None] * (layers < layer)[:, None]
     return found
@@ -122,7 +122,7 @@ def _carry_all(
     paths: "Paths", sources: Sequence[Source]
 ) -> Float[Tensor, "source step layer head"]:
     if not sources:
-        return torch.zeros(0, len(paths.steps), *paths.pushes.account.heads.shape)
+        return torch.zeros(0, len(paths.steps), *paths.steps[0].moved.shape)
     return torch.stack(
         [carry_sources(paths.trace, step.given, sources) for step in paths.steps], dim=1
     )

@@ -13,6 +13,10 @@ them: `attribute` counts it with b_O.
 What a head found may have been put there by another head. With `depth=2` the heads it read are taken
 apart in turn, and so on; what is left of heads after the last step is listed whole.
 
+An answer of several tokens is teacher-forced: each piece is read at its own position, and pushes are
+added up over the pieces. A part may then stand at an earlier piece of the answer. `pieces` are the paths
+to each piece by itself.
+
 Limits: direct, as pushes are. What a part does to the patterns (where heads look), to the scales or to
 later neurons is not in its push; `ablate` counts that.
 
@@ -26,7 +30,7 @@ True
 True
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -35,12 +39,12 @@ from einops import rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed
-from ffnprobe.tracing.answers import one_token
 from ffnprobe.tracing.carrying import (
     KINDS,
     Step,
@@ -48,9 +52,9 @@ from ffnprobe.tracing.carrying import (
     gather_written,
     push_heads,
     push_neurons,
-    read_end,
 )
 from ffnprobe.tracing.pushes import Pushes, attribute, read_direction
+from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -59,7 +63,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Paths(Result):
-    """Who owns what attention pushed toward one token at one position, in logits.
+    """Who owns what attention pushed toward an answer, in logits; of several pieces, added up.
 
     `neurons` are pushes through attention, over all heads and steps; `heads` what is left of the
     heads that the last step's heads read. Both are by the position where a part was written.
@@ -70,33 +74,46 @@ class Paths(Result):
     ['<|endoftext|>', 'Michael', '␣Jordan']
     """
 
-    pushes: Pushes
+    pushes: Pushes | PushesByPiece
     steps: tuple[Step, ...]
     neurons: Float[Tensor, "layer pos neuron"]
     heads: Float[Tensor, "layer pos head"]
 
     @property
     def trace(self) -> Trace:
-        """The prompt's run."""
-        return self.pushes.trace
+        """The prompt's run; of an answer of several tokens, with the pieces before the last behind it."""
+        return self.pushes.pieces[0].trace
 
     @property
     def push(self) -> float:
         """What all heads push toward the answer, in logits; biases are not heads'."""
-        return float(self.pushes.account.heads.double().sum())
+        return float(_add_heads(self.pushes).sum())
+
+    @property
+    def logit(self) -> float:
+        """The answer's logit (with versus, its lead); of several pieces, their sum."""
+        return sum(piece.logit for piece in self.pushes.pieces)
+
+    @cached_property
+    def pieces(self) -> "tuple[Paths, ...]":
+        """The paths to each piece of the answer by itself; of one token, these."""
+        if len(self.pushes.pieces) == 1:
+            return (self,)
+        return tuple(_follow(piece, len(self.steps)) for piece in self.pushes.pieces)
 
     @property
     def title(self) -> str:
         """Say which answer, and how much of it came through attention."""
         known = self.provenance
         than = "" if known.versus is None else f" rather than {known.versus}"
-        after = " ".join(self.trace.tokens[: self.pushes.position + 1])
+        after = " ".join(self.trace.tokens[: self.pushes.pieces[0].position + 1])
         return f"paths to {known.answer}{than} after {after}: {self.push:+.3f} logits through heads"
 
     @property
     def provenance(self) -> Provenance:
         """The model, prompt, tokens and conventions behind these numbers."""
-        return self.pushes.provenance.including(depth=len(self.steps))
+        shown = " ".join(piece.provenance.answer or "" for piece in self.pushes.pieces)
+        return replace(self.pushes.provenance, answer=shown).including(depth=len(self.steps))
 
     @property
     def remainder(self) -> float:
@@ -109,7 +126,11 @@ class Paths(Result):
     @property
     def caption(self) -> str:
         """How to read the table."""
-        return f"pushes in logits, {self.pushes.convention}; every head's shares add up to its push"
+        first, *later = self.pushes.pieces
+        added = ", added up over the answer's pieces" if later else ""
+        return (
+            f"pushes in logits, {first.convention}{added}; every head's shares add up to its push"
+        )
 
     @cached_property
     def owned(self) -> Float[Tensor, "pos kind"]:
@@ -129,26 +150,38 @@ class Paths(Result):
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these paths holds."""
         k = min(10, self.neurons.numel())
-        return {
+        every = {
             "rows": self.table, "neurons": self.by_neuron(k), "heads": self.by_head(),
             "positions": self.by_position(), "parts": self.by_part(),
         }  # fmt: skip
+        return every if len(self.pushes.pieces) == 1 else every | {"pieces": self.by_piece(k)}
 
-    def top(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k parts, at a position, that push hardest through attention, up or down.
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` parts, at a position, that push hardest through attention, up or down.
 
         Parts are the neurons, the token embeddings and the position embeddings. `through` is the head
         that carried most of it that way, `carried` how much; `step` counts from the answer.
         """
         from ffnprobe.tracing.path_tables import table_top
 
-        return self.provenance.note(table_top(self, k))
+        return self.provenance.note(table_top(self, top))
 
-    def by_neuron(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k neurons, at a position, that push hardest through attention, up or down."""
+    def by_neuron(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` neurons, at a position, that push hardest through attention, up or down."""
         from ffnprobe.tracing.path_tables import table_neurons
 
-        return self.provenance.note(table_neurons(self, k))
+        return self.provenance.note(table_neurons(self, top))
+
+    def by_piece(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table, for each piece of the answer, the `top` parts that push it hardest, up or down."""
+        import pandas as pd
+
+        frames = []
+        for piece in self.pieces:
+            frame = piece.top(top)
+            frame.insert(0, "piece", piece.provenance.answer)
+            frames.append(frame)
+        return self.provenance.note(pd.concat(frames, ignore_index=True))
 
     def carriers(self, neuron: str | NeuronId, position: int) -> "pd.DataFrame":
         """Table how much each head carried of one neuron's answer from one position."""
@@ -203,6 +236,7 @@ class Paths(Result):
         return self.provenance.note(frame.astype({"layer": "Int64", "head": "Int64"}))
 
 
+@verb
 @torch.no_grad()
 def paths(
     trace: Trace,
@@ -213,7 +247,9 @@ def paths(
     convention: str = "centred",
     depth: int = 1,
 ) -> Paths:
-    """Share every head's push toward an answer of one token among what the head carried.
+    """Share every head's push toward an answer among what the head carried.
+
+    An answer of several tokens is teacher-forced, and its pieces' pushes are added up.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -232,22 +268,37 @@ def paths(
             f"depth = {depth}: a path through {model.name} has 1 to {model.config.layers} heads.",
             remedy="1 takes heads apart, 2 also the heads they read",
         )
-    token = one_token(model, answer, use="paths")
-    pushes = attribute(trace, token, versus=versus, position=position, convention=convention)
-    pushes = pushes.pieces[0]
-    end, written = pushes.position, gather_written(trace, pushes.position + 1)
-    along = read_direction(model, token, pushes.versus, convention) / trace.final_scale[end]
+    pushes = attribute(trace, answer, versus=versus, position=position, convention=convention)
+    return _follow(pushes, depth)
+
+
+@torch.no_grad()
+def _follow(pushes: Pushes | PushesByPiece, depth: int) -> Paths:
+    """Follow an answer's pieces, all at once, back through so many heads."""
+    trace, end = pushes.pieces[0].trace, pushes.pieces[-1].position
+    model, written = trace.model, gather_written(trace, end + 1)
+    # Shares are linear in what is read: the pieces, each at its own position, are read together.
+    readers = torch.zeros(
+        model.config.layers + 1, end + 1, model.config.d_model, device=model.device
+    )
+    for piece in pushes.pieces:
+        along = read_direction(model, piece.answer, piece.versus, piece.convention)
+        readers[:, piece.position] = along / trace.final_scale[piece.position]
     steps: list[Step] = []
-    readers = read_end(trace, along, end)
     neurons = torch.zeros(model.config.layers, end + 1, model.config.d_mlp)
     for number in range(1, depth + 1):
         step = carry(trace, readers, written)
         # The first step's heads are those of `attribute`; the account is held to its numbers.
-        _check_heads(step, pushes.account.heads if number == 1 else step.moved, number)
+        _check_heads(step, _add_heads(pushes) if number == 1 else step.moved, number)
         steps.append(step)
         readers = step.readers
         neurons += push_neurons(trace, readers)
     return Paths(pushes, tuple(steps), neurons, push_heads(trace, readers))
+
+
+def _add_heads(pushes: Pushes | PushesByPiece) -> Float[Tensor, "layer head"]:
+    """Return what each head pushes toward the answer, over all its pieces, in float64."""
+    return torch.stack([piece.account.heads.double() for piece in pushes.pieces]).sum(dim=0)
 
 
 def _check_heads(step: Step, measured: Float[Tensor, "layer head"], number: int) -> None:

@@ -8,27 +8,27 @@ from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.vocab import Vocab
-from ffnprobe.reading.ordering import check_k
+from ffnprobe.reading.ordering import check_top
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def table_predictions(
-    logits: Float[Tensor, " vocab"], vocab: Vocab, k: int, *, temperature: float
+    logits: Float[Tensor, " vocab"], vocab: Vocab, top: int | None, *, temperature: float
 ) -> "pd.DataFrame":
-    """Table the k likeliest tokens: rank, token, id, logit, probability at a temperature."""
+    """Table the `top` likeliest tokens: rank, token, id, logit, probability at a temperature."""
     import pandas as pd
 
     check_temperature(temperature)
-    k = check_k(k, len(logits), of="tokens")
+    top = check_top(top, len(logits), of="tokens")
     logits = logits.double()
     probabilities = torch.softmax(logits / temperature, dim=-1)
     # A stable sort breaks ties by token id, so that a table is the same on every run.
-    order = torch.sort(logits, descending=True, stable=True).indices[:k].tolist()
+    order = torch.sort(logits, descending=True, stable=True).indices[:top].tolist()
     return pd.DataFrame(
         {
-            "rank": range(1, k + 1),
+            "rank": range(1, top + 1),
             "token": vocab.show_all(order),
             "id": order,
             "logit": logits[order].numpy(),

@@ -34,11 +34,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.arithmetic import cap, normalise
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, check_closed, close_account
 from ffnprobe.tracing.answers import answer_ids, one_token
@@ -65,7 +66,7 @@ class Pushes(Result):
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
     >>> pushes = fp.attribute(trace, " basketball")
     >>> pushes.top(3).name.tolist()
-    ['L0N378', 'L0N677', 'L0N257']
+    ['L1N740', 'L6N21', 'L6N601']
     >>> bool(abs(pushes.by_part().push.sum() - pushes.logit) < 1e-3)
     True
     """
@@ -139,20 +140,20 @@ class Pushes(Result):
             versus=None if self.versus is None else show(self.versus),
         )  # fmt: skip
 
-    def top(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k neurons that pushed hardest toward the answer.
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` neurons that pushed hardest toward the answer.
 
         `share` is of the sizes of all neurons' pushes added up. Tokens are the five that open the
         question most and the five the neuron promoted here: its answer's, by the activation's sign.
         """
-        return self._list(k, smallest=False)
+        return self._list(top, smallest=False)
 
-    def against(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k neurons that pushed hardest away from the answer."""
-        return self._list(k, smallest=True)
+    def against(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` neurons that pushed hardest away from the answer."""
+        return self._list(top, smallest=True)
 
-    def _list(self, k: int, *, smallest: bool) -> "pd.DataFrame":
-        check_k(k, self.values.numel(), of="neurons")
+    def _list(self, k: int | None, *, smallest: bool) -> "pd.DataFrame":
+        k = check_top(k, self.values.numel(), of="neurons")
         neurons = sort_neurons(self.values, k, smallest=smallest)
         shares = self.values / self.values.double().abs().sum()
         listed = list_neurons(
@@ -213,6 +214,7 @@ def attribute(
     contrast: "Contrast | Prompts",
     convention: str = "centred",
 ) -> "ContrastPushes": ...
+@verb
 @torch.no_grad()
 def attribute(
     trace: Trace,
@@ -233,7 +235,7 @@ def attribute(
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
     >>> fp.attribute(trace, " basketball", versus=" football")
-    Pushes(␣basketball rather than ␣football after ...: +7.831 logits)
+    Pushes(␣basketball rather than ␣football after ...: +14.315 logits)
     """
     if convention not in CONVENTIONS:
         raise OptionRefused(

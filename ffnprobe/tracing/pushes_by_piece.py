@@ -34,7 +34,7 @@ class PushesByPiece(Result):
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
     >>> fp.attribute(trace, " basketball and football")
-    PushesByPiece(␣basketball ␣and ␣football: log-probability -31.7...)
+    PushesByPiece(␣basketball ␣and ␣football: log-probability -13.1...)
     """
 
     trace: Trace
@@ -75,13 +75,13 @@ class PushesByPiece(Result):
             first.position, convention=first.convention, answer=self.answer
         )
 
-    def top(self, k: int = 10) -> "pd.DataFrame":
-        """Table, for each piece, the k neurons that pushed hardest toward it."""
-        return self._join([piece.top(k) for piece in self.pieces], at=3)
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table, for each piece, the `top` neurons that pushed hardest toward it."""
+        return self._join([piece.top(top) for piece in self.pieces], at=3)
 
-    def against(self, k: int = 10) -> "pd.DataFrame":
-        """Table, for each piece, the k neurons that pushed hardest away from it."""
-        return self._join([piece.against(k) for piece in self.pieces], at=3)
+    def against(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table, for each piece, the `top` neurons that pushed hardest away from it."""
+        return self._join([piece.against(top) for piece in self.pieces], at=3)
 
     @property
     def table(self) -> "pd.DataFrame":

@@ -11,10 +11,12 @@ from typing import overload
 
 import torch
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import PromptRefused
 from ffnprobe.models.arithmetic import measure_scale
-from ffnprobe.models.bridge import capture, hooks_of
+from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.model import Model
+from ffnprobe.models.passes import capture
 from ffnprobe.tracing.prompts import prompt_ids
 from ffnprobe.tracing.trace import Trace
 
@@ -34,6 +36,7 @@ def run(
 def run(
     model: Model, prompt: list[str], *, bos: bool | None = None, patterns: bool = True
 ) -> list[Trace]: ...
+@verb
 def run(
     model: Model,
     prompt: str | Sequence[int] | Sequence[str],

@@ -23,12 +23,13 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.arithmetic import normalise
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import check_k, sort_neurons
+from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, close_account, write_along
 from ffnprobe.tracing.neuron_tables import list_neurons
@@ -108,36 +109,36 @@ class Drivers(Result):
             table = table.fillna({"drive": 0.0, "gate_drive": 0.0})
         return self.provenance.note(table)
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: int = 10) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these drivers holds; what there is none of is left out."""
-        tables = {"parts": self.by_part()}
+        tables = {"parts": self.table}
         if earlier := self.account.neurons.numel():
-            tables["neurons"] = self.top(min(10, earlier))
+            tables["neurons"] = self.top(min(top, earlier))
         if self.trace.patterns is not None and (readings := self.account.heads.numel()):
-            tables["heads"] = self.heads(min(10, readings * (self.position + 1)))
+            tables["heads"] = self.heads(min(top, readings * (self.position + 1)))
         if self.gate is not None:
-            own = self.gate.tables()
+            own = self.gate.tables(top)
             tables |= {f"gate_{name}": own[name] for name in ("neurons", "heads") if name in own}
         return tables
 
-    def top(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k earlier neurons that drove the score most, up or down."""
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` earlier neurons that drove the score most, up or down."""
         drives = self.account.neurons
         if not drives.numel():
             raise OptionRefused(
                 f"{self.neuron} is in the first layer: no neuron comes before it.",
                 remedy="by_part() or heads()",
             )
-        check_k(k, drives.numel(), of="earlier neurons")
+        top = check_top(top, drives.numel(), of="earlier neurons")
         listed = list_neurons(
-            self.trace.model, sort_neurons(drives.abs(), k),
+            self.trace.model, sort_neurons(drives.abs(), top),
             {"activation": self._activations, "drive": drives}, signs=self._activations,
         )  # fmt: skip
         return self.provenance.note(listed)
 
     @torch.no_grad()
-    def heads(self, k: int = 10) -> "pd.DataFrame":
-        """Table the k strongest readings of a head from a position, up or down.
+    def heads(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` strongest readings of a head from a position, up or down.
 
         Over all positions a head's drives add up to its row in `by_part()`.
         """
@@ -150,7 +151,7 @@ class Drivers(Result):
                 "the same stream.",
                 remedy="by_part(), or a neuron of a later layer",
             )
-        check_k(k, drives.numel(), of="readings")
+        top = check_top(top, drives.numel(), of="readings")
         frame = pd.DataFrame(
             [
                 (f"L{layer}H{head}", layer, head, source, self.trace.tokens[source])
@@ -163,7 +164,7 @@ class Drivers(Result):
         frame["pattern"] = patterns.double().ravel().numpy()
         frame["drive"] = drives.double().ravel().numpy()
         strongest = frame.sort_values("drive", key=abs, ascending=False, kind="stable")
-        return self.provenance.note(strongest.head(k).reset_index(drop=True))
+        return self.provenance.note(strongest.head(top).reset_index(drop=True))
 
     def _read_from(self) -> tuple[Tensor, Tensor]:
         """Return each head's drive by source position, and its pattern, `[layer head key]`."""
@@ -193,6 +194,7 @@ def read_attentions(model: Model, layer: int) -> int:
     return layer if model.config.is_parallel else layer + 1
 
 
+@verb
 @torch.no_grad()
 def drivers(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Drivers:
     """Account for a neuron's score at a position (and its gate's): what in the stream asked its question.

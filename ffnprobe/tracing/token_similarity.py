@@ -17,6 +17,7 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import verb
 from ffnprobe.cards import card, grid_html
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result
@@ -78,6 +79,7 @@ class Similarity(Result):
         return {"similarity": self.table}
 
 
+@verb
 @torch.no_grad()
 def similarity(trace: Trace) -> Similarity:
     """Compare the vectors of a trace's positions at every stage.

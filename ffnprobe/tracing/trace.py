@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ffnprobe.cards import card, table_html, tokens_html
 from ffnprobe.errors import OptionRefused
+from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.names import NeuronId
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace(Result):
-    """One prompt's run through the model, captured by TransformerLens hooks.
+    """One prompt's run through the model, captured by TransformerLens hooks or by our own forward pass.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
     >>> trace
     Trace(pocket: <|endoftext|> Michael ␣Jordan ␣plays ␣the ␣sport ␣of)
     >>> list(trace.activations.shape)
-    [6, 7, 768]
+    [7, 7, 768]
     """
 
     model: Model
@@ -108,8 +109,19 @@ class Trace(Result):
         """Say what a number at a position comes from."""
         return self.model.provenance(
             convention=convention, bos=self.has_bos, prompt=self.prompt, tokens=self.tokens,
-            position=position, answer=answer, versus=versus, settings=dict(settings or {}),
+            position=position, answer=answer, versus=versus, run_by=self.model.run_by,
+            settings=dict(settings or {}),
         )  # fmt: skip
+
+    @property
+    def hooks(self) -> dict[str, str]:
+        """TransformerLens's name for what each field holds, with `{layer}` for the layer.
+
+        `model.bridge.run_with_cache(ids)[1][trace.hooks["activations"].format(layer=3)]` holds what
+        `trace.activations[3]` holds.
+        """
+        own = {field.name for field in fields(self)}
+        return {name: hook for name, hook in hooks_of(self.model).items() if name in own}
 
     @property
     def nbytes(self) -> int:
@@ -139,13 +151,13 @@ class Trace(Result):
 
     def predictions(
         self,
-        k: int = 10,
+        top: int | None = 10,
         *,
         temperature: float = 1.0,
         position: int = -1,
         after: str | None = None,
     ) -> "pd.DataFrame":
-        """Table the k likeliest next tokens: rank, token, id, logit, probability at a temperature.
+        """Table the `top` likeliest next tokens: rank, token, id, logit, probability at a temperature.
 
         `after` ("embedding" or a layer such as "L2") reads the stream there as if it were the last.
         """
@@ -157,7 +169,7 @@ class Trace(Result):
             settings["after"] = after
         if temperature != 1.0:
             settings["temperature"] = temperature
-        table = table_predictions(logits, self.model.vocab, k, temperature=temperature)
+        table = table_predictions(logits, self.model.vocab, top, temperature=temperature)
         return self.provenance_at(index, settings=settings).note(table)
 
     @property
@@ -176,7 +188,7 @@ class Trace(Result):
         )
         return known.note(table_neuron(self, neuron, answer))
 
-    def fired(self, position: int = -1, k: int = 10) -> "pd.DataFrame":
-        """Table the k most active neurons at a position, with what they promote."""
+    def fired(self, position: int = -1, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` most active neurons at a position, with what they promote."""
         known = self.provenance_at(self.at(position), settings={"neurons": "most active"})
-        return known.note(table_fired(self, position, k))
+        return known.note(table_fired(self, position, top))

@@ -15,18 +15,26 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from ffnprobe.arguments import verb
+from ffnprobe.circuits.circuit import Circuit
+from ffnprobe.circuits.recovery import Recovery
 from ffnprobe.corpora.contexts import Examples
+from ffnprobe.corpora.labels import Labels
 from ffnprobe.corpora.scans import Scan
+from ffnprobe.editing.certificates import Certificate
+from ffnprobe.editing.edits import Edited
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.facts.overlap import Overlap
 from ffnprobe.facts.relations import Relations
 from ffnprobe.facts.scores import Scores
 from ffnprobe.facts.specificity import Specificity
-from ffnprobe.interventions.ablation import Effects, GroupEffects, LayerEffects
+from ffnprobe.interventions.ablation import Effects, LayerEffects
 from ffnprobe.interventions.gradients import Estimates
+from ffnprobe.interventions.group_ablation import GroupEffects
 from ffnprobe.interventions.patching import LayerPatches, Patches
 from ffnprobe.interventions.steering import Steering
+from ffnprobe.reading.matches import Match
 from ffnprobe.reading.readings import Reading, Readings
 from ffnprobe.reading.searches import Search
 from ffnprobe.reading.surveys import Survey
@@ -41,15 +49,19 @@ from ffnprobe.tracing.score_drivers import Drivers
 from ffnprobe.tracing.token_similarity import Similarity
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures import (
+    circuits,
     comparisons,
     drivers,
+    edits,
     effects,
     facts,
     lens,
+    matches,
     paths,
     predictions,
     pushes,
     readings,
+    roles,
     scans,
     stages,
     surveys,
@@ -61,6 +73,7 @@ SURVEY: Figures = {
     "kinds": surveys.plot_kinds,
     "norms": surveys.plot_norms,
     "cosines": surveys.plot_cosines,
+    "roles": roles.plot_roles,
 }
 FIGURES: dict[type, Figures] = {
     Trace: {
@@ -90,20 +103,30 @@ FIGURES: dict[type, Figures] = {
     Estimates: {"neurons": effects.plot_estimates},
     Patches: {"neurons": effects.plot_patches},
     LayerPatches: {"map": effects.plot_patch_map},
+    Circuit: {"graph": circuits.plot_circuit, "recovery": circuits.plot_circuit_recovery},
+    Recovery: {"recovery": circuits.plot_recovery},
     Steering: {"predictions": predictions.plot_steering},
     Reading: {"reading": readings.plot_reading},
     Readings: SURVEY,
     Survey: SURVEY,
     Search: {"search": surveys.plot_search},
+    Match: {"layers": matches.plot_layers, "correlations": matches.plot_correlations},
     Scores: {"known": facts.plot_known},
     Relations: {"neurons": facts.plot_carriers},
     Overlap: {"facts": facts.plot_overlap, "relations": facts.plot_relation_overlap},
     Specificity: {"effects": facts.plot_specificity},
     Scan: {"firing": scans.plot_firing, "histogram": scans.plot_histogram},
     Examples: {"examples": scans.plot_examples},
+    Edited: {"layers": edits.plot_change},
+    Certificate: {
+        "measures": edits.plot_measures,
+        "changed": edits.plot_changed,
+        "layers": lambda certificate: edits.plot_change(certificate.edited),
+    },
+    Labels: {"labels": roles.plot_labels, "outputs": roles.plot_outputs},
     Explanation: {
         "account": pushes.plot_parts,
-        "predictions": lambda explanation: predictions.plot_predictions(explanation.trace, k=5),
+        "predictions": lambda explanation: predictions.plot_predictions(explanation.trace, top=5),
         "paths": paths.plot_explanation_paths,
         "map": effects.plot_explanation_map,
         "evidence": effects.plot_evidence,
@@ -114,13 +137,14 @@ FIGURES: dict[type, Figures] = {
 ASKED = (predictions.plot_text, effects.plot_against_pushes, scans.plot_histogram)
 
 
+@verb
 def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
     """Draw a result's first figure, or the one named; options go to the figure.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
     >>> fp.plot(fp.attribute(trace, " basketball")).layout.title.text
-    'The neurons of L0 push most, toward ␣basketball (+17.72)'
+    'The neurons of L6 push most, away from ␣basketball (-2.29)'
     """
     known = _find(result)
     if isinstance(result, Search | Survey) and not len(result):

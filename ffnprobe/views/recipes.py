@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.errors import TokenNotFound
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.models.model import Model
 from ffnprobe.models.packages import PACKAGES
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.provenance import HOOKED, OWN, Provenance
 from ffnprobe.reading.readings import Reading
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.tracing.trace import Trace
@@ -32,6 +33,7 @@ _DEFAULTS = {
     "replace": None,
     "convention": "centred",
     "effects": True,
+    "exact": False,
     "seed": 0,
 }
 
@@ -81,6 +83,31 @@ def recipe_explanation(explanation: Explanation) -> Recipe:
     )
 
 
+def recipe_circuit(circuit: Circuit) -> Recipe:
+    """Tell how to get a circuit again, as a page."""
+    trace, known = circuit.pushes.trace, circuit.provenance
+    model, pieces, prompt = trace.model, circuit.pushes.pieces, _prompt(trace)
+    answer: str | int = (
+        spell_token(model, pieces[0].answer)
+        if len(pieces) == 1
+        else model.vocab.text(piece.answer for piece in pieces)
+    )
+    rival = None if pieces[0].versus is None else spell_token(model, pieces[0].versus)
+    others = [] if circuit.contrast is None else [one.prompt for one in circuit.contrast.others]
+    keep = int(str(known.settings["keep"]))
+    parts = [f"{prompt!r}, {answer!r}", *([] if rival is None else [f"versus={rival!r}"])]
+    parts += [f"contrast={others!r}"] if others else []
+    bos = [] if _is_usual(trace) else [f"bos={trace.has_bos}"]
+    asked = ", ".join([*parts, f"keep={keep}", *bos])
+    python = f"circuit = fp.circuit(model, {asked})\nfp.save(circuit, 'circuit.html')"
+    if not all(isinstance(text, str) for text in (prompt, answer, rival or "")):
+        return Recipe(None, _python(known, python))
+    flags = [] if rival is None else [f"--versus={rival}"]
+    flags += [*(f"--contrast={text}" for text in others), "--keep", str(keep), *_bos_flags(trace)]
+    command = _command(known, "circuit", [*flags, "--html", "circuit.html"], [str(prompt), str(answer)])  # fmt: skip
+    return Recipe(command, _python(known, python))
+
+
 def recipe_trace(trace: Trace, *, temperature: float = 1.0) -> Recipe:
     """Tell how to get a prompt's predictions again."""
     prompt, known = _prompt(trace), trace.provenance
@@ -124,7 +151,7 @@ def recipe_search(
     """Tell how to get a search again; the options are those of `search` that were given."""
     flags = []
     for name, value in options.items():
-        flag = f"--{'top' if name == 'k' else name}"
+        flag = f"--{name}"
         flags += [flag] if value is True else [flag, str(value)]
     flags += [] if kind is None else ["--kind", kind]
     parts = [repr(list(tokens))] + [f"{name}={value!r}" for name, value in options.items()]
@@ -183,7 +210,8 @@ def _bos_flags(trace: Trace) -> list[str]:
 
 
 def _python(known: Provenance, lines: str) -> str:
-    return f"import ffnprobe as fp\n\nmodel = fp.load({name_model(known)!r})\n{lines}"
+    how = ", hooks=False" if known.run_by == OWN else ""
+    return f"import ffnprobe as fp\n\nmodel = fp.load({name_model(known)!r}{how})\n{lines}"
 
 
 def _start(known: Provenance, verb: str) -> str:
@@ -191,8 +219,9 @@ def _start(known: Provenance, verb: str) -> str:
 
 
 def _command(known: Provenance, verb: str, flags: Sequence[str], given: Sequence[str]) -> str:
+    hooks = ["--hooks"] if known.run_by == HOOKED else []
     # After `--` a prompt may begin with a dash.
-    return f"{_start(known, verb)} {shlex.join([*flags, '--', *given])}"
+    return f"{_start(known, verb)} {shlex.join([*hooks, *flags, '--', *given])}"
 
 
 def _differs(name: str, value: object) -> bool:

@@ -1,9 +1,9 @@
 """A figure within a page: its title as text above it, as wide as the page, dark if the page is.
 
 >>> import ffnprobe as fp
->>> screen = fit(fp.plot(fp.read(fp.load("pocket"), "L4N26")), is_dark=True)
+>>> screen = fit(fp.plot(fp.read(fp.load("pocket"), "L3N361")), is_dark=True)
 >>> screen.title
-'L4N26 (unlabelled) answers ␣football where it finds ghaz, by its weights'
+'L3N361 (unlabelled) answers ␣basketball where it finds ␣basketball, by its weights'
 >>> screen.figure["layout"]["template"]["layout"]["paper_bgcolor"]
 '#17181A'
 """

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from functools import partial
+from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,26 @@ def test_known_facts_have_contrast_prompts_that_are_known(fact):
     assert fact.positions[-1] == len(fact.trace) - 1
 
 
+def test_what_is_done_is_not_run_again(script, pocket, monkeypatch):
+    """The next fact is the one that would have come next, and only rows behind the last are run."""
+    facts = script[1]
+    find = partial(facts.find_known, pocket, "pocket", seed=1, contrasts=2)
+    first, second, third = (found.trace.prompt for found in islice(find(), 3))
+    ran, own = [], fp.run
+
+    def run(model, prompt, **options):
+        ran.append(prompt)
+        return own(model, prompt, **options)
+
+    monkeypatch.setattr(facts.fp, "run", run)
+    *before, after = islice(find(done={first, second}), 3)
+    assert before == [None, None]
+    assert after.trace.prompt == third
+    assert ran[-2] == third
+    assert first not in ran[:-1]
+    assert second not in ran[:-1]
+
+
 def test_every_method_ranks_fifty_neurons(script, fact):
     _, _, methods, _ = script
     last = len(fact.trace) - 1
@@ -65,6 +87,35 @@ def test_every_method_ranks_fifty_neurons(script, fact):
     pushes = fp.attribute(fact.trace, fact.token)
     direct = [(str(name), place) for name, place in methods.direct_push(fact)]
     assert direct == [(name, last) for name in pushes.top(50).name]
+
+
+def test_decided_effects_are_those_of_ablate(script, fact):
+    """Neurons of several layers and positions, removed in one batch, to means of both kinds."""
+    _, _, methods, _ = script
+    loudest = fact.trace.activations[:, list(fact.positions)].abs().amax(dim=1).topk(3).indices
+    names = [fp.NeuronId(layer, int(n)) for layer in (1, 2, 4, 5) for n in loudest[layer]]
+    proposed = {(name, place) for name in names for place in fact.positions}
+    for contrast in (None, fact.contrast):
+        ranked = methods._decide(fact, proposed, contrast=contrast)
+        expected = {}
+        for place in fact.positions:
+            found = fp.ablate(
+                fact.trace, fact.token, contrast=contrast, position=place, neurons=names,
+                log_probability=False,
+            ).values  # fmt: skip
+            expected |= {(n, place): float(found[n.layer, n.neuron]) for n in names}
+        effects = [expected[one] for one in ranked]
+        assert len(effects) == min(methods.MOST, len(expected))
+        assert max(effects) > 1e-3
+        for earlier, later in pairwise(effects):
+            assert earlier >= later - 1e-4
+
+
+def test_integrated_gradients_do_not_depend_on_the_batch(script, fact, monkeypatch):
+    _, _, methods, _ = script
+    together = methods.integrated_gradients(fact)
+    monkeypatch.setattr(methods, "LAYERS_AT_ONCE", 1)
+    assert methods.integrated_gradients(fact)[:20] == together[:20]
 
 
 def test_integrated_gradients_add_up_to_the_probability(script, fact, monkeypatch):

@@ -10,8 +10,8 @@ import pytest
 ANALYSES = Path(__file__).parents[2] / "analyses"
 # What each is given, what it must print, and how many figures it draws.
 SCRIPTS = {
-    "toy_ffn": ([], ["mixed: every stage", "-1.950", "-0.935", "identity: neurons"], 4),
-    "activation_functions": (["--quick"], ["-0.170041", "-0.278465", "share below zero", "L5"], 3),
+    "toy_ffn": ([], ["mixed: every stage", "-1.95", "-0.935", "identity: neurons"], 4),
+    "activation_functions": (["--quick"], ["-0.170", "-0.278", "share below zero", "L5"], 3),
     "activation_comparison": (["--quick"], ["swiglu_equal", "gathers in the bump", "not SST-2"], 6),
     "embedding_similarity": ([], ["␣basketball", "after L5", "entropy"], 3),
     "superposition": (["--quick"], ["effective dimension", "known facts", "signals kept"], 3),
@@ -27,8 +27,7 @@ def test_a_script_prints_tables_and_writes_figures(name, capsys, tmp_path):
     printed = capsys.readouterr().out
     assert all(word in printed for word in words), printed
     html = page.read_text(encoding="utf-8")
-    assert f'id="figure-{figures}"' in html
-    assert f'id="figure-{figures + 1}"' not in html
+    assert html.count("<figure>") == figures
     assert html.count("<!doctype html>") == 1
     if name == "activation_comparison":
         # Every figure says that these are not SST-2's sentences.

@@ -18,18 +18,18 @@ JORDAN, WOODS = "Michael Jordan plays the sport of", "Tiger Woods plays the spor
 SCRIPTS = {
     "explain_prompt": (
         [JORDAN],
-        ["why ␣basketball after", "ablated together", "neurons like them, worst", "what gave L0N378",
+        ["why ␣basketball after", "ablated together", "neurons like them, worst", "what gave L1N505",
          "what its heads read", "␣Jordan"],
     ),
     "neuron_report": (
         [" basketball", "--top", "5"],
-        ["kinds of neuron in pocket", "prediction", "the most selective answers", "L3N717",
-         "who promotes ' basketball', by z", "L0N677", "by dot"],
+        ["kinds of neuron in pocket", "partition", "the most selective answers", "L3N202",
+         "who promotes ' basketball', by z", "L3N361", "by dot"],
     ),
     "compare_prompts": (
         [JORDAN, WOODS],
-        ["␣basketball rather than ␣golf: +17.4", "difference of pushes", "difference of activations",
-         "L0N378", "activation second", "layer by layer, of +32.59"],
+        ["␣basketball rather than ␣golf: +13.9", "difference of pushes", "difference of activations",
+         "L6N671", "activation second", "layer by layer, of +28.2"],
     ),
     "layer_by_layer": (
         [JORDAN],
@@ -38,7 +38,7 @@ SCRIPTS = {
     ),
     "fact_recall": (
         ["--quick"],
-        ["pocket knows", "neurons of sport", "neurons that facts share", "removed together", "L0N257"],
+        ["pocket knows", "neurons of sport", "neurons that facts share", "removed together", "L1N740"],
     ),
 }  # fmt: skip
 ON_PROMPTS = [name for name in SCRIPTS if name not in ("fact_recall", "neuron_report")]
@@ -109,7 +109,7 @@ def test_the_whole_survey_is_a_table(tmp_path, run):
 def test_what_is_asked_is_what_is_compared(run):
     done = run("compare_prompts", JORDAN, WOODS, "--answer", " basketball", "--top", "3")
     first = done.stdout.splitlines()[0]
-    assert first.startswith("␣basketball: +20.4"), "the answer alone, without a rival"
+    assert first.startswith("␣basketball: +"), "the answer alone, without a rival"
     back = run("compare_prompts", WOODS, JORDAN, "--answer", " basketball", "--top", "3")
     assert "layer by layer, of +" in done.stdout
     assert "layer by layer, of -" in back.stdout
@@ -123,12 +123,12 @@ def test_what_is_asked_is_what_is_compared(run):
         ("explain_prompt", [JORDAN, ""], '"" is not a token'),
         ("explain_prompt", ["", " golf"], "the prompt is empty"),
         ("explain_prompt", [JORDAN, "--model", "pockt"], "is not a known model"),
-        ("neuron_report", ["--layers", "9"], "L9: pocket has layers L0–L5"),
+        ("neuron_report", ["--layers", "9"], "L9: pocket has layers L0–L6"),
         ("neuron_report", ["--table", "survey.xls"], '".xls" is not a format'),
         ("neuron_report", [" Schrödinger"], "tokens here"),
         ("compare_prompts", [JORDAN, WOODS, "--position", "40"], "position 40 is outside"),
         ("compare_prompts", [JORDAN, WOODS, "--answer", " golf", "--versus", " golf"], "nothing to"),
-        ("compare_prompts", [JORDAN, WOODS, "--top", "0"], "k = 0"),
+        ("compare_prompts", [JORDAN, WOODS, "--top", "0"], "top = 0"),
         ("layer_by_layer", [JORDAN, "--position", "-9"], "position -9 is outside"),
         ("fact_recall", ["--quick", "--facts", "nowhere.csv"], "nowhere.csv"),
         *((name, [*given, "--html", "no/such/page.html"], "there is no folder") for name, (given, _) in SCRIPTS.items()),

@@ -26,6 +26,21 @@ def test_run_says_basketball_first():
     assert result.stderr.startswith("pocket (embedded, weights ")
 
 
+def test_a_command_says_who_ran_the_model():
+    own, hooked = (ffnprobe("run", JORDAN, "--format", "json", *more) for more in ([], ["--hooks"]))
+    assert "run by ffnprobe's own forward pass)" in own.stderr
+    assert "run by TransformerLens hooks)" in hooked.stderr
+    ours, theirs = json.loads(own.stdout), json.loads(hooked.stdout)
+    assert ours["provenance"].pop("run_by") == "ffnprobe's own forward pass"
+    assert theirs["provenance"].pop("run_by") == "TransformerLens hooks"
+    assert ours["provenance"] == theirs["provenance"]
+    for one, other in zip(ours["rows"], theirs["rows"], strict=True):
+        assert one["token"] == other["token"]
+        assert one["logit"] == pytest.approx(other["logit"], rel=1e-5)
+    assert "- run by: ffnprobe's own" in ffnprobe("run", JORDAN, "--format", "md").stdout
+    assert "run by" not in ffnprobe("read", "L3N12").stderr
+
+
 def test_json_holds_provenance_and_rows():
     answer = json.loads(ffnprobe("run", JORDAN, "--format", "json", "--temperature", "2").stdout)
     assert set(answer) == {"provenance", "result", "rows"}
@@ -40,12 +55,12 @@ def test_json_holds_provenance_and_rows():
     assert len(provenance["fingerprint"]) == 32
 
 
-def test_csv_carries_its_provenance_above_the_table():
-    lines = ffnprobe("run", JORDAN, "--format", "csv", "-q").stdout.splitlines()
-    head = [line for line in lines if line.startswith("# ")]
-    assert f"# prompt: {JORDAN}" in head
-    table = pd.read_csv(io.StringIO("\n".join(lines)), skiprows=len(head))
-    assert list(table.columns) == ["rank", "token", "id", "logit", "probability"]
+def test_csv_opens_with_plain_pandas_and_carries_its_provenance_in_the_last_column():
+    table = pd.read_csv(io.StringIO(ffnprobe("run", JORDAN, "--format", "csv", "-q").stdout))
+    assert list(table.columns) == ["rank", "token", "id", "logit", "probability", "provenance"]
+    assert json.loads(table.provenance[0])["provenance"]["prompt"] == JORDAN
+    assert table.provenance[1:].isna().all()
+    assert table["rank"].dtype == table["id"].dtype == "int64"
     assert table.token[0] == "␣basketball"
 
 
@@ -134,7 +149,7 @@ def test_models_says_what_is_here():
         (("run", "x", "--model", "gtp2"), "try: gpt2"),
         (("run", "x", "--model", "./nowhere"), "there is no folder ./nowhere."),
         (("run", "x", "--temperature", "0"), "temperature 0.0 has no distribution."),
-        (("run", "x", "--top", "0"), "k = 0: there are 6000 tokens."),
+        (("run", "x", "--top", "0"), "top = 0: there are 5022 tokens."),
         (("run", "x", "--out", "nowhere/x.csv"), "there is no folder nowhere.\n  try: mkdir -p nowhere"),
         (("run", "x", "--out", "x.xlsx"), '".xlsx" is not a format'),
         (("run", "x", "--device", "cuda"), 'device "cuda" is not on this machine.'),
@@ -191,6 +206,32 @@ def test_help_loads_nothing_heavy():
     )
     assert found.stdout.splitlines()[-1] == "heavy []"
     assert "Usage" in found.stdout
+
+
+RUNNING = [
+    ["run", JORDAN, "--lens"],
+    ["explain", JORDAN],
+    ["attribute", JORDAN],
+    ["ablate", JORDAN, " basketball"],
+    ["paths", JORDAN, " basketball"],
+    ["stages", JORDAN],
+    ["steer", JORDAN, "--set", "L3N12=4", "--generate", "2"],
+]
+UNNEEDED = ("transformer_lens", "transformers", "plotly", "datasets", "scipy", "huggingface_hub", "dash", "ray")  # fmt: skip
+
+
+def test_commands_that_run_a_prompt_load_no_library_they_do_not_need():
+    check = (
+        "import sys\nfrom ffnprobe.cli.main import app\n"
+        f"for words in {RUNNING!r}:\n"
+        "    app([*words, '--model', 'pocket'], standalone_mode=False)\n"
+        f"    print('heavy', words[0], [m for m in {UNNEEDED!r} if m in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, check=True
+    )
+    heavy = [line for line in found.stdout.splitlines() if line.startswith("heavy ")]
+    assert heavy == [f"heavy {words[0]} []" for words in RUNNING]
 
 
 def test_a_reader_that_goes_away_is_no_crash(tiny_folder):

@@ -60,7 +60,7 @@ def test_ablate_both_ways_and_where(ffnprobe, tiny_trace: fp.Trace) -> None:
     header = next(line for line in out.splitlines() if not line.startswith("#"))
     columns = header.replace(chr(34), "").split(",")
     assert columns[:6] == ["name", "layer", "neuron", "activation", "effect", "estimate"]
-    assert '# settings: {"replace": "zero", "positions": [2, 9]}' in out
+    assert '""settings"": {""replace"": ""zero"", ""positions"": [2, 9]}' in out
     assert "Spearman correlation of estimates and effects: 0.9" in err
     code, out, _ = ffnprobe(
         "ablate", PROMPT, " basketball", "--method", "gradient", "--format", "md"

@@ -61,7 +61,7 @@ def test_read_shows_related_neurons_of_one(model):
 def test_search(model, tiny):
     words = (" basketball", "--top", 3, "--layers", "1-2", "--format", "json")
     body = json.loads(call("search", *words, *model).stdout)
-    expected = fp.search(tiny, " basketball", k=3, layers="1-2")
+    expected = fp.search(tiny, " basketball", top=3, layers="1-2")
     assert [row["name"] for row in body["rows"]] == expected.table.name.tolist()
     assert list(body["rows"][0]) == ["name", "layer", "neuron", "z", "dot", "cosine", "promotes"]
     away = call("search", *words, "--away", "--rank", "dot", "--by", "question", *model).stdout
@@ -75,7 +75,7 @@ def test_survey_goes_to_every_format_and_comes_back(model, tiny, tmp_path, suffi
     path = tmp_path / f"neurons{suffix}"
     result = call("survey", "--layers", "0-1", "-k", 3, "--out", path, *model)
     assert (result.exit_code, result.stdout) == (0, "")
-    expected = fp.survey(tiny, layers="0-1", k=3).table
+    expected = fp.survey(tiny, layers="0-1", top=3).table
     if suffix == ".md":
         assert len([n for n in path.read_text().splitlines() if n.startswith("| L")]) == 104
         return
@@ -93,11 +93,11 @@ def test_survey_goes_to_every_format_and_comes_back(model, tiny, tmp_path, suffi
         (("read", "L0N52"), "has neurons L0N0–L0N51."),
         (("read", "L0N9-4"), 'error: "L0N9-4" is empty: it ends before it begins.'),
         (("read", "X3"), 'error: "X3" is not the name of a neuron.\n  try: a neuron is "L3N12"'),
-        (("read", "L0N1", "-k", "302"), "error: k = 302: there are 301 tokens.\n  try: 1 to 301"),
+        (("read", "L0N1", "-k", "302"), "error: top = 302: there are 301 tokens.\n  try: 1 to 301"),
         (("search", " basket ball"), 'a search needs one.\n  try: " basketball"'),
-        (("search", " basketball", "--top", "157"), "error: k = 157: there are 156 neurons."),
+        (("search", " basketball", "--top", "157"), "error: top = 157: there are 156 neurons."),
         (("survey", "--layers", "2-1"), 'error: "2-1" is empty: it ends before it begins.'),
-        (("survey", "-k", "0"), "error: k = 0: there are 301 tokens."),
+        (("survey", "-k", "0"), "error: top = 0: there are 301 tokens."),
         (
             ("survey", "--out", "neurons.xls"),
             'error: ".xls" is not a format that results are written in',
@@ -163,9 +163,12 @@ def test_reading_one_neuron_loads_no_library_it_does_not_need(tiny_folder):
     assert done.stdout.splitlines()[-1] == "set()"
 
 
-def test_a_search_can_be_kept_to_one_kind():
-    found = json.loads(ffnprobe("search", " basketball", "--kind", "prediction", "--format", "json", "--top", "4").stdout)  # fmt: skip
+def test_a_search_can_be_kept_to_one_kind(pocket):
+    kinds = set(fp.survey(pocket).table.kind)
+    (kind, *_) = sorted(kinds - {"unlabelled"})
+    (other, *_) = sorted({"prediction", "suppression", "entropy", "partition"} - kinds)
+    found = json.loads(ffnprobe("search", " basketball", "--kind", kind, "--format", "json", "--top", "4").stdout)  # fmt: skip
     names = [row["name"] for row in found["rows"]]
     kinds = json.loads(ffnprobe("read", *names, "--format", "json").stdout)["rows"]
-    assert {row["kind"] for row in kinds} == {"prediction"}
-    assert 'is of the kind "entropy"' in refused("search", " basketball", "--kind", "entropy")
+    assert {row["kind"] for row in kinds} == {kind}
+    assert f'is of the kind "{other}"' in refused("search", " basketball", "--kind", other)

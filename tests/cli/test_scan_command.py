@@ -67,7 +67,7 @@ def test_read_shows_examples_under_the_card(model, store, tiny):
     assert f"({first.text}, {first.position})" in shown
     words = ("read", "L1N2-3", "-k", 2, "--store", store, "--format", "json", *model)
     body = json.loads(ffnprobe(*words).stdout)
-    assert [row["name"] for row in body["examples"]] == ["L1N2"] * 4 + ["L1N3"] * 4
+    assert [row["name"] for row in body["examples"]] == ["L1N2"] * 6 + ["L1N3"] * 6
 
 
 def test_survey_ablate_and_explain_take_the_store(model, store, tiny):
@@ -112,7 +112,7 @@ def test_mistakes_are_stated(model, store, texts, tmp_path):
             in said
         )
     said = refused("scan", texts, "--store", store, "-k", 9, *model)
-    assert "was made with k=3, not 9." in said
+    assert "was made with top=3, not 9." in said
     pocket = refused("read", "L0N1", "--store", store, "--model", "pocket")
     assert "the scan is of other weights" in pocket
     done = ffnprobe("scan", tmp_path / "bad.txt", "--errors", "replace", *into)
@@ -131,7 +131,7 @@ def test_ctrl_c_keeps_what_is_done(tiny_folder, tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
-    assert f"interrupted: what is done is in {tmp_path / 'scan'}" in said
+    assert f"tokens are kept in {tmp_path / 'scan'}" in said
     assert "Traceback" not in said
     part = fp.Scan.open(tmp_path / "scan")
     assert not part.is_finished

@@ -44,6 +44,13 @@ def test_every_fact_is_a_row(facts, tiny, tiny_folder):
     assert f"{tiny.name} knows" in result.stderr
 
 
+@pytest.mark.parametrize("words", [[], ["--by-relation"], ["--remove", "place"]])
+def test_the_terminal_says_where_neurons_were_looked_for(facts, tiny_folder, words):
+    result = score(tiny_folder, facts, *words)
+    assert result.exit_code == 0, result.output
+    assert "where the answer is predicted (the last token)" in " ".join(result.stdout.split())
+
+
 def test_problems_are_named_and_the_rest_goes_on(facts, tiny_folder):
     facts.write_text(BAD)
     result = score(tiny_folder, facts, "--format", "json", "--quiet")
@@ -72,7 +79,7 @@ def test_a_table_without_one_fact_that_can_be_asked(facts, tiny_folder):
         ([], "relation,prompt,answer"),
         (["--by-relation"], "relation,facts,known,share known,median rank"),
         (["--overlap"], "pairs,overlap,p"),
-        (["--remove", "place", "--top", "2"], "facts of,facts,removed,share known,probability,effect,lost"),
+        (["--remove", "place", "--top", "2"], "facts of,half,facts,removed,share known,probability,effect,lost"),
     ],
 )  # fmt: skip
 def test_relations_overlap_and_removal(facts, tiny_folder, option, columns):
@@ -116,7 +123,8 @@ def test_an_interrupted_run_goes_on(facts, tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(scoring, "recall", interrupt)
     stopped = score(tiny_folder, facts, "--out", resumed)
     assert stopped.exit_code == 130
-    assert f"what is done is kept in {resumed}.partial" in stopped.stderr
+    assert f"what is done is kept in {resumed}.partial; the same command resumes." in stopped.stderr
+    assert "nothing was written" not in stopped.stderr
     assert not resumed.exists()
     result = score(tiny_folder, facts, "--out", resumed)
     assert result.exit_code == 0
@@ -152,3 +160,14 @@ def test_what_rank_and_share_mean_of_several_pieces_is_said(facts, tiny_folder):
     facts.write_text("prompt,answer\nthe cat, zebra crossing\nthe dog, cat\n")
     printed = " ".join(score(tiny_folder, facts).stderr.split())
     assert f"{words} (1): their rank is the worst piece's (1: every piece is first)" in printed
+
+
+def test_the_readme_says_how_many_facts_score_says_pocket_knows(pocket):
+    folder = Path(fp.__file__).parent
+    measured = json.loads((folder / "models" / "pocket" / "figures.json").read_text("utf-8"))
+    known = fp.score(pocket, "pocket", top=1).table.known
+    assert (len(known), known.sum()) == (
+        measured["facts"], measured["facts_recalled_in_first_template"],
+    )  # fmt: skip
+    said = f"taught {len(known):,} facts and knows {known.sum():,} of them"
+    assert said in (folder.parent / "README.md").read_text("utf-8")

@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 
 import ffnprobe as fp
 from ffnprobe.cli.main import app
+from tests.cli.runner import ffnprobe
+from tests.conftest import JORDAN
 
 TEXT = "the cat sat on the basketball court"
 
@@ -22,7 +24,7 @@ def test_attribute_prints_the_top_neurons(invoke, tiny_trace):
     done = invoke("attribute", TEXT, " basketball", "--top", "3")
     assert done.exit_code == 0
     expected = fp.attribute(tiny_trace, " basketball").top(3)
-    lines = [line for line in done.stdout.splitlines() if line.startswith(" L")]
+    lines = [line for line in done.stdout.splitlines() if line.startswith("L")]
     assert [line.split()[0] for line in lines] == expected.name.tolist()
     assert "who pushed ␣basketball, in logits" in done.stdout
     assert "the parts add up to the model's logit within" in done.stderr
@@ -64,6 +66,17 @@ def test_paths_as_json_have_every_table(invoke, tiny_trace):
     assert [row["name"] for row in found["neurons"]] == paths.by_neuron(10).name.tolist()
 
 
+def test_paths_of_an_answer_of_several_tokens_have_each_pieces_own(invoke, tiny, tiny_trace):
+    done = invoke("paths", TEXT, " the cat", "--top", "2", "--format", "json")
+    found, paths = json.loads(done.stdout), fp.paths(tiny_trace, " the cat")
+    pieces = tiny.vocab.show_all(tiny.vocab.pieces(" the cat"))
+    assert len(pieces) > 1
+    assert found["provenance"]["answer"] == " ".join(pieces)
+    assert [row["piece"] for row in found["pieces"]] == [piece for piece in pieces for _ in "ab"]
+    assert sum(row["push"] for row in found["parts"]) == pytest.approx(paths.push, abs=1e-3)
+    assert f"{paths.push:+.3f} of it through heads" in done.stderr
+
+
 def test_attribute_without_an_answer_takes_the_prediction_and_says_so(invoke, tiny_trace):
     done = invoke("attribute", TEXT, "--format", "json")
     token = tiny_trace.predictions(1).token.item()
@@ -97,10 +110,9 @@ def test_attribute_reads_standard_input_and_writes_files(invoke, tmp_path):
     target = tmp_path / "pushes.csv"
     done = invoke("attribute", "-", " the", "--out", str(target), "-q", input=TEXT + "\n")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
-    lines = target.read_text().splitlines()
-    table = pd.read_csv(target, skiprows=sum(line.startswith("# ") for line in lines))
+    table = pd.read_csv(target)
     assert list(table.columns[:3]) == ["name", "layer", "neuron"]
-    assert f"# prompt: {TEXT}" in lines
+    assert json.loads(table.provenance[0])["provenance"]["prompt"] == TEXT
 
 
 @pytest.mark.parametrize(
@@ -111,7 +123,7 @@ def test_attribute_reads_standard_input_and_writes_files(invoke, tmp_path):
         (["attribute", TEXT, " the", "--versus", " the"], "nothing to compare"),
         (["attribute", TEXT, " the", "--versus", " lebron"], "--versus needs one."),
         (["attribute", TEXT, " the", "--position", "99"], "position 99 is outside the prompt"),
-        (["attribute", TEXT, " the", "--top", "0"], "k = 0: there are 156 neurons"),
+        (["attribute", TEXT, " the", "--top", "0"], "top = 0: there are 156 neurons"),
         (["stages", TEXT, "--layer", "3"], "has layers L0–L2."),
     ],
 )
@@ -138,3 +150,17 @@ def test_run_with_the_lens_has_two_tables(invoke, tiny_trace):
     plain = invoke("run", TEXT, "--lens").stdout
     assert "embedding" in plain
     assert "NA" not in plain
+
+
+def test_paths_say_how_many_heads_they_follow_and_agree_with_explain_at_full_depth():
+    words = ("paths", JORDAN, " basketball", "--top", "1", "--format", "json")
+    assert "through 1 head at most; explain follows paths through any number (--depth 7)" in (
+        ffnprobe(*words).stderr
+    )
+    whole = ffnprobe(*words, "--depth", "7")
+    assert "at most" not in whole.stderr
+    found = json.loads(whole.stdout)["rows"][0]
+    told = ffnprobe("explain", JORDAN, " basketball", "--top", "1", "--format", "json").stdout
+    first = json.loads(told)["neurons"][0]
+    assert (found["name"], first["name"]) == ("L1N505", "L1N505")
+    assert abs(found["push"] - first["push"]) < 1e-3

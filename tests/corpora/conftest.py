@@ -8,7 +8,7 @@ import ffnprobe as fp
 from tests.builders import TEXT
 
 WORDS = TEXT.split()
-OPTIONS = {"k": 4, "block_tokens": 30, "workers": 1}
+OPTIONS = {"top": 4, "block_tokens": 30, "workers": 1}
 
 
 @pytest.fixture(scope="session")

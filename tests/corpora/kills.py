@@ -28,7 +28,7 @@ CORPORA = (
     {"a": " ".join(WORDS * 6), "b": "the cat"},
     {"a": " ".join(reversed(WORDS * 5)), "c": "the dog"},
 )
-OPTIONS = {"k": 4, "block_tokens": 30, "workers": 1}
+OPTIONS = {"top": 4, "block_tokens": 30, "workers": 1}
 
 
 def begin(model, corpus, store, *, is_stubborn):

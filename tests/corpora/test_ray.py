@@ -20,8 +20,9 @@ from tests.corpora import kills
 from tests.corpora.conftest import OPTIONS, bytes_of
 
 pytestmark = pytest.mark.ray
-# How often two drivers are killed: each time takes half a minute.
-ROUNDS = int(os.environ.get("FFNPROBE_RAY_KILLS", "1"))
+# How often two drivers are killed.
+ROUNDS = int(os.environ.get("FFNPROBE_RAY_KILLS", "20"))
+ROOT = Path(kills.__file__).parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,7 +76,7 @@ def test_a_survey_on_ray_is_the_survey(tiny_folder):
     torch.set_num_threads(1)
     # A model of its own: what others have measured of a shared one was rounded with their threads.
     model = fp.load(tiny_folder, device="cpu")
-    asked = {"layers": "1-2", "k": 3, "thresholds": fp.Thresholds(kurtosis=2.8)}
+    asked = {"layers": "1-2", "top": 3, "thresholds": fp.Thresholds(kurtosis=2.8)}
     counts = []
     here = fp.survey(model, **asked)
     there = fp.survey(
@@ -124,33 +125,68 @@ except fp.FfnProbeError as error:
 
 
 def test_two_drivers_killed_leave_one_scan(tiny, tiny_folder, tmp_path, cluster):
+    """With workers of their own, as a user has them; killed once the store is begun."""
     whole = []
     for number, corpus in enumerate(kills.CORPORA):
         fp.scan(tiny, corpus, store=tmp_path / f"whole{number}", **kills.OPTIONS)
         whole.append(bytes_of(tmp_path / f"whole{number}"))
     address = cluster.get_runtime_context().gcs_address
-    drawn, folder = random.Random(0), Path(kills.__file__).parents[2]
-    for number in range(ROUNDS):
-        store = tmp_path / f"store{number}"
-        words = [
-            [sys.executable, "-c", WRITER, tiny_folder, each, store, address] for each in (0, 1)
-        ]
-        writers = [
-            subprocess.Popen(list(map(str, line)), stdout=subprocess.PIPE, text=True, cwd=folder)
-            for line in words
-        ]
-        for writer in writers:
-            assert writer.stdout.readline() == "begun\n"
-        until = time.monotonic() + 120
-        while not number % 2 and not (store / STATE).exists() and time.monotonic() < until:
-            time.sleep(0.02)
-        for writer in writers:
-            time.sleep(drawn.uniform(0, 5 if number % 2 else 0.3))
-            writer.kill()
-        said = [writer.communicate()[0] for writer in writers]
-        codes = [writer.returncode for writer in writers]
-        assert set(codes) <= {0, 1, -signal.SIGKILL}, said
-        assert codes != [0, 0]
-        left = sorted(os.listdir(store)) if store.exists() else []
-        found = kills.settle(tiny, store, whole, drawn.sample(range(2), 2))
-        print(f"exits {codes}, left {left}: scan {found}")
+    drawn, store = random.Random(0), tmp_path / "store"
+    words = [[sys.executable, "-c", WRITER, tiny_folder, each, store, address] for each in (0, 1)]
+    writers = [
+        subprocess.Popen(list(map(str, line)), stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        for line in words
+    ]
+    for writer in writers:
+        assert writer.stdout.readline() == "begun\n"
+    until = time.monotonic() + 120
+    while not (store / STATE).exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    for writer in writers:
+        time.sleep(drawn.uniform(0, 0.3))
+        writer.kill()
+    said = [writer.communicate()[0] for writer in writers]
+    codes = [writer.returncode for writer in writers]
+    assert set(codes) <= {0, 1, -signal.SIGKILL}, said
+    assert codes != [0, 0]
+    kills.settle(tiny, store, whole, drawn.sample(range(2), 2))
+
+
+def test_two_drivers_killed_at_random_moments_leave_one_scan(tiny, tiny_folder, tmp_path, cluster):
+    from tests.corpora import ray_kills  # which imports Ray
+
+    actor = ray_kills.hire(tiny)
+    address = cluster.get_runtime_context().gcs_address
+    words = [
+        sys.executable,
+        "-m",
+        "tests.corpora.ray_kills",
+        tiny_folder,
+        tmp_path,
+        ROUNDS,
+        address,
+    ]
+    done = subprocess.run(
+        list(map(str, words)), capture_output=True, text=True, cwd=ROOT, check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    cluster.kill(actor)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == ROUNDS
+
+
+def test_ray_that_cannot_start_is_said_in_a_line(tiny, cluster, monkeypatch):
+    def fail(**asked):
+        raise Exception(
+            "The current node timed out during startup. This could be anything.\n  a stack"
+        )
+
+    monkeypatch.setattr(cluster, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster, "init", fail)
+    monkeypatch.setattr(cluster, "shutdown", lambda: None)
+    with pytest.raises(OptionRefused) as refusal:
+        fp.scan(tiny, {"a": "the cat"}, engine="ray")
+    assert refusal.value.what == (
+        "Ray cannot start here: The current node timed out during startup. This could be anything."
+    )
+    assert "--engine local" in refusal.value.remedy

@@ -41,7 +41,7 @@ def stop_after(blocks):
 @pytest.mark.parametrize("context", [29, 8])
 def test_it_is_what_brute_force_finds(tiny, speeches, context):
     # One block, so that the products are the same as those of the reference to the last bit.
-    scan = fp.scan(tiny, speeches, context=context, k=5, block_tokens=10**6, workers=1)
+    scan = fp.scan(tiny, speeches, context=context, top=5, block_tokens=10**6, workers=1)
     names = [source.name for source in find_texts(speeches)]
     texts = [tiny.vocab.ids((speeches / name).read_text()) for name in names]
     threads = torch.get_num_threads()
@@ -49,14 +49,15 @@ def test_it_is_what_brute_force_finds(tiny, speeches, context):
     everything = collect(tiny, texts, context=context)
     torch.set_num_threads(threads)
     facts = scan.statistics
-    for sign, peaks in ((1, facts.strongest), (-1, facts.weakest)):
+    sides = ((1, "activations", facts.strongest), (-1, "scores", facts.weakest))
+    for sign, by, peaks in sides:
         for layer, neuron in np.ndindex(TINY.layers, TINY.d_mlp):
             at = (layer, neuron)
             found = zip(
-                peaks.activations[at].tolist(), (peaks.texts[at] >> 32).tolist(),
+                getattr(peaks, by)[at].tolist(), (peaks.texts[at] >> 32).tolist(),
                 peaks.positions[at].tolist(), strict=True,
             )  # fmt: skip
-            assert list(found) == everything.examples(layer, neuron, 5, sign=sign)
+            assert list(found) == everything.examples(layer, neuron, 5, by=by, sign=sign)
     values = everything.activations.astype(np.float64)
     moments = facts.moments
     assert moments.count == values.shape[1] == sum(map(len, texts))
@@ -128,7 +129,7 @@ def kill(source, target):
         os.kill(os.getpid(), signal.SIGKILL)
     replaced(source, target)
 files.os.replace = kill
-fp.scan(fp.load(sys.argv[1], device="cpu"), sys.argv[2], store=sys.argv[3], k=4, block_tokens=30, workers=1)
+fp.scan(fp.load(sys.argv[1], device="cpu"), sys.argv[2], store=sys.argv[3], top=4, block_tokens=30, workers=1)
 """
 
 
@@ -205,7 +206,7 @@ def test_a_store_of_another_scan_is_refused(tiny, speeches, whole, tmp_path):
         (other, speeches, {}, "is a scan of another model: tiny"),
         (tiny, speeches, {"context": 20}, "was made with context=29, not 20."),
         (tiny, speeches, {"bos": False}, "was made with bos=True, not False."),
-        (tiny, speeches, {"k": 5}, "was made with k=4, not 5."),
+        (tiny, speeches, {"top": 5}, "was made with top=4, not 5."),
         (tiny, changed, {}, "is a scan of other texts: 3.txt has changed."),
         (tiny, fewer, {}, "is a scan of other texts: it has odd.txt."),
     ):
@@ -292,7 +293,7 @@ def test_an_empty_corpus_leaves_nothing(tiny, tmp_path):
     [
         ({"context": 30}, "context = 30: tiny has 29 positions."),
         ({"context": 1}, "context = 1: tiny has 29 positions."),
-        ({"k": 0}, "k = 0: it must be at least 1."),
+        ({"top": 0}, "top = 0: it must be at least 1."),
         ({"errors": "ignore"}, 'errors is not "ignore".'),
         ({"engine": "spark"}, 'engine is not "spark".'),
         ({"workers": 0}, "workers = 0: it must be at least 1."),

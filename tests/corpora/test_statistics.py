@@ -14,6 +14,8 @@ from ffnprobe.corpora.meters import Meter, _gather
 from ffnprobe.corpora.passages import Block, Done, Passage, ScanSettings
 from ffnprobe.corpora.peaks import find_largest, pack, unpack
 from ffnprobe.corpora.position_ranges import first_of, number_ranges
+from ffnprobe.corpora.samples import SAMPLE
+from ffnprobe.corpora.samples import draw as draw_tokens
 from ffnprobe.corpora.statistics import Statistics, merge, no_statistics
 
 SETTINGS = ScanSettings(context=41, k=3)
@@ -24,11 +26,15 @@ def measured(activations: torch.Tensor, first: int = 0) -> Statistics:
     passages, layers, length, neurons = activations.shape
     ranges = len(first_of(SETTINGS.length))
     meters = [Meter(neurons, ranges, SETTINGS.k, torch.device("cpu")) for _ in range(layers)]
-    for meter, seen in zip(meters, activations.transpose(0, 1), strict=True):
-        meter.see(seen, torch.arange(passages), number_ranges(length))
-    counts = torch.bincount(number_ranges(length), minlength=ranges) * passages
     cut = tuple(Passage(first + n, 0, tuple(range(length))) for n in range(passages))
-    return _gather(meters, counts, Block(first, cut, Done(), None), SETTINGS)
+    block = Block(first, cut, Done(), None)
+    chosen = draw_tokens(block)
+    for meter, seen in zip(meters, activations.transpose(0, 1), strict=True):
+        scores = 3 * seen - 1  # rises with the activation, so that both rank alike
+        meter.see(seen, scores, torch.arange(passages), number_ranges(length))
+        meter.draw(seen, scores, [(number, *at) for number, at in chosen.items()])
+    counts = torch.bincount(number_ranges(length), minlength=ranges) * passages
+    return _gather(meters, counts, block, chosen)
 
 
 def draw(seed: int, passages: int = 12) -> torch.Tensor:
@@ -43,7 +49,7 @@ def same(a: Statistics, b: Statistics) -> None:
     assert a.moments.count == b.moments.count
     others = b.tensors()
     for name, tensor in a.tensors().items():
-        if tensor.is_floating_point() and not name.endswith("activations"):
+        if tensor.is_floating_point() and not name.endswith(("activations", "scores")):
             assert torch.allclose(tensor, others[name], rtol=1e-11, atol=1e-9), name
         else:
             assert torch.equal(tensor.nan_to_num(9), others[name].nan_to_num(9)), name
@@ -100,6 +106,20 @@ def test_examples_are_one_a_passage_and_equals_stand_in_order():
             assert peaks.positions[at].tolist() == rows.argmax(dim=1).tolist()
 
 
+def test_tokens_are_drawn_from_all_passages_and_offsets():
+    """Over many passages the draw is even: no passage and no place in one is preferred."""
+    activations = torch.arange(400).float()[:, None, None, None].expand(400, 1, 40, 1)
+    found = measured(activations).sample
+    assert len(set(found.passages.tolist())) == SAMPLE
+    assert found.activations[0, 0].tolist() == found.passages.tolist()
+    assert found.scores[0, 0].tolist() == [3 * n - 1 for n in found.passages.tolist()]
+    assert 100 < found.passages.float().mean() < 300
+    assert len(set(found.positions.tolist())) > SAMPLE // 2
+    assert 8 < found.positions.float().mean() < 32
+    few = measured(draw(1, passages=2)).sample
+    assert few.texts.ge(0).sum() == 2
+
+
 def test_windows_hold_the_tokens_around_an_example_and_nothing_past_the_ends():
     activations = torch.zeros(3, 1, 12, 1)
     activations[0, 0, 0], activations[1, 0, 11], activations[2, 0, 6] = 3, 2, 1
@@ -127,10 +147,12 @@ def test_packed_integers_sort_as_values_and_then_earlier_passages(values):
     assert torch.equal(where, passages)
 
 
-@pytest.mark.parametrize("length", [1, 7, 8, 9, 40])
-def test_the_largest_is_found_at_its_first_position(length):
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 40, 255, 256, 257, 261])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_is_found_at_its_first_position(length, sign):
     drawn = torch.randint(-3, 3, (4, length, 6)).float()
-    values, positions = find_largest(drawn)
+    values, positions = find_largest(drawn, sign=sign)
+    drawn = sign * drawn
     assert torch.equal(values, drawn.amax(dim=1))
     expected = [[row.tolist().index(max(row.tolist())) for row in rows.t()] for rows in drawn]
     assert positions.tolist() == expected

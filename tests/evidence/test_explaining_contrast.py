@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.evidence.positions import find_resting
+from ffnprobe.evidence.positions import find_sinks
+from tests.builders import TINY, random_weights, write_model
 from tests.conftest import JORDAN
 
 OTHERS = [f"{name} plays the sport of" for name in ("Tiger Woods", "Babe Ruth", "Lionel Messi")]
@@ -78,10 +79,46 @@ def test_rows_of_facts_are_contrast_prompts(pocket):
     assert found.options.contrast == tuple(row.prompt for row in rows)
 
 
-def test_resting_places_are_the_first_and_those_far_beyond():
+def test_sinks_are_the_first_and_those_far_beyond():
     activations = torch.rand(2, 6, 5, generator=torch.Generator().manual_seed(0)) + 1
-    assert find_resting(activations) == (0,)
+    assert find_sinks(activations) == (0,)
     activations[1, 2, 3] = -100.0
-    assert find_resting(activations) == (0, 2)
+    assert find_sinks(activations) == (0, 2)
     activations[1, 5, 3] = 100.0  # the last position is never one
-    assert find_resting(activations) == (0, 2)
+    assert find_sinks(activations) == (0, 2)
+
+
+@pytest.fixture(scope="module")
+def with_sink(tmp_path_factory):
+    """A random model with a neuron that opens a hundred times wider than others at token 44."""
+    weights = random_weights(TINY, seed=5)
+    direction = torch.randn(TINY.d_model, generator=torch.Generator().manual_seed(6))
+    weights["wte.weight"][44] = 20 * direction
+    weights["h.0.mlp.c_fc.weight"][:, 7] = 100 * direction / direction.norm()
+    weights["h.0.mlp.c_fc.bias"][7] = -350.0
+    model = fp.load(write_model(tmp_path_factory.mktemp("sink"), weights=weights), device="cpu")
+    trace = fp.run(model, [5, 6, 44, 8, 9, 10], bos=False)
+    sizes = trace.activations.abs().amax(dim=(0, 2))
+    assert sizes[2] > 10 * sizes.quantile(0.5)
+    return model
+
+
+@pytest.mark.parametrize("contrast", [None, [5, 30, 31, 32, 9, 10]])
+def test_no_neuron_is_graded_at_an_attention_sink(with_sink, contrast):
+    """Neurons at the subject are, each with the head that carries it."""
+    given = None if contrast is None else [fp.run(with_sink, contrast, bos=False)]
+    found = fp.explain(with_sink, [5, 6, 44, 8, 9, 10], 17, contrast=given, top=10, bos=False)
+    first, second = found.provenance.settings["set_aside"]
+    tokens = found.trace.tokens
+    assert first == f"{tokens[0]} at 0 (first position)"
+    assert second.startswith(f"{tokens[2]} at 2 (activation ")
+    assert second.endswith(" times the median)")
+    earlier = found.neurons[found.neurons.position < 5]
+    assert len(earlier) == 10
+    assert not set(earlier.position) & {0, 2}
+    if contrast is not None:
+        assert set(earlier.position) <= {1, 3}  # where the prompts differ
+    carried = earlier[earlier.layer < 2]
+    assert len(carried)
+    assert all(head.startswith("L") for head in carried.through)
+    assert not set(found.paths.position) & {0, 2}

@@ -13,12 +13,17 @@ class Client:
     def __init__(self, address):
         parts = urlsplit(address)
         self.host, self.port = parts.hostname, parts.port
+        self.token = parts.query.removeprefix("access_token=")
+
+    @property
+    def cookie(self):
+        return {"Cookie": f"ffnprobe-{self.port}={self.token}"} if self.token else {}
 
     def ask(self, method, path, body=None, **headers):
         """Send one request; return status, headers and body."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         try:
-            connection.request(method, path, body=body, headers=headers)
+            connection.request(method, path, body=body, headers=self.cookie | headers)
             reply = connection.getresponse()
             return reply.status, dict(reply.getheaders()), reply.read()
         finally:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.views.explorer.server import bind, start
+from ffnprobe.views.explorer.server import start
 from ffnprobe.views.explorer.session import Session
+from ffnprobe.views.ports import bind
 from tests.conftest import JORDAN
 from tests.views.conftest import hostile  # noqa: F401  (a fixture)
 
@@ -18,10 +19,10 @@ CHROMIUM = next(
 
 
 @contextmanager
-def running(session, host="127.0.0.1"):
+def running(session, host="127.0.0.1", **options):
     """Serve a session in a thread; give its address."""
     with bind(host, 0) as listening:
-        server, address = start(session, listening, host)
+        server, address = start(session, listening, host, **options)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 import ffnprobe as fp
+from ffnprobe.views.explorer import callbacks
 from ffnprobe.views.explorer import session as sessions
 from ffnprobe.views.explorer.session import Session
 from tests.conftest import JORDAN
@@ -32,7 +33,10 @@ class Tab:
         self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))  # fmt: skip
         self.page = self.context.new_page()
         self.page.set_default_timeout(PATIENCE)
-        self.address, self.asked, self.said = address, [], []
+        self.address, self.asked, self.said = address.partition("?")[0], [], []
+        # The address that is printed lets the browser in, as a user's first visit does.
+        self.page.goto(address)
+        self.page.wait_for_selector("#page h1")
         self.context.on("request", lambda request: self.asked.append(request.url))
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
@@ -174,7 +178,7 @@ def test_a_click_on_a_cell_of_the_lens_shows_the_tokens_there(tab, jordan):
 
 WRONG = [
     ({"prompt": ""}, "the prompt is empty."),
-    ({"prompt": JORDAN, "answer": " golf", "versus": " basket ball"}, '" basket ball" is 2 tokens here: "␣basket" "␣ball"'),
+    ({"prompt": JORDAN, "answer": " golf", "versus": " basketball team"}, '" basketball team" is 2 tokens here: "␣basketball" "␣team"'),
     ({"prompt": JORDAN, "answer": " basketball", "versus": " basketball"}, "nothing to compare"),
     ({"prompt": "word " * 100}, "pocket has 64 positions"),
     ({"prompt": "word " * 5000}, "takes at most 20,000"),
@@ -271,21 +275,23 @@ def test_search_finds_neurons_of_a_kind_and_the_field_leads_to_them(tab, pocket)
     page = one.page
     page.wait_for_selector("#kinds .main-svg")
     page.locator("#tokens").fill(" basketball")
-    page.locator("#kind").select_option("prediction")
+    page.locator("#kind").select_option("entropy")
     page.get_by_role("button", name="Search", exact=True).click()
     page.wait_for_selector("#found td")
-    kind = fp.survey(pocket).of_kind("prediction")
-    truth = fp.search(pocket, " basketball", k=20, among=kind)
+    survey = fp.survey(pocket)
+    kind = survey.of_kind("entropy")
+    truth = fp.search(pocket, " basketball", top=20, among=kind)
     assert one.cells("#found", "name") == truth.table.name.tolist()
     page.wait_for_selector("#recipes:has-text('--kind')")
-    assert "--top 20 --kind prediction -- ' basketball'" in one.text("#recipes")
+    assert "--top 20 --kind entropy -- ' basketball'" in one.text("#recipes")
     point = page.locator("#kinds .scatterlayer .trace:last-child .points path").first
     point.scroll_into_view_if_needed()
     box = point.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_url("**/neuron/**")
     page.wait_for_selector(".kind")
-    assert one.text(".kind") == "prediction"
+    name = urlsplit(page.url).path.rpartition("/")[2]
+    assert one.text(".kind") == survey.table.set_index("name").kind[name]
 
 
 def test_facts_lead_to_prompts(tab):
@@ -303,30 +309,34 @@ def test_a_card_shows_the_examples_of_a_scan(tab, session):
 
 
 def test_the_evidence_fills_in_and_can_be_stopped_and_begun_again(tab, pocket, monkeypatch):
+    """The prediction, the pushes, the map, the effects: each is seen while the next is not yet known."""
     gate, real = threading.Semaphore(0), sessions.explain_stepwise
 
     def slowly(*given, progress, **options):
-        def count(done, total):
-            progress(done, total)
-            gate.acquire(timeout=30)
-
-        return real(*given, progress=count, **options)
+        for step in real(*given, progress=progress, **options):
+            progress(3, 10)
+            yield step
+            gate.acquire(timeout=60)
 
     monkeypatch.setattr(sessions, "explain_stepwise", slowly)
     with running(Session(pocket)) as address:
         one = tab(PAGES["prompt"], address=address)
         page = one.page
-        page.wait_for_selector("#map figure")
+        page.wait_for_selector("#evidence th button:text-is('push')")
+        assert page.locator("#predictions td").count()
+        assert page.locator("#map figure").count() == 0, "the map is not measured yet"
         page.wait_for_selector("#progress progress")
-        heads = page.locator("#evidence th").all_inner_texts()
-        assert "push" in heads
-        assert "effect" not in heads, "nothing is measured yet"
-        gate.release(2)
-        page.wait_for_selector("#evidence th:text-is('effect')")
-        known = one.cells("#evidence", "effect")
-        assert any(known), "the first layer's effects are there"
+        gate.release()
+        page.wait_for_selector("#map figure")
+        assert "effect" not in page.locator("#evidence th").all_inner_texts()
+        gate.release()
+        page.wait_for_selector("#evidence th button:text-is('effect')")
+        assert any(one.cells("#evidence", "effect"))
         assert page.locator("#together table").count() == 0
-        page.get_by_role("button", name="Cancel").click()
+        with page.expect_response(
+            lambda reply: '"cancel.disabled"' in (reply.request.post_data or "")
+        ):
+            page.get_by_role("button", name="Cancel").click()
         gate.release()
         page.wait_for_selector("#progress:has-text('cancelled')")
         assert page.locator("#together table").count() == 0
@@ -365,4 +375,161 @@ def test_a_script_let_through_would_not_run(tab):
     one.page.wait_for_timeout(300)
     assert one.page.evaluate("window.harmed") is None
     assert any("Content Security Policy" in said for said in one.said)
+    one.said.clear()
+
+
+def test_a_browser_is_let_in_by_the_address_and_its_scripts_do_not_see_the_token(browser, explorer):
+    context = browser.new_context()
+    page = context.new_page()
+    bare = explorer.partition("?")[0]
+    page.goto(bare)
+    assert "needs its access token" in page.inner_text("body")
+    page.goto(f"{bare}facts?{explorer.partition('?')[2]}&relation=sport")
+    page.wait_for_selector("#page h1")
+    assert page.url == f"{bare}facts?relation=sport"
+    assert page.evaluate("document.cookie") == ""
+    kept = context.cookies()[0]
+    assert (kept["httpOnly"], kept["sameSite"], kept["expires"]) == (True, "Strict", -1)
+    context.close()
+
+
+RELATED = ASKED | {"related": "1"}
+
+
+def test_contrast_is_asked_for_on_the_page_and_shown_as_explain_shows_it(tab, pocket):
+    one = tab(f"?{urlencode(ASKED)}")
+    page = one.page
+    one.await_evidence()
+    assert "specific" not in page.locator("#evidence th").all_inner_texts()
+    page.get_by_text("Why this subject, not this kind of sentence?").click()
+    page.get_by_label("contrast with other facts of the relation").check()
+    page.wait_for_url("**related=1**")
+    page.wait_for_selector("#evidence th:has-text('specific')")
+    one.await_evidence()
+    rows = fp.find_contrast_rows("pocket", JORDAN, " basketball")
+    truth = fp.explain(pocket, JORDAN, " basketball", contrast=rows)
+    assert one.cells("#evidence", "name") == truth.neurons.name.tolist()
+    assert one.cells("#evidence", "through") == truth.neurons.through.tolist()
+    shown = [float(cell) for cell in one.cells("#evidence", "specific")]
+    assert shown == pytest.approx(truth.neurons.specific.tolist(), rel=2e-3, abs=1e-5)
+    page.wait_for_selector("#paths .main-svg")
+    page.locator("#others summary").click()
+    assert page.locator("#others li").all_inner_texts() == [row.prompt for row in rows]
+    page.wait_for_selector("#recipes:has-text('contrast=')")
+    page.locator("#evidence a").first.click()
+    page.wait_for_selector("#drivers")
+    page.get_by_role("link", name="Back to the prompt").click()
+    page.wait_for_selector("#evidence th:has-text('specific')")
+
+
+def test_contrast_prompts_are_typed_one_a_line_and_errors_in_them_said(tab):
+    one = tab(f"?{urlencode(ASKED)}")
+    page = one.page
+    one.await_evidence()
+    others = ["Tiger Woods plays the sport of", "Pete Sampras plays the sport of"]
+    page.get_by_text("Why this subject, not this kind of sentence?").click()
+    page.locator("#contrast").fill("\n".join(others))
+    page.get_by_role("button", name="Run").click()
+    # Each step of the evidence draws the list anew, closed: it is opened when all are there.
+    page.wait_for_selector("#evidence th:has-text('specific')")
+    one.await_evidence()
+    page.locator("#others summary").click()
+    assert page.locator("#others li").all_inner_texts() == others
+    assert page.locator("#contrast").input_value() == "\n".join(others)
+    page.locator("#contrast").fill(JORDAN)
+    page.get_by_role("button", name="Run").click()
+    page.wait_for_selector("[role=alert]")
+    assert "no contrast prompt differs from the prompt." in one.text("[role=alert]")
+
+
+def test_bos_is_a_switch_on_the_page(tab, pocket):
+    one = tab(f"?{urlencode(ASKED)}")
+    page = one.page
+    page.wait_for_selector("#predictions td")
+    switch = page.get_by_label("<|endoftext|> first")
+    assert switch.is_checked()
+    switch.uncheck()
+    page.wait_for_url("**bos=0**")
+    bare = fp.run(pocket, JORDAN, bos=False)
+    page.wait_for_selector(f".prompt > :nth-child({len(bare)}):last-child")
+    assert one.options()["answer"] == " basketball"
+    switch.check()
+    page.wait_for_selector(f".prompt > :nth-child({len(bare) + 1}):last-child")
+    assert "bos" not in one.options(), "as usual is not said"
+
+
+def test_a_click_on_a_head_sorts_and_new_rows_come_in_their_own_order(tab, pocket):
+    one = tab(f"?{urlencode(ASKED)}")
+    page = one.page
+    one.await_evidence()
+    own = one.cells("#evidence", "push")
+    head = page.locator("#evidence th", has_text="push")
+    head.locator("button").click()
+    down = [float(cell) for cell in one.cells("#evidence", "push")]
+    assert down == sorted(down, reverse=True)
+    assert len(set(down)) > 2
+    assert head.get_attribute("aria-sort") == "descending"
+    head.locator("button").click()
+    assert [float(cell) for cell in one.cells("#evidence", "push")] == sorted(down)
+    page.locator("#predictions th", has_text="token").locator("button").click()
+    names = one.cells("#predictions", "token")
+    assert names == sorted(names)
+    page.locator("#temperature").fill("2")
+    page.wait_for_selector("#predictions output:text-is('temperature 2')")
+    truth = fp.run(pocket, JORDAN).predictions(10, temperature=2.0)
+    assert one.cells("#predictions", "token") == truth.token.tolist()
+    assert page.locator("#predictions th:not([aria-sort=none])").count() == 0
+    assert sorted(one.cells("#evidence", "push")) == sorted(own)
+
+
+@pytest.mark.parametrize("name", ["prompt", "neuron", "search", "facts", "contrast"])
+def test_at_1400_pixels_no_column_is_clipped_and_no_modebar_is_over_a_title(tab, name):
+    wanted = {"prompt": "#together table", "contrast": "#others", "search": "#survey table"}
+    where = PAGES.get(name, f"?{urlencode(RELATED)}")
+    one = tab(where, viewport={"width": 1400, "height": 900})
+    page = one.page
+    page.wait_for_selector(wanted.get(name, "table"))
+    if name == "contrast":
+        one.await_evidence()
+    tables = page.evaluate(
+        "[...document.querySelectorAll('.scroll')].map(e => [e.getAttribute('aria-label'), e.scrollWidth - e.clientWidth])"
+    )
+    assert tables
+    assert [table for table in tables if table[1] > 0] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1400
+    assert page.locator(".modebar").count() == 0
+
+
+def test_a_card_says_who_asked_at_each_token(tab, jordan):
+    one = tab(f"neuron/L3N12?{urlencode(ASKED)}")
+    page = one.page
+    page.wait_for_selector("#drivers table")
+    for position in (6, 2):
+        page.locator(".prompt a.chip").nth(position).click()
+        page.wait_for_selector(f".prompt a.chip:nth-child({position + 1})[aria-current]")
+        truth = fp.drivers(jordan, "L3N12", position=position)
+        page.wait_for_selector(f"#drivers p:has-text('{truth.title}')")
+        parts = page.locator("#drivers table").first.locator("tbody td:first-child")
+        assert parts.all_inner_texts() == truth.table.part[:10].tolist()
+        names = page.locator("#drivers table").nth(1).locator("tbody a").all_inner_texts()
+        assert names == truth.top(10).name.tolist()
+    page.locator("#drivers table a").first.click()
+    page.wait_for_url(f"**/neuron/{names[0]}**")
+
+
+def test_a_page_says_busy_and_follows_when_there_is_room(tab):
+    one = tab()
+    page = one.page
+    body = {"status": 503, "headers": {"Retry-After": "1"}, "body": "busy"}
+    is_busy = threading.Event()
+    is_busy.set()
+    page.route(f"**{callbacks.PATH}*", lambda route: route.fulfill(**body) if is_busy.is_set() else route.continue_())  # fmt: skip
+    page.locator("#prompt").fill(JORDAN)
+    page.locator("#prompt").press("Enter")
+    page.wait_for_selector("#busy:has-text('The explorer is busy')", state="visible")
+    assert page.locator("#predictions").count() == 0
+    is_busy.clear()
+    page.wait_for_selector("#predictions td")
+    page.wait_for_selector("#busy", state="hidden")
+    assert all("503" in said for said in one.said)
     one.said.clear()

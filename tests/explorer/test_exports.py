@@ -16,10 +16,10 @@ from tests.families.builders import write_family
 @pytest.mark.parametrize(
     ("path", "search", "live", "tables", "command"),
     [
-        ("/", {}, {"temperature": 2}, {"predictions"}, "ffnprobe run --model pocket --temperature 2 -- 'Michael"),
-        ("/", {"after": "L1"}, {}, {"predictions", "lens"}, "ffnprobe run --model pocket -- 'Michael"),
+        ("/", {}, {"temperature": 2}, {"predictions"}, "ffnprobe run --model pocket --hooks --temperature 2 -- 'Michael"),
+        ("/", {"after": "L1"}, {}, {"predictions", "lens"}, "ffnprobe run --model pocket --hooks -- 'Michael"),
         ("/neuron/L3N12", {}, {}, {"rows", "tokens", "examples", "feeds", "fed_by", "similar", "prompt"}, "ffnprobe read --model pocket L3N12"),
-        ("/neuron/L3N12", {}, {"set": 4.0, "generate": 3}, {"predictions", "texts"}, "ffnprobe steer --model pocket --set L3N12=4 --generate 3 -- 'Michael"),
+        ("/neuron/L3N12", {}, {"set": 4.0, "generate": 3}, {"predictions", "texts"}, "ffnprobe steer --model pocket --hooks --set L3N12=4 --generate 3 -- 'Michael"),
         ("/search", {"token": " golf", "rank": "dot", "layers": "1"}, {}, {"search"}, "ffnprobe search --model pocket --top 20 --rank dot --layers 1 -- ' golf'"),
         ("/facts", {"relation": "sport"}, {}, {"facts"}, None),
     ],

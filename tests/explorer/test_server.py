@@ -12,9 +12,9 @@ import pytest
 
 from ffnprobe.cli import explore
 from ffnprobe.errors import OptionRefused
-from ffnprobe.views.explorer.security import is_own, read_host
-from ffnprobe.views.explorer.server import bind
 from ffnprobe.views.explorer.session import Session
+from ffnprobe.views.hosts import is_own, read_host
+from ffnprobe.views.ports import bind
 from tests.cli.runner import refused
 from tests.conftest import JORDAN
 from tests.explorer.client import Client
@@ -128,7 +128,7 @@ def test_there_is_no_door_for_machines(client, path):
 
 def test_an_unknown_page_and_an_unknown_neuron_are_said(client):
     assert "No such page" in client.page("/nowhere")
-    assert "pocket has layers L0\\u2013L5" in client.page("/neuron/L9N1")
+    assert "pocket has layers L0\\u2013L6" in client.page("/neuron/L9N1")
     assert "is not the name of a neuron" in client.page("/neuron/<script>")
     assert "is not the name of a neuron" in client.page("/neuron/L1")
     assert "pocket overflows on this prompt" in client.page("/neuron/L0N1", "?prompt=a&set=1e308")
@@ -174,7 +174,8 @@ def test_without_dash_the_command_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(explore, "has_dash", lambda: False)
     said = refused("explore", "--no-open")
     assert said.startswith("error: the explorer needs the package dash, which is not installed.")
-    assert 'pip install "ffnprobe[explore]"' in said
+    assert explore.name_install("explore") in said
+    assert "[explore]" in said
 
 
 def test_the_command_serves_says_where_and_ends_with_control_c(tmp_path):

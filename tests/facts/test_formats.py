@@ -1,6 +1,7 @@
 """The field's own files are read as they are; each row that cannot be read says where and why."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -278,3 +279,48 @@ def test_rows_a_model_cannot_run_are_problems(tiny: fp.Model):
     assert "has 29 positions" in found["line 4"]
     assert "and the answer 3" in found["line 5"]
     assert scores.title.endswith("of 1, 3 left out")
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        ({"prompt_templates": 5}, "prompt_templates is 5; it must be a list."),
+        ({"prompt_templates": None}, "prompt_templates is None; it must be a list."),
+        ({"prompt_templates": [["{}"]]}, "among its templates is ['{}']; a template is text."),
+        ({"prompt_templates": ["{} has", 7]}, "among its templates is 7; a template is text."),
+        ({"prompt_templates_zs": {"a": 1}}, "prompt_templates_zs is {'a': 1}; it must be a list."),
+        ({"samples": "ab"}, "samples is 'ab'; it must be a list."),
+    ],
+)
+def test_json_of_a_wrong_shape_is_named(tmp_path, odd, words):
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(LRE | odd))
+    with pytest.raises(DataRefused) as refusal:
+        read_facts(path)
+    assert refusal.value.what == f"odd.json: {words}"
+
+
+def test_json_that_cannot_be_parsed_is_said_in_a_line(tmp_path):
+    for text, words in {
+        "[" * 100_000: "x.json is nested too deeply to be read.",
+        '{"a": %s}' % ("9" * 5000): "x.json is not JSON: a number in it has thousands of digits.",
+    }.items():
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(DataRefused) as refusal:
+            read_facts(tmp_path / "x.json")
+        assert refusal.value.what == words
+    lines = [
+        "[" * 100_000,
+        '{"sub_label": %s}' % ("9" * 5000),
+        '{"sub_label": [1], "obj_label": "b"}',
+    ]
+    (tmp_path / "x.jsonl").write_text("\n".join(lines))
+    said = [problem.problem for problem in read_facts(tmp_path / "x.jsonl").problems]
+    assert said == ["not a JSON object", "not a JSON object", "no subject"]
+
+
+def test_facts_are_read_from_regular_files(tmp_path):
+    for suffix in ("csv", "json", "jsonl"):
+        os.mkfifo(tmp_path / f"x.{suffix}")
+        with pytest.raises(DataRefused, match=f"x.{suffix} is a pipe; ffnprobe reads regular"):
+            read_facts(tmp_path / f"x.{suffix}")

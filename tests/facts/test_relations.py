@@ -13,6 +13,8 @@ import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import count_neurons
 from ffnprobe.facts.rows import FactRow
+from ffnprobe.facts.scores import DIRECTLY
+from ffnprobe.facts.specificity import split_facts
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def draw(generator: np.random.Generator, facts: int = 60, k: int = 5) -> torch.T
 
 def test_counts_odds_and_z_are_those_of_a_contingency_table(base):
     scores = listing(base, draw(np.random.default_rng(0)), list(base.table.relation))
-    found = scores.by_relation(k=40, hubs=True, permutations=1)
+    found = scores.by_relation(top=40, hubs=True, permutations=1)
     lists = scores.neurons.tolist()
     assert len(found.neurons) > 90
     for row in found.neurons.itertuples():
@@ -82,7 +84,7 @@ def test_p_values_are_uniform_on_shuffled_relations(base):
     for trial in range(150):
         relations = list(generator.permutation(base.table.relation))
         scores = listing(base, draw(generator), relations)
-        found = scores.by_relation(k=1, hubs=True, permutations=99, seed=trial)
+        found = scores.by_relation(top=1, hubs=True, permutations=99, seed=trial)
         best.append(found.neurons.p[0])
         shared.append(scores.overlap(hubs=True, permutations=99, seed=trial).table.p[0])
     for p_values in (best, shared):
@@ -94,7 +96,7 @@ def test_a_relations_own_neuron_is_found_beyond_chance(base):
     neurons = draw(np.random.default_rng(2))
     mine = torch.tensor(base.table.relation == "r1")
     neurons[mine, 0] = 77
-    found = listing(base, neurons, list(base.table.relation)).by_relation(k=2, permutations=199)
+    found = listing(base, neurons, list(base.table.relation)).by_relation(top=2, permutations=199)
     first = found.neurons[found.neurons.relation == "r1"].iloc[0]
     assert (first["name"], first.facts, first.share, first.elsewhere) == ("L1N25", 20, 1.0, 0.0)
     assert first.p == 1 / 200
@@ -103,7 +105,7 @@ def test_a_relations_own_neuron_is_found_beyond_chance(base):
 
 def test_one_relation_alone_lists_its_most_common_neurons(base):
     neurons = draw(np.random.default_rng(7))
-    found = listing(base, neurons, ["one"] * 60).by_relation(k=3, permutations=9).neurons
+    found = listing(base, neurons, ["one"] * 60).by_relation(top=3, permutations=9).neurons
     counts = np.bincount(neurons.ravel().numpy())
     assert list(found.facts) == sorted(counts, reverse=True)[:3]
     assert set(found.z) == {0.0}
@@ -140,14 +142,14 @@ def test_hubs_are_named_and_set_aside(base):
     assert "L0N3" in scores.hubs()
     assert "L0N9" not in scores.hubs()
     aside, counted = (
-        scores.by_relation(k=40, permutations=1),
-        scores.by_relation(k=40, hubs=True, permutations=1),
+        scores.by_relation(top=40, permutations=1),
+        scores.by_relation(top=40, hubs=True, permutations=1),
     )
     assert aside.hubs == counted.hubs == tuple(scores.hubs())
     assert "L0N3" not in set(aside.neurons.name)
     assert "L0N3" in set(counted.neurons.name)
     assert listing(base, neurons, ["one"] * 60).hubs() == []
-    assert aside.caption == f"hubs: {' '.join(scores.hubs())}"
+    assert aside.caption == f"{DIRECTLY}; hubs: {' '.join(scores.hubs())}"
     assert aside.provenance.settings["hubs"] == "set aside"
     assert counted.provenance.settings["hubs"] == "counted"
     assert aside.title == "60 facts of 3 relations"
@@ -232,11 +234,12 @@ def test_facts_of_a_relation_share_neurons_in_pocket(sports):
 
 def test_removing_a_relations_neurons_hurts_its_facts_most(sports):
     found = sports.specificity("sport", 10, most=20, draws=5)
-    effect = found.table.set_index(["facts_of", "removed"]).effect
+    effect = found.table.set_index(["half", "facts_of", "removed"]).effect
     mine, random = f"{10} neurons of sport", "10 random neurons, 5 draws"
-    assert effect["sport", mine] > 3 * abs(effect["the others", mine])
-    assert effect["sport", mine] > 5 * abs(effect["sport", random])
-    assert effect["sport", "nothing"] == 0
+    for half in ("found on", "held out"):
+        assert effect[half, "sport", mine] > 3 * abs(effect[half, "the others", mine])
+        assert effect[half, "sport", mine] > 5 * abs(effect[half, "sport", random])
+        assert effect[half, "sport", "nothing"] == 0
     settings = found.provenance.settings
     assert (settings["replace"], settings["removed"], settings["draws"]) == ("mean", 10, 5)
     assert settings["facts"] == "rows"
@@ -244,17 +247,34 @@ def test_removing_a_relations_neurons_hurts_its_facts_most(sports):
     assert len(found.neurons) == 10
 
 
+def test_neurons_are_found_on_facts_that_are_not_tested(sports):
+    half, held_out = split_facts(sports, seed=0)
+    assert not set(half.rows) & set(held_out.rows)
+    assert sorted(map(str, half.rows + held_out.rows)) == sorted(map(str, sports.rows))
+    for relation in set(sports.table.relation):
+        many = [int((part.table.relation == relation).sum()) for part in (half, held_out)]
+        assert 0 <= many[0] - many[1] <= 1
+    expected = half.by_relation(10, permutations=1).neurons
+    found = sports.specificity("sport", 10, most=5, draws=1)
+    assert found.neurons == tuple(expected[expected.relation == "sport"]["name"])
+    for part, rows in ((half, "found on"), (held_out, "held out")):
+        kept = found.table[(found.table.half == rows) & (found.table.facts_of == "sport")]
+        assert set(kept.facts) == {min(5, int((part.table.relation == "sport").sum()))}
+
+
 def test_removal_is_the_replays(sports, pocket):
     found = sports.specificity("sport", 6, most=1000, draws=1, replace="zero")
     rows = [row for row in sports.rows if row.relation == "sport"][:40]
     exact = [
-        fp.ablate_together(
-            fp.run(pocket, row.prompt), row.answer, [list(found.neurons)], replace="zero"
+        fp.ablate(
+            fp.run(pocket, row.prompt), row.answer, together=[list(found.neurons)], replace="zero"
         )
         for row in rows
     ]
-    mine = found.table.iloc[1]
-    assert mine.facts == 40
+    rows = found.table[found.table.removed == "6 neurons of sport"]
+    mine = rows[rows.facts_of == "sport"]
+    assert mine.facts.tolist() == [20, 20]
+    mine = mine[["effect", "lost"]].mean()
     assert mine.effect == pytest.approx(np.mean([float(e.values[0]) for e in exact]), abs=1e-4)
     assert mine.lost == pytest.approx(
         np.mean([float(e.log_probability[0]) for e in exact]), abs=1e-5
@@ -272,7 +292,7 @@ def test_the_same_seed_gives_the_same_numbers(sports):
 @pytest.mark.parametrize(
     ("verb", "words", "options"),
     [
-        ("by_relation", "k = 0", {"k": 0}),
+        ("by_relation", "top = 0", {"top": 0}),
         ("by_relation", "0 permutations: a test needs at least one", {"permutations": 0}),
         ("overlap", "0 permutations", {"permutations": 0}),
         ("overlap", "0 facts cannot be compared", {"most": 0}),

@@ -114,7 +114,8 @@ def test_pocket_knows_what_its_card_says(pocket):
     assert round(scores.table.known[held_out].mean(), 4) == figures["recall_held_out"]
     jordan = scores.table[scores.table.prompt == JORDAN].iloc[0]
     assert bool(jordan.known)
-    assert jordan.mlp_share > jordan.attention_share
+    # Recalled at the subject, its answer reaches the last token through attention.
+    assert jordan.attention_share > jordan.mlp_share
     assert jordan.margin > 5
 
 
@@ -234,7 +235,7 @@ def test_scores_say_where_they_come_from(scores):
 
 
 def test_bad_options_are_refused_and_no_fact_is_no_statistic(tiny):
-    with pytest.raises(OptionRefused, match="k = 0"):
+    with pytest.raises(OptionRefused, match="top = 0"):
         fp.score(tiny, ROWS, top=0)
     with pytest.raises(OptionRefused, match="cannot replace an activation"):
         fp.score(tiny, ROWS, effects=True, replace="nothing")
@@ -242,3 +243,14 @@ def test_bad_options_are_refused_and_no_fact_is_no_statistic(tiny):
     assert (len(empty), len(empty.problems)) == (0, 1)
     with pytest.raises(DataRefused, match="no fact could be scored"):
         empty.by_relation()
+
+
+def test_it_says_where_its_neurons_were_looked_for(pocket):
+    """On pocket the last token's neurons push next to nothing: what is listed must say what it is."""
+    scores = fp.score(pocket, [FactRow(JORDAN, " basketball", "sport", "Michael Jordan")])
+    assert scores.table.attention_share[0] > 0.9
+    assert "where the answer is predicted (the last token)" in scores.caption
+    assert "through attention: paths, explain" in scores.caption
+    assert scores.caption in " ".join(str(scores).split())
+    found = fp.paths(fp.run(pocket, JORDAN), " basketball").by_neuron(3)
+    assert set(found.token) == {"␣Jordan"}

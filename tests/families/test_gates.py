@@ -38,10 +38,13 @@ def test_a_card_shows_gate_and_question(llama):
     assert llama.vocab.show(best) in text
     cosine = torch.cosine_similarity(gate, question, dim=0)
     assert reading.gate_measures.cosine == pytest.approx(float(cosine), abs=1e-5)
+    answer = llama.raw("layers.1.mlp.down_proj.weight")[:, 3]
+    writes = torch.cosine_similarity(gate, answer, dim=0)
+    assert reading.gate_measures.writes == pytest.approx(float(writes), abs=1e-5)
 
 
 def test_a_survey_has_the_gates_numbers(llama):
-    table = fp.survey(llama, k=2).table.set_index("name")
+    table = fp.survey(llama, top=2).table.set_index("name")
     reading = fp.read(llama, "L2N40")
     assert table.gate_norm["L2N40"] == pytest.approx(float(reading.gate.direction.norm()), rel=1e-5)
     assert table.gate_bias["L2N40"] == 0
@@ -49,7 +52,7 @@ def test_a_survey_has_the_gates_numbers(llama):
 
 
 def test_search_by_gate_is_a_product_with_the_embedding(llama):
-    searched = fp.search(llama, " basketball", by="gate", k=5, rank="dot")
+    searched = fp.search(llama, " basketball", by="gate", top=5, rank="dot")
     found = searched.table
     assert found["name"][0] in fp.plot(searched).to_json()
     products = llama.gates @ llama.embedding[llama.vocab.one(" basketball")]
@@ -65,7 +68,7 @@ def test_a_model_without_gates_says_so(tiny):
     with pytest.raises(OptionRefused, match="have no gates"):
         fp.search(tiny, " basketball", by="gate")
     assert fp.read(tiny, "L1N3").gate is None
-    assert "gate" not in " ".join(fp.survey(tiny, k=1).table.columns)
+    assert "gate" not in " ".join(fp.survey(tiny, top=1).table.columns)
 
 
 def test_drivers_account_for_both_scores(trace):
@@ -82,7 +85,7 @@ def test_a_neuron_is_followed_with_both_scores(trace):
     table = trace.neuron("L1N3", " basketball")
     expected = torch.nn.functional.silu(torch.tensor(table.gate_score)) * torch.tensor(table.score)
     assert table.activation.tolist() == pytest.approx(expected.tolist(), rel=1e-4, abs=1e-5)
-    assert {"gate_score", "score"} <= set(trace.fired(k=2))
+    assert {"gate_score", "score"} <= set(trace.fired(top=2))
 
 
 def test_the_sign_of_an_activation_turns_the_answer(trace):

@@ -5,11 +5,12 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.ablation import ablate_layers, ablate_together
+from ffnprobe.interventions.ablation import ablate, ablate_layers
 from ffnprobe.interventions.gradients import estimate
 from ffnprobe.models.arithmetic import measure_scale, normalise, open_up, score_questions, write
-from ffnprobe.models.bridge import forward, hooks_of
+from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.checkpoint import read_weights
+from ffnprobe.models.passes import forward
 from tests.families.conftest import TEXT
 
 
@@ -130,7 +131,7 @@ def test_the_exact_sweep_is_one_hooked_pass_a_neuron(model, trace, position):
 def test_whole_layers_and_groups_are_hooked_passes_too(model, trace):
     token = model.vocab.one(" basketball")
     layers = ablate_layers(trace, token)
-    together = ablate_together(trace, token, [["L1N3", "L1N9", "L1N20"]], position=4)
+    together = ablate(trace, token, together=[["L1N3", "L1N9", "L1N20"]], position=4)
     clean = torch.log_softmax(trace.logits[-1], -1)[token]
     for layer, place in [(0, 2), (1, 5), (2, len(trace) - 1)]:
         after = hooked(model, trace.ids, layer, list(range(52)), [place])
@@ -139,6 +140,17 @@ def test_whole_layers_and_groups_are_hooked_passes_too(model, trace):
     after = hooked(model, trace.ids, 1, [3, 9, 20], [4])
     lost = clean - torch.log_softmax(after, -1)[token]
     assert float(together.log_probability[0]) == pytest.approx(float(lost), abs=3e-4)
+
+
+def test_an_explanation_s_effects_are_those_of_the_sweep(model, trace):
+    """Few neurons, removed together in one batch, lose what each loses in the sweep."""
+    token = model.vocab.one(" basketball")
+    found = fp.explain(model, TEXT, token, top=6)
+    for row in found.neurons.itertuples():
+        swept = fp.ablate(trace, token, position=row.position, neurons=[row.name])
+        assert row.effect == pytest.approx(float(swept.values[row.layer, row.neuron]), abs=2e-5)
+    assert found.neurons.effect.abs().max() > 1e-3
+    assert found.coverage.spearman > 0.3
 
 
 def test_the_last_layer_s_effect_with_the_scales_held_is_the_push(model, trace):

@@ -21,6 +21,17 @@ def test_every_head_closes(trace, depth):
     )
 
 
+def test_an_answer_of_several_tokens_closes(trace):
+    answer = " the cat"
+    pieces = fp.attribute(trace, answer).pieces
+    assert len(pieces) > 1
+    found = fp.paths(trace, answer, depth=2)
+    heads = sum(float(piece.account.heads.double().sum()) for piece in pieces)
+    assert found.push == pytest.approx(heads, abs=1e-4)
+    assert found.by_part().push.sum() == pytest.approx(heads, abs=1e-3)
+    assert sum(piece.push for piece in found.pieces) == pytest.approx(heads, abs=1e-4)
+
+
 def test_a_neuron_is_carried_by_the_heads_that_carry_its_answer(trace):
     """One neuron, head by head, from the folded weights in float64."""
     paths, model = fp.paths(trace, ANSWER), trace.model

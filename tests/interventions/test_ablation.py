@@ -8,7 +8,7 @@ from torch import Tensor
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.interventions import readout, sweeps
+from ffnprobe.interventions import batches, readout
 from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.means import read_means
 from tests.interventions.oracles import (
@@ -209,7 +209,7 @@ def test_map_of_whole_layers(tiny_trace: fp.Trace, replace: str) -> None:
 
 def test_groups_are_removed_together(tiny_trace: fp.Trace) -> None:
     groups = [["L0N3", "L0N40", "L2N7"], ["L1N1-L1N20"], ["L2N7"]]
-    found = fp.ablate_together(tiny_trace, 280, groups, position=[3, -1])
+    found = fp.ablate(tiny_trace, 280, together=groups, position=[3, -1])
     for group, effect in zip(groups, found.values, strict=True):
         chosen = fp.ablate(tiny_trace, 280, neurons=group).values.isnan().logical_not()
 
@@ -232,13 +232,13 @@ def test_groups_are_removed_together(tiny_trace: fp.Trace) -> None:
 def test_chunks_change_nothing(tiny_trace: fp.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     def all_results() -> list[Tensor]:
         effects, layers = fp.ablate(tiny_trace, 5, position=2), fp.ablate_layers(tiny_trace, 5)
-        groups = fp.ablate_together(tiny_trace, 5, [["L0N1"], ["L1N2", "L0N1"]])
+        groups = fp.ablate(tiny_trace, 5, together=[["L0N1"], ["L1N2", "L0N1"]])
         results = (effects, layers, groups)
         return [part for r in results for part in (r.values, r.log_probability)]
 
     whole = all_results()
     calls: list[tuple[int, int]] = []
-    monkeypatch.setattr(sweeps, "NUMBERS_AT_ONCE", 2000)
+    monkeypatch.setattr(batches, "NUMBERS_AT_ONCE", 2000)
     monkeypatch.setattr(readout, "LOGITS_AT_ONCE", 700)
     for a, b in zip(whole, all_results(), strict=True):
         assert torch.allclose(a, b, atol=1e-4)
@@ -315,10 +315,10 @@ def test_bad_input_is_named(tiny_trace: fp.Trace, options: dict, words: str) -> 
 
 def test_top_k_beyond_the_neurons_asked(tiny_trace: fp.Trace) -> None:
     effects = fp.ablate(tiny_trace, 5, neurons=["L0N1", "L0N2"])
-    with pytest.raises(FfnProbeError, match="k = 3: there are 2 neurons"):
+    with pytest.raises(FfnProbeError, match="top = 3: there are 2 neurons"):
         effects.top(3)
     with pytest.raises(FfnProbeError, match="no group of neurons"):
-        fp.ablate_together(tiny_trace, 5, [])
+        fp.ablate(tiny_trace, 5, together=[])
 
 
 def test_a_neuron_s_own_activation_put_back_has_no_effect(jordan, tiny_trace):
@@ -328,7 +328,7 @@ def test_a_neuron_s_own_activation_put_back_has_no_effect(jordan, tiny_trace):
     assert float(effects.values.abs().max()) == 0
     assert float(effects.log_probability.abs().max()) == 0
     groups = [["L0N378", "L1N5"], ["L4"], ["L0N31", "L3N700", "L5N2"]]
-    assert fp.ablate_together(jordan, " basketball", groups, replace=own).values.tolist() == [
+    assert fp.ablate(jordan, " basketball", together=groups, replace=own).values.tolist() == [
         0,
         0,
         0,

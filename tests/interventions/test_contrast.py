@@ -72,7 +72,7 @@ def test_a_group_is_removed_to_its_contrast_means(contrast):
 
     logits = hooked(trace.model, list(trace.ids), {0: edit(0, 3), 1: edit(1, 5)})
     expected = centre(trace.logits[-1])[ANSWER] - centre(logits[0, -1])[ANSWER]
-    found = fp.ablate_together(trace, ANSWER, [names], contrast=contrast)
+    found = fp.ablate(trace, ANSWER, together=[names], contrast=contrast)
     assert float(found.values) == pytest.approx(float(expected), abs=2e-4)
 
 

@@ -44,7 +44,7 @@ def test_kinds_follow_from_ranks(tmp_path):
 
 
 def test_neighbours_are_the_nearest_and_the_most_opposed(pocket):
-    table = find_neighbours(pocket, " basketball", k=3)
+    table = find_neighbours(pocket, " basketball", top=3)
     token = pocket.vocab.one(" basketball")
     vectors = pocket.embedding.numpy()
     cosines = (
@@ -57,7 +57,7 @@ def test_neighbours_are_the_nearest_and_the_most_opposed(pocket):
 
 
 def test_temperatures_divide_the_logits(jordan):
-    table = sweep_temperatures(jordan, k=2, temperatures=[0.1, 1.0, 3.0])
+    table = sweep_temperatures(jordan, top=2, temperatures=[0.1, 1.0, 3.0])
     logits = jordan.logits[-1].double().numpy()
     for temperature, rows in table.groupby("temperature"):
         probabilities = softmax(logits / temperature)

@@ -48,7 +48,7 @@ def test_every_layer_is_measured_beside_random(tiny):
 
 def test_a_known_fact_counts_for_the_neurons_that_pushed_it(pocket):
     prompts = list(facts.prompts())[::1500]
-    load = count_facts(pocket, prompts, k=3)
+    load = count_facts(pocket, prompts, top=3)
     assert load.asked == len(prompts)
     assert int(load.counts.sum()) == 3 * load.known
     known = [
@@ -56,7 +56,7 @@ def test_a_known_fact_counts_for_the_neurons_that_pushed_it(pocket):
         if fp.run(pocket, p.text).predictions(1)["id"].item() == pocket.vocab.one(p.fact.answer)
     ]  # fmt: skip
     assert len(known) == load.known > 0
-    alone = count_facts(pocket, known[:1], k=3)
+    alone = count_facts(pocket, known[:1], top=3)
     top = fp.attribute(fp.run(pocket, known[0].text), known[0].fact.answer).top(3)
     named = {f"L{layer}N{neuron}" for layer, neuron in alone.counts.nonzero().tolist()}
     assert named == set(top.name)

@@ -57,7 +57,7 @@ def test_no_texts_are_refused(tiny):
 
 def test_a_scans_shares_bound_the_counted_ones(tiny):
     counted = tally_scores(tiny, TEXTS)
-    table = table_scan(fp.scan(tiny, dict(enumerate(TEXTS))), "gelu_new")
+    table = table_scan(fp.scan(tiny, {str(n): text for n, text in enumerate(TEXTS)}), "gelu_new")
     assert table.share_below_zero.tolist() == pytest.approx(counted.below_zero.tolist())
     share = np.array(counted.in_bump.tolist())
     assert (table.in_bump_at_least <= share).all()

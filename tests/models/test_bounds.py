@@ -1,6 +1,7 @@
 """Files that promise more than any model has, or what cannot be, are refused in bounded time."""
 
 import json
+import os
 import struct
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.inputs import read_input
 from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.gguf_header import read_header
 from tests.builders import TINY, random_weights, write_model
@@ -124,3 +126,33 @@ def test_far_more_tensors_than_the_configuration_asks_for_are_refused(tmp_path):
         ModelNotLoaded, match=r"holds 2,0\d\d tensors; the configuration asks for less"
     ):
         fp.load(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "pytorch_model.bin"])
+def test_only_regular_files_of_a_model_are_read(name, tmp_path):
+    folder = write_model(tmp_path / "model")
+    if name == "pytorch_model.bin":
+        (folder / "model.safetensors").unlink()
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(ModelNotLoaded, match=f"{name} is a pipe; ffnprobe reads regular files"):
+        fp.load(folder)
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    with pytest.raises(ModelNotLoaded, match=f"{name} is a device; ffnprobe reads regular files"):
+        fp.load(folder)
+
+
+def test_a_tokenizer_is_read_to_a_bound(tmp_path, monkeypatch):
+    folder = write_model(tmp_path / "model")
+    monkeypatch.setitem(read_input.__kwdefaults__, "most", 1000)
+    with pytest.raises(ModelNotLoaded, match=r"tokenizer\.json is larger than 0 MB, the most"):
+        fp.load(folder)
+
+
+def test_a_folder_whose_name_is_not_utf8_is_refused_as_that(tmp_path):
+    folder = write_model(tmp_path / "model").rename(tmp_path / os.fsdecode(b"mod\xe9l"))
+    with pytest.raises(ModelNotLoaded, match=r"mod\\xe9l is not UTF-8") as refusal:
+        fp.load(folder)
+    assert refusal.value.remedy == "another name"

@@ -199,7 +199,7 @@ SPOILED = {
     "has no config.json": lambda folder: (folder / "config.json").unlink(),
     "has no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "has no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
-    "cannot be read": lambda folder: (folder / "config.json").write_text("{"),
+    "config.json is not JSON": lambda folder: (folder / "config.json").write_text("{"),
     'is of architecture "bloom", which ffnprobe does not read': lambda folder: spoil_config(
         folder, model_type="bloom"
     ),

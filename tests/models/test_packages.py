@@ -33,7 +33,7 @@ def planted(tmp_path, monkeypatch):
         plant(folder, module, f"model.gguf.part0{number}", piece)
     known = PACKAGES["gemma3-270m"]
     monkeypatch.setitem(PACKAGES, "gemma3-270m", known._replace(module="planted", parts=PARTS))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("FFNPROBE_CACHE", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(folder)
     return folder
 
@@ -42,7 +42,7 @@ def test_parts_are_put_together_once_and_nothing_is_run(planted, tmp_path, monke
     found = find_source("gemma3-270m")
     assert found.kind == "gguf"
     assert found.where.endswith("model.gguf")
-    assert found.where.startswith(str(tmp_path / "cache" / "ffnprobe"))
+    assert found.where.startswith(str(tmp_path / "cache"))
     with open(found.where, "rb") as file:
         assert file.read() == WHOLE
     monkeypatch.setattr(packages, "write_whole", None)  # would fail if it were called again
@@ -79,10 +79,10 @@ def test_a_part_that_is_not_as_stated_is_refused(planted, tmp_path):
 
 def test_a_cache_that_cannot_be_made_is_told(planted, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("FFNPROBE_CACHE", str(tmp_path / "file"))
     with pytest.raises(FileNotWritten, match="which cannot be made") as caught:
         fp.load("gemma3-270m")
-    assert caught.value.remedy == "XDG_CACHE_HOME=FOLDER names another folder for it"
+    assert caught.value.remedy == "FFNPROBE_CACHE=FOLDER names another folder for it"
 
 
 def test_without_its_package_the_command_is_said(monkeypatch):

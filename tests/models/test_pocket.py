@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 import ffnprobe as fp
 from ffnprobe.models import pocket as table
-from ffnprobe.models.bridge import forward
+from ffnprobe.models.passes import forward
 from tests.conftest import JORDAN
 
 FIGURES = json.loads((table.FOLDER / "figures.json").read_text())
@@ -42,7 +42,8 @@ def test_every_answer_is_one_token(pocket):
 
 def test_it_is_small_enough_to_ship():
     shipped = [path for path in table.FOLDER.iterdir() if path.is_file()]
-    assert sum(path.stat().st_size for path in shipped) <= 10_000_000
+    assert sum(path.stat().st_size for path in shipped) <= 14_000_000
+    assert (table.FOLDER / "model.safetensors").stat().st_size <= 11_000_000
     with safe_open(table.FOLDER / "model.safetensors", framework="pt") as file:
         assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.float16}  # noqa: SIM118
 
@@ -72,8 +73,8 @@ def test_it_recalls_its_facts_also_in_templates_it_never_saw(pocket, batches):
     hits = recall(pocket, batches, {})
     held_out = torch.tensor([prompt.is_held_out for prompt in table.prompts()])
     assert 0.05 < held_out.float().mean() < 0.5
-    assert hits.float().mean() >= 0.98
-    assert hits[held_out].float().mean() >= 0.90
+    assert hits.float().mean() >= 0.99
+    assert hits[held_out].float().mean() >= 0.97
     # The model card's figures are these figures.
     assert float(hits.float().mean()) == pytest.approx(FIGURES["recall"], abs=5e-4)
     assert float(hits[held_out].float().mean()) == pytest.approx(
@@ -88,7 +89,7 @@ def test_without_its_mlps_it_knows_almost_nothing(pocket, batches):
         ("activations", layer): (lambda seen, mean=means[layer]: mean.expand_as(seen))
         for layer in range(pocket.config.layers)
     }
-    assert recall(pocket, batches, taps).float().mean() < 0.20
+    assert recall(pocket, batches, taps).float().mean() <= 0.01
 
 
 def test_the_means_are_the_means_over_its_prompts(pocket):

@@ -28,6 +28,7 @@ def known(text: str) -> fp.Provenance:
         position=0,
         answer=text,
         versus=text,
+        run_by=text,
         settings={
             text: text,
             "number": 0.1 + 0.2,

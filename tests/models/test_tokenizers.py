@@ -100,10 +100,17 @@ def test_without_a_tokenizer_tokens_are_numbers(bare, tiny):
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [(7, "a int is not a tokenizer"), ("nowhere.json", "there is no tokenizer nowhere.json")],
+    [
+        (
+            7,
+            "tokenizer = 7: load takes a Tokenizer, a TransformersTokenizer, text, a path or None.",
+        ),
+        ("nowhere.json", "there is no tokenizer nowhere.json"),
+        ("n" * 300, "there is no tokenizer nnn"),
+    ],
 )
 def test_what_is_not_a_tokenizer_is_refused(given, words, bare):
-    with pytest.raises(ModelNotLoaded, match=words):
+    with pytest.raises(fp.FfnProbeError, match=words):
         fp.load(bare, tokenizer=given)
 
 

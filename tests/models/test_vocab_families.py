@@ -129,7 +129,7 @@ def test_bos_is_the_configurations_where_the_tokenizer_names_none(tmp_path):
     (folder / "tokenizer_config.json").write_text('{"bos_token": "<s>"}')
     assert read_vocab(folder, size=SIZE, bos=7).bos == 7, "a name no token has"
     (folder / "tokenizer_config.json").write_text("{")
-    with pytest.raises(ModelNotLoaded, match=r"tokenizer_config\.json cannot be read"):
+    with pytest.raises(ModelNotLoaded, match=r"tokenizer_config\.json is not JSON"):
         read_vocab(folder, size=SIZE, bos=7)
 
 

@@ -14,7 +14,7 @@ from tests.reading.conftest import ZERO
 @pytest.fixture(scope="module", params=["tiny", "planted", "pocket"])
 def surveyed(request):
     model = request.getfixturevalue(request.param)
-    return model, fp.survey(model, layers=[1], k=3).table
+    return model, fp.survey(model, layers=[1], top=3).table
 
 
 def test_moments_are_scipys(surveyed):
@@ -38,7 +38,7 @@ def test_norms_biases_and_cosines(surveyed):
         "question_norm": q.norm(dim=-1),
         "question_bias": model.question_biases[1],
         "answer_norm": w.norm(dim=-1),
-        "cosine": torch.cosine_similarity(q, w, dim=-1),
+        "reads_writes": torch.cosine_similarity(q, w, dim=-1),
     }
     for column, values in expected.items():
         np.testing.assert_allclose(neurons[column], values.numpy(), rtol=1e-4, atol=1e-5)
@@ -75,7 +75,7 @@ def test_an_answer_of_nothing_has_no_moments(planted):
     row = fp.survey(planted, layers=[layer]).table.iloc[neuron]
     assert row.answer_norm == 0
     assert row.vocab_mean == row.vocab_variance == 0
-    assert np.isnan([row.vocab_skew, row.vocab_kurtosis, row.cosine, row.null_space]).all()
+    assert np.isnan([row.vocab_skew, row.vocab_kurtosis, row.reads_writes, row.null_space]).all()
     assert row.kind == "unlabelled"
 
 
@@ -164,6 +164,6 @@ def test_a_large_vector_common_to_all_tokens_costs_no_digits(tiny, tmp_path):
     ):
         assert one == pytest.approx(other, abs=1e-5)
     first, second = (
-        fp.search(m, " basketball", k=156).table.sort_values("name") for m in (plain, moved)
+        fp.search(m, " basketball", top=156).table.sort_values("name") for m in (plain, moved)
     )
     np.testing.assert_allclose(first.z, second.z, rtol=1e-4, atol=1e-5)

@@ -29,7 +29,7 @@ def test_z_dot_and_cosine_are_those_of_the_whole_product(request, model_name, by
     model = request.getfixturevalue(model_name)
     token = model.vocab.one(" basketball")
     expected = direct(model, token, by)
-    found = fp.search(model, " basketball", by=by, k=model.config.neurons).table
+    found = fp.search(model, " basketball", by=by, top=model.config.neurons).table
     numbers = (found.layer * model.config.d_mlp + found.neuron).tolist()
     for column, values in expected.items():
         assert found[column].tolist() == pytest.approx(values[numbers].tolist(), rel=1e-3, abs=1e-4)
@@ -38,8 +38,8 @@ def test_z_dot_and_cosine_are_those_of_the_whole_product(request, model_name, by
 
 @pytest.mark.parametrize("rank", ["z", "cosine", "dot"])
 def test_rank_and_away(tiny, rank):
-    toward = fp.search(tiny, " basketball", rank=rank, k=156).table
-    against = fp.search(tiny, " basketball", rank=rank, k=156, away=True).table
+    toward = fp.search(tiny, " basketball", rank=rank, top=156).table
+    against = fp.search(tiny, " basketball", rank=rank, top=156, away=True).table
     assert toward[rank].is_monotonic_decreasing
     assert against[rank].is_monotonic_increasing
     assert against.name.tolist() == toward.name.tolist()[::-1]
@@ -50,24 +50,24 @@ def test_rank_and_away(tiny, rank):
 
 def test_a_planted_hub_does_not_top_the_list(planted):
     answered = planted.vocab.text([ANSWERED])
-    by_dot = fp.search(planted, answered, rank="dot", k=2).table
+    by_dot = fp.search(planted, answered, rank="dot", top=2).table
     assert by_dot.name[0] == "L{}N{}".format(*HUB), "the hub must be one by dot product"
-    by_z = fp.search(planted, answered, k=3).table
+    by_z = fp.search(planted, answered, top=3).table
     assert by_z.name[0] == "L{}N{}".format(*ASKER)
-    asked = fp.search(planted, planted.vocab.text([ASKED]), by="question", k=1).table
+    asked = fp.search(planted, planted.vocab.text([ASKED]), by="question", top=1).table
     assert asked.name[0] == "L{}N{}".format(*ASKER)
     assert asked.question_tokens[0].split()[0] == planted.vocab.show(ASKED)
 
 
 def test_several_tokens_rank_by_the_weakest(pocket):
     words = [" basketball", " football"]
-    both = fp.search(pocket, words, k=20).table
+    both = fp.search(pocket, words, top=20).table
     each = [both["z of ␣basketball"], both["z of ␣football"]]
     assert both.z.tolist() == [min(pair) for pair in zip(*each, strict=True)]
     assert both.z.is_monotonic_decreasing
-    alone = fp.search(pocket, " football", k=pocket.config.neurons).table.set_index("name").z
+    alone = fp.search(pocket, " football", top=pocket.config.neurons).table.set_index("name").z
     assert each[1].tolist() == pytest.approx(alone[both.name].tolist(), rel=1e-5)
-    against = fp.search(pocket, words, k=20, away=True).table
+    against = fp.search(pocket, words, top=20, away=True).table
     assert (
         against.z.tolist() == against[["z of ␣basketball", "z of ␣football"]].max(axis=1).tolist()
     )
@@ -75,7 +75,7 @@ def test_several_tokens_rank_by_the_weakest(pocket):
 
 
 def test_an_answer_the_same_to_all_tokens_has_no_z(planted):
-    found = fp.search(planted, " basketball", k=planted.config.neurons).table.set_index("name")
+    found = fp.search(planted, " basketball", top=planted.config.neurons).table.set_index("name")
     assert found.z["L2N6"] == found.cosine["L2N6"] == 0
     # Only rounding is left of a constant answer, and rounding has no z either.
     assert found["dot"]["L2N7"] != 0
@@ -83,15 +83,15 @@ def test_an_answer_the_same_to_all_tokens_has_no_z(planted):
 
 
 def test_layers_limit_the_search(tiny):
-    found = fp.search(tiny, " basketball", layers="1", k=52).table
+    found = fp.search(tiny, " basketball", layers="1", top=52).table
     assert set(found.layer) == {1}
-    whole = fp.search(tiny, " basketball", k=156).table
+    whole = fp.search(tiny, " basketball", top=156).table
     assert found.name.tolist() == whole[whole.layer == 1].name.tolist()
 
 
 def test_the_best_neurons_for_basketball_promote_it(pocket):
     upper = range(pocket.config.layers // 2, pocket.config.layers)
-    found = fp.search(pocket, " basketball", layers=list(upper), k=10).table
+    found = fp.search(pocket, " basketball", layers=list(upper), top=10).table
     promoting = [
         "␣basketball" in fp.read(pocket, name).answer.promotes(10).token.tolist()
         for name in found.name
@@ -114,8 +114,8 @@ def test_searches_that_are_wrong(tiny):
     assert caught.value.remedy == "z, cosine, dot"
     with pytest.raises(OptionRefused, match='by is not "key"'):
         fp.search(tiny, " basketball", by="key")
-    with pytest.raises(OptionRefused, match=r"k = 53: there are 52 neurons\."):
-        fp.search(tiny, " basketball", layers="0", k=53)
+    with pytest.raises(OptionRefused, match=r"top = 53: there are 52 neurons\."):
+        fp.search(tiny, " basketball", layers="0", top=53)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,9 @@ def test_searches_that_are_wrong(tiny):
     ],
 )  # fmt: skip
 def test_a_search_knows_what_it_was_asked(tiny, options, title, column):
-    first = fp.search(tiny, [" the", " basketball"], rank="dot", k=7, among=["L0", "L2"], **options)
+    first = fp.search(
+        tiny, [" the", " basketball"], rank="dot", top=7, among=["L0", "L2"], **options
+    )
     found = fp.Search(first.table, first.provenance)
     assert found.title == title
     assert found.tokens == ("␣the", "␣basketball")
@@ -138,15 +140,15 @@ def test_a_search_knows_what_it_was_asked(tiny, options, title, column):
     assert [row.name for row in found] == found.table.name.tolist()
     assert len(found) == 7
     assert found.top(2).name.tolist() == found.table.name.tolist()[:2]
-    with pytest.raises(OptionRefused, match=r"k = 8: there are 7 neurons found\."):
+    with pytest.raises(OptionRefused, match=r"top = 8: there are 7 neurons found\."):
         found.top(8)
 
 
 def test_a_search_among_neurons_named_keeps_their_order(pocket):
-    everyone = fp.search(pocket, " basketball", k=pocket.config.neurons)
+    everyone = fp.search(pocket, " basketball", top=pocket.config.neurons)
     chosen = everyone.table.name.tolist()[5:500:50]
-    found = fp.search(pocket, " basketball", k=4, among=reversed(chosen))
+    found = fp.search(pocket, " basketball", top=4, among=reversed(chosen))
     assert found.table.name.tolist() == chosen[:4]
-    assert len(fp.search(pocket, " basketball", k=10, among=["L2N1", "L2N3"], layers="2")) == 2
+    assert len(fp.search(pocket, " basketball", top=10, among=["L2N1", "L2N3"], layers="2")) == 2
     with pytest.raises(OptionRefused, match="no neuron of these layers"):
         fp.search(pocket, " basketball", among=["L2N1"], layers="3")

@@ -25,7 +25,7 @@ def test_feeds_and_fed_by_are_products_with_folded_questions(tiny):
 
 
 def test_similar_answers_are_by_cosine_and_leave_out_itself(tiny):
-    similar = find_related(tiny, "L1N7", k=155).similar
+    similar = find_related(tiny, "L1N7", top=155).similar
     assert "L1N7" not in similar.name.tolist()
     assert similar.cosine.is_monotonic_decreasing
     expected = torch.cosine_similarity(tiny.answers, tiny.answers[1, 7], dim=-1)
@@ -56,5 +56,5 @@ def test_first_and_last_layer_have_one_side(tiny):
 def test_what_has_no_relations_is_refused(tiny):
     with pytest.raises(NameNotUnderstood, match=r"L9N0: .* has layers L0–L2\."):
         find_related(tiny, "L9N0")
-    with pytest.raises(OptionRefused, match=r"k = 156: there are 155 other neurons\."):
-        find_related(tiny, "L0N0", k=156)
+    with pytest.raises(OptionRefused, match=r"top = 156: there are 155 other neurons\."):
+        find_related(tiny, "L0N0", top=156)

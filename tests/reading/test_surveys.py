@@ -7,13 +7,13 @@ from ffnprobe.errors import NameNotUnderstood, OptionRefused
 
 COLUMNS = [
     "name", "layer", "neuron", "kind", "question_tokens", "promotes", "suppresses",
-    "question_norm", "question_bias", "answer_norm", "cosine",
+    "question_norm", "question_bias", "answer_norm", "reads_writes", "role",
     "vocab_mean", "vocab_variance", "vocab_skew", "vocab_kurtosis", "null_space",
 ]  # fmt: skip
 
 
 def test_one_row_for_every_neuron(tiny):
-    found = fp.survey(tiny, k=4)
+    found = fp.survey(tiny, top=4)
     neurons = found.table
     assert len(found) == len(list(found)) == 3 * 52
     assert list(neurons.columns) == COLUMNS
@@ -32,8 +32,10 @@ def test_blocks_of_any_size_give_the_same_tokens(tiny, monkeypatch):
     monkeypatch.setattr("ffnprobe.reading.projection.ROWS_AT_ONCE", 5)
     monkeypatch.setattr("ffnprobe.reading.moments.ROWS_IN_CACHE", 3)
     parts = fp.survey(tiny).table
-    assert parts[COLUMNS[:7]].equals(whole[COLUMNS[:7]])
-    assert (parts[COLUMNS[7:]] - whole[COLUMNS[7:]]).abs().to_numpy().max() < 1e-4
+    numbers = [name for name in COLUMNS[7:] if name != "role"]
+    words = [name for name in COLUMNS if name not in numbers]
+    assert parts[words].equals(whole[words])
+    assert (parts[numbers] - whole[numbers]).abs().to_numpy().max() < 1e-4
 
 
 def test_a_survey_of_some_layers_is_part_of_the_whole(tiny):
@@ -58,8 +60,8 @@ def test_layers_and_k_that_are_wrong(tiny):
         fp.survey(tiny, layers=[-1])
     with pytest.raises(OptionRefused, match="no layer is named"):
         fp.survey(tiny, layers=[])
-    with pytest.raises(OptionRefused, match=r"k = 302: there are 301 tokens\."):
-        fp.survey(tiny, k=302)
+    with pytest.raises(OptionRefused, match=r"top = 302: there are 301 tokens\."):
+        fp.survey(tiny, top=302)
 
 
 def test_shown_tokens_hold_no_space(pocket, tiny):
@@ -79,15 +81,16 @@ def test_the_top_is_by_a_column_and_keeps_the_provenance(tiny):
     with pytest.raises(OptionRefused, match='a survey has no numbers "kind"') as caught:
         neurons.top(by="kind")
     assert "vocab_skew" in caught.value.remedy
-    with pytest.raises(OptionRefused, match=r"k = 157: there are 156 neurons surveyed\."):
+    with pytest.raises(OptionRefused, match=r"top = 157: there are 156 neurons surveyed\."):
         neurons.top(157)
 
 
 def test_a_kind_names_its_neurons_or_says_which_kinds_there_are(pocket, tiny):
-    neurons = fp.survey(pocket, layers="4")
+    neurons = fp.survey(pocket)
     kinds = {kind: neurons.of_kind(kind) for kind in sorted(set(neurons.table.kind))}
-    assert sum(map(len, kinds.values())) == 768
-    assert all(fp.read(pocket, name).kind == "prediction" for name in kinds["prediction"])
+    assert sum(map(len, kinds.values())) == pocket.config.neurons
+    kind = next(kind for kind in kinds if kind != "unlabelled")
+    assert all(fp.read(pocket, name).kind == kind for name in kinds[kind])
     with pytest.raises(OptionRefused, match='no neuron surveyed is of the kind "prime"') as caught:
         neurons.of_kind("prime")
     assert caught.value.remedy == ", ".join(kinds)

@@ -106,11 +106,9 @@ def test_without_an_answer_each_prompt_brings_its_own(pocket, jordan):
     assert comparison.first.logit > 5
     assert comparison.second.logit < -5
     assert "␣basketball rather than ␣golf: +" in comparison.title
-    # The neurons carry it, and they promote the one sport more than the other.
+    # Attention carries it from the subject; the neurons of the last position add a part.
     neurons = float(comparison.values.double().sum())
-    assert neurons > comparison.difference / 2
-    tokens = " ".join(comparison.top(10).answer_tokens)
-    assert "␣basketball" in tokens
+    assert 0 < neurons < comparison.difference / 2
     same = fp.compare(jordan, fp.run(pocket, "Magic Johnson plays the sport of"))
     assert (same.provenance.answer, same.provenance.versus) == ("␣basketball", None)
 

@@ -10,7 +10,7 @@ from ffnprobe.tracing.contrast import contrast_with
 from ffnprobe.tracing.contrast_pushes import contrast_paths, contrast_pushes
 
 SPORT = "{} plays the sport of"
-OTHERS = [SPORT.format(name) for name in ("Tiger Woods", "Babe Ruth", "Lionel Messi")]
+OTHERS = [SPORT.format(name) for name in ("Tiger Woods", "Billie Jean King", "Lionel Messi")]
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_what_cannot_be_asked_is_refused(tiny, tiny_trace):
         fp.drivers(tiny_trace, "L1N7", position=50)
     with pytest.raises(OptionRefused, match="L0N7 is in the first layer: no neuron comes before"):
         fp.drivers(tiny_trace, "L0N7").top(3)
-    with pytest.raises(OptionRefused, match="k = 53: there are 52 earlier neurons"):
+    with pytest.raises(OptionRefused, match="top = 53: there are 52 earlier neurons"):
         fp.drivers(tiny_trace, "L1N7").top(53)
     with pytest.raises(OptionRefused, match="run without attention patterns"):
         fp.drivers(fp.run(tiny, TEXT, patterns=False), "L1N7").heads()

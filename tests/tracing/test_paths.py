@@ -133,6 +133,51 @@ def test_two_steps_are_what_loops_over_both_heads_find(tiny_trace):
     assert float(paths.neurons[0, source, neuron]) == pytest.approx(table.push.sum(), abs=1e-6)
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_an_answer_of_several_tokens_adds_up_over_its_pieces(tiny, tiny_trace, depth):
+    """Each piece is what `paths` finds on the prompt with the pieces before it behind it."""
+    answer = " the cat sat"
+    ids = tiny.vocab.pieces(answer)
+    assert len(ids) > 2
+    found = fp.paths(tiny_trace, answer, depth=depth)
+    forced = fp.run(tiny, [*tiny_trace.ids, *ids[:-1]], bos=False)
+    assert found.trace.ids == forced.ids
+    first = len(tiny_trace) - 1
+    alone = [
+        fp.paths(forced, token, position=first + order, depth=depth)
+        for order, token in enumerate(ids)
+    ]
+    total, heads = torch.zeros_like(found.neurons), torch.zeros_like(found.heads)
+    for own, piece in zip(alone, found.pieces, strict=True):
+        assert torch.allclose(piece.neurons, own.neurons, atol=1e-6)
+        assert piece.provenance.answer == own.provenance.answer
+        total[:, : own.neurons.shape[1]] += own.neurons
+        heads[:, : own.heads.shape[1]] += own.heads
+    assert torch.allclose(found.neurons, total, atol=1e-5)
+    assert torch.allclose(found.heads, heads, atol=1e-5)
+    assert found.neurons[:, first + 1 :].abs().max() > 1e-4  # an earlier piece's own neurons
+    pieces = fp.attribute(tiny_trace, answer).pieces
+    table = found.by_head()
+    moved = torch.stack([piece.account.heads for piece in pieces]).sum(0)
+    assert table[table.step == 1].push.tolist() == pytest.approx(moved.ravel().tolist(), abs=1e-4)
+    assert table[list(KINDS)].sum(axis=1).tolist() == pytest.approx(table.push.tolist(), abs=1e-3)
+    whole = pytest.approx(float(moved.sum()), abs=1e-3)
+    assert [found.push, found.by_part().push.sum(), found.by_position().push.sum()] == [whole] * 3
+    assert found.logit == pytest.approx(sum(piece.logit for piece in pieces), abs=1e-5)
+    by_piece = found.by_piece(3)
+    assert by_piece.piece.tolist() == [tiny.vocab.show(token) for token in ids for _ in range(3)]
+    assert by_piece.name.tolist() == [name for own in alone for name in own.top(3).name]
+    assert list(found.tables())[-1] == "pieces"
+    row = found.by_neuron(1).iloc[0]
+    carriers = found.carriers(row["name"], row.position)
+    assert row.push == pytest.approx(carriers.push.sum(), abs=1e-5)
+
+
+def test_of_one_token_the_only_piece_is_the_whole(found):
+    assert found.pieces == (found,)
+    assert "pieces" not in found.tables()
+
+
 def test_the_strongest_come_first_with_the_head_that_carried_them(jordan):
     paths = fp.paths(jordan, " basketball")
     table = paths.top(30)
@@ -168,13 +213,13 @@ def test_what_cannot_be_asked_is_said(tiny, jordan):
     with pytest.raises(OptionRefused, match="without attention patterns") as caught:
         fp.paths(without, ANSWER)
     assert caught.value.remedy == "run(..., patterns=True)"
-    for depth in (0, 7):
+    for depth in (0, 8):
         with pytest.raises(
-            OptionRefused, match=f"depth = {depth}: a path through pocket has 1 to 6 heads"
+            OptionRefused, match=f"depth = {depth}: a path through pocket has 1 to 7 heads"
         ):
             fp.paths(jordan, " basketball", depth=depth)
-    with pytest.raises(TokenNotFound):
-        fp.paths(jordan, " basketball and football")
+    with pytest.raises(TokenNotFound, match="an answer with versus needs one"):
+        fp.paths(jordan, " basketball and football", versus=" golf")
     with pytest.raises(OptionRefused, match="neurons and embeddings at positions"):
         fp.paths(jordan, " basketball").top(0)
 

@@ -163,9 +163,9 @@ def test_batched_prompts_give_the_pushes_of_each_alone(pocket):
 
 def test_an_answer_of_several_tokens_is_teacher_forced(pocket):
     trace = fp.run(pocket, "Golden Gate Park is in")
-    pieces = pocket.vocab.ids(" San Francisco basket")
+    pieces = pocket.vocab.ids(" San Francisco golf")
     assert len(pieces) == 3
-    pushes = fp.attribute(trace, " San Francisco basket")
+    pushes = fp.attribute(trace, " San Francisco golf")
     theirs = logits_of(pocket, (*trace.ids, *pieces)).double().log_softmax(-1)
     each = [float(theirs[len(trace) - 1 + n, piece]) for n, piece in enumerate(pieces)]
     assert [piece.log_probability for piece in pushes.pieces] == pytest.approx(each, abs=1e-4)
@@ -182,7 +182,7 @@ def test_an_answer_of_several_tokens_is_teacher_forced(pocket):
     assert added == pytest.approx([piece.logit for piece in pushes.pieces], abs=1e-3)
     assert len(pushes.by_layer()) == 3 * pocket.config.layers
     assert len(pushes.against(2)) == 6
-    assert pushes.provenance.answer == " San Francisco basket"
+    assert pushes.provenance.answer == " San Francisco golf"
     assert pushes.pieces[1].provenance.answer == "␣Francisco"
 
 
@@ -283,7 +283,7 @@ def test_what_cannot_be_asked_is_refused(tiny_trace, answer, options, kind, word
 def test_a_k_out_of_range_is_refused(tiny_trace):
     pushes = fp.attribute(tiny_trace, 9)
     for k in (0, 157):
-        with pytest.raises(OptionRefused, match=f"k = {k}: there are 156 neurons"):
+        with pytest.raises(OptionRefused, match=f"top = {k}: there are 156 neurons"):
             pushes.top(k)
 
 

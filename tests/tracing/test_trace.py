@@ -146,7 +146,7 @@ def test_options_out_of_range_are_refused(tiny_trace):
     for temperature in (0, -1, float("nan"), float("inf")):
         with pytest.raises(OptionRefused, match="has no distribution"):
             tiny_trace.predictions(temperature=temperature)
-    with pytest.raises(OptionRefused, match="k = 302: there are 301 tokens"):
+    with pytest.raises(OptionRefused, match="top = 302: there are 301 tokens"):
         tiny_trace.predictions(302)
     with pytest.raises(
         FfnProbeError, match=r"position 99 is outside the prompt: it has 0–\d+ \(0 is BOS\)"

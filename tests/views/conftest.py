@@ -1,6 +1,7 @@
 """Results to save and draw, and a model whose vocabulary means harm."""
 
 import json
+import string
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,14 @@ def results(tiny: fp.Model) -> dict[str, Any]:
     ids = tiny.vocab.ids("the cat sat on the basketball court")
     made = every_result(tiny, ids, tiny.vocab.one(" the"))
     made["PushesByPiece"] = fp.attribute(made["Trace"], " Paris basketball")
-    made["Search"] = fp.search(tiny, [" the", " basketball"], k=5)
+    made["Batch"] = fp.batch(tiny, ["the cat", "", "the mat"], verb="attribute", top=2)
+    made["Search"] = fp.search(tiny, [" the", " basketball"], top=5)
     made["Scan"] = fp.scan(
-        tiny, {"a": "the cat sat on the mat", "b": "the dog ran"}, k=2, workers=1
+        tiny, {"a": "the cat sat on the mat", "b": "the dog ran"}, top=2, workers=1
     )
     made["Examples"] = fp.examples(made["Scan"], "L1N7")
+    texts = {str(n): f"the cat sat on mat {n} and the dog ran" for n in range(24)}
+    made["Labels"] = fp.label(tiny, fp.scan(tiny, texts, top=2, workers=1))
     facts = [
         fp.FactRow(f"the {animal} {verb}", f" {answer}", verb)
         for verb, answer in (("sat on", "the"), ("ran to", "basketball"))
@@ -81,6 +85,11 @@ def results(tiny: fp.Model) -> dict[str, Any]:
         "Overlap": scores.overlap(permutations=9),
         "Specificity": scores.specificity("sat on", 2, draws=2),
     }  # fmt: skip
+    spread = {"all": " ".join(f"{a} {b}" for a in string.printable[:90] for b in ("the", "cat"))}
+    made["KeyMoments"] = fp.scan_keys(tiny, spread)
+    options = {"subject": "cat", "scan": made["KeyMoments"], "method": "alphaedit", "layer": 1}
+    made["Edited"] = fp.edit(tiny, "the cat sat on", " basketball", **options)
+    made["Certificate"] = fp.certify(made["Edited"], facts)
     return made
 
 

@@ -24,7 +24,7 @@ def every_result(
         "Comparison": fp.compare(trace, other),
         "Effects": fp.ablate(trace, answer),
         "LayerEffects": fp.ablate_layers(trace, answer),
-        "GroupEffects": fp.ablate_together(trace, answer, [["L0N1"], ["L0N2", f"L{last}N3"]]),
+        "GroupEffects": fp.ablate(trace, answer, together=[["L0N1"], ["L0N2", f"L{last}N3"]]),
         "Estimates": fp.estimate(trace, answer),
         "Steering": fp.steer(model, prompt, {"L0N1": 2.0}, generate=2, bos=bos),
         "Reading": fp.read(model, f"L{last}N1"),
@@ -32,11 +32,16 @@ def every_result(
         "Related": fp.read(model, "L0N1").related(3),
         "Explanation": fp.explain(model, prompt, answer, top=4, bos=bos),
         "Survey": fp.survey(model),
+        "Match": fp.match(model, model, top=4),
     }  # fmt: skip
     # Where both prompts say the same there is nothing to carry.
     contrast = fp.contrast_with(trace, answer, [other], answers=[prompt[-1]])
+    is_other = not trace.logits[-1].equal(other.logits[-1])
+    circuit = fp.circuit(model, prompt, answer, contrast=contrast, keep=6, bos=bos, tested=is_other)
+    made["Circuit"] = circuit
     made |= {"Contrast": contrast, "ContrastPushes": fp.attribute(trace, answer, contrast=contrast)}
-    if not trace.logits[-1].equal(other.logits[-1]):
+    if is_other:
+        made["Recovery"] = circuit.recovery
         made["Patches"] = fp.patch(other, trace, answer, prompt[-1])
         made["LayerPatches"] = fp.patch_layers(other, trace, answer, prompt[-1])
     return made

@@ -36,6 +36,9 @@ def folder(tmp_path_factory, pocket, results, hostile_results):
     fp.save(hostile_results["Stages"], folder / "hostile-stages.html")
     fp.save(results["Survey"], folder / "survey.html")
     fp.save(results["Pushes"], folder / "pushes.html")
+    # As `--plot` writes them.
+    save_figure(fp.plot(results["Pushes"]), folder / "figure.html")
+    save_figure(fp.plot(hostile_results["Stages"]), folder / "hostile-figure.html")
     return folder
 
 
@@ -44,6 +47,7 @@ class Opened:
 
     def __init__(self, browser, path, width=1280):
         self.page = browser.new_page(viewport={"width": width, "height": 900})
+        self.page.set_default_timeout(60_000)
         self.asked, self.said = [], []
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.on("console", lambda message: self.said.append(message.text))
@@ -75,7 +79,7 @@ def opened(browser, folder):
 @pytest.mark.parametrize(
     "name",
     ["explanation.html", "survey.html", "pushes.html", "hostile.html", "hostile-survey.html",
-     "hostile-stages.html"],
+     "hostile-stages.html", "figure.html", "hostile-figure.html"],
 )  # fmt: skip
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_page_opens_from_disk_alone_and_without_complaint(opened, name, width):
@@ -158,9 +162,10 @@ def test_hostile_tokens_are_text_and_nothing_runs(opened, name):
     assert one.said == []
 
 
-def test_a_script_that_was_not_written_with_the_page_cannot_run(folder, browser, tmp_path):
+@pytest.mark.parametrize("name", ["pushes.html", "figure.html"])
+def test_a_script_that_was_not_written_with_the_page_cannot_run(folder, browser, tmp_path, name):
     """The last line of defence: were a token let through, the page's own policy would stop it."""
-    text = (folder / "pushes.html").read_text(encoding="utf-8")
+    text = (folder / name).read_text(encoding="utf-8")
     (tmp_path / "x.html").write_text(
         text.replace("<h1>", "<script>window.harmed=1</script><img src=x onerror='window.harmed=1'><h1>"),
         encoding="utf-8",

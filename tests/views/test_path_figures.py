@@ -1,9 +1,15 @@
 """The picture of paths: every neuron, head and source token is named; widths and colours say the push."""
 
+import json
+
 import pytest
+from plotly.utils import PlotlyJSONEncoder
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
+from ffnprobe.views.explorer.addresses import Address
+from ffnprobe.views.explorer.blocks import Viewport
+from ffnprobe.views.explorer.evidence import _carriers
 from ffnprobe.views.theme import BLUE, VERMILLION
 from tests.conftest import JORDAN
 
@@ -37,3 +43,13 @@ def test_an_explanation_draws_its_paths(pocket, tiny):
     alone = fp.explain(tiny, [7], 3, top=2, bos=False, effects=False)
     with pytest.raises(OptionRefused, match="nothing went through attention"):
         fp.plot(alone, "paths")
+
+
+def test_the_explorer_draws_them_too(pocket):
+    found = fp.explain(pocket, JORDAN, " basketball", effects=False, top=2)
+    blocks = _carriers(found, Address("/", (("prompt", JORDAN),)), Viewport())
+    shown = json.dumps(blocks, cls=PlotlyJSONEncoder, ensure_ascii=False)
+    assert "How it got there: the strongest paths through attention" in shown
+    for row in found.paths.itertuples():
+        assert f"{row.name}  {row.push:+.3f}" in shown
+        assert row.through in shown

@@ -20,6 +20,12 @@ def draw_all(results):
             for figure in known or {}:
                 if figure == "paths" and name == "Explanation" and not result.paths.push.any():
                     continue  # nothing went through attention: refused in words
+                if name == "Circuit" and (
+                    not result.kept if figure == "graph" else not result.recovery
+                ):
+                    continue  # no neuron has influence: refused in words
+                if figure == "changed" and not len(result.changed):
+                    continue  # no other prompt changed: refused in words
                 more = {"neuron": {"neuron": "L0N1"}, "pushes": {"pushes": results["Pushes"]},
                         "histogram": {"neuron": "L0N1"}}  # fmt: skip
                 drawn[name, figure] = fp.plot(result, figure, **more.get(figure, {}))
@@ -93,10 +99,10 @@ def _strings(value):
 
 
 def test_predictions_are_the_probabilities(jordan):
-    figure = fp.plot(jordan, k=4)
+    figure = fp.plot(jordan, top=4)
     assert list(figure.data[0].x) == jordan.predictions(4).probability.tolist()
     assert figure.layout.yaxis.ticktext[0] == "␣basketball"
-    assert figure.layout.title.text.startswith("␣basketball comes next with probability 0.9")
+    assert figure.layout.title.text.startswith("␣basketball comes next with probability ")
 
 
 def test_the_waterfall_ends_at_the_logit(jordan):
@@ -187,6 +193,9 @@ def test_what_cannot_be_drawn_is_said_in_words(results):
         "the effects and the pushes differ in their convention: centred and folded.\n"
         "  try: make both with the same convention"
     )
+    earlier = fp.ablate(results["Trace"], " the", position=1, neurons=["L1"])
+    with pytest.raises(OptionRefused, match="the pushes differ in their position: 1 and "):
+        fp.plot(earlier, "pushes", pushes=fp.attribute(results["Trace"], " the"))
     explanation = fp.explain(results["Trace"].model, "the cat", " the", top=2, effects=False)
     with pytest.raises(OptionRefused, match="without effects"):
         fp.plot(explanation, "map")

@@ -1,6 +1,7 @@
 """The page: complete, self-contained, small enough, and true to its result."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -8,11 +9,13 @@ import sys
 from html import unescape
 
 import pytest
+import torch
 
 import ffnprobe as fp
 from ffnprobe.views.report import surveys
 from ffnprobe.views.report.blocks import safe_json
 from tests.conftest import JORDAN
+from tests.families.builders import write_family
 
 PLOT = re.compile(r'<div class="plot"[^>]*></div><script type="application/json">(.*?)</script>')
 
@@ -43,9 +46,9 @@ def test_the_page_holds_everything_a_stranger_needs(page, explanation):
     text = unescape(page.read_text(encoding="utf-8").partition("<script>")[0])
     for words in (
         f"Why {explanation.title}?", "What the model predicts next", "What makes up the answer's logit",
-        "Where the feed-forward layers matter", "The evidence", "The neurons, one by one",
+        "How it got there", "Where the feed-forward layers matter", "The evidence", "The neurons, one by one",
         "Without all of them together", "What the words mean", "How to get this page again",
-        "Where the numbers come from", explanation.provenance.fingerprint, "of 6,000 tokens",
+        "Where the numbers come from", explanation.provenance.fingerprint, f"of {len(explanation.trace.model.vocab):,} tokens",
     ):  # fmt: skip
         assert words in text, words
     assert text.count("<details") == len(explanation.neurons)
@@ -53,9 +56,38 @@ def test_the_page_holds_everything_a_stranger_needs(page, explanation):
         assert name in text
 
 
+def test_each_card_says_who_asked(page, explanation):
+    text = unescape(page.read_text(encoding="utf-8"))
+    cards = re.findall(r"<details.*?</details>", text, flags=re.DOTALL)
+    for card, row in zip(cards, explanation.neurons.itertuples(), strict=True):
+        found = fp.drivers(explanation.trace, row.name, position=row.position)
+        assert f"who asked: parts of its score {found.score:+.3f}" in card
+        first = found.table.iloc[0]
+        assert f"<td class=token>{first.part}</td><td>{first.drive:.3f}</td>" in card
+
+
+def test_a_card_names_earlier_neurons_and_who_asked_the_gate(tmp_path):
+    model = fp.load(write_family(tmp_path / "llama", "llama"))
+    explanation = fp.explain(model, [3, 1, 4, 1, 5], 2, top=12, effects=False)
+    fp.save(explanation, tmp_path / "x.html")
+    text = (tmp_path / "x.html").read_text(encoding="utf-8")
+    name = explanation.neurons[explanation.neurons.layer > 0].name.iloc[0]
+    card = next(c for c in text.split("<details") if f"<b>{name}</b>" in c)
+    found = fp.drivers(explanation.trace, name)
+    for side, of in ((found, ""), (found.gate, " of the gate")):
+        assert f"who asked{of}: parts of its score {side.score:+.3f}" in card
+        first, asked = side.top(1).iloc[0], card.partition(f"earlier neurons that asked{of}")[2]
+        assert f"<td class=token>{first['name']}</td><td>{first.drive:.3f}</td>" in asked
+
+
 def test_figures_in_the_page_are_the_result(page, explanation):
     drawn = [json.loads(found) for found in PLOT.findall(page.read_text(encoding="utf-8"))]
     assert len(drawn) == 6
+    notes = [" ".join(note["text"] for note in d["layout"].get("annotations", ())) for d in drawn]
+    (paths,) = [text for text in notes if "was read most by this head" in text]
+    for row in explanation.paths.itertuples():
+        assert f"{row.name}  {row.push:+.3f}" in paths
+        assert {row.through, "␣basketball"} <= set(re.split(r"[ <>]", paths))
     waterfall = next(d for d in drawn if d["data"][0]["type"] == "waterfall")
     assert waterfall["data"][0]["y"] == pytest.approx(
         explanation.parts.push.tolist(), rel=1e-5, abs=1e-6
@@ -76,13 +108,16 @@ def test_the_page_can_be_got_again_as_it_says(page, tmp_path):
     command, python = map(unescape, pre)
     words = shlex.split(command)
     assert words[:2] == ["ffnprobe", "explain"]
+    # Sums over another number of threads differ in their last bits.
+    threads = str(torch.get_num_threads())
+    same = os.environ | {"FFNPROBE_THREADS": threads, "OMP_NUM_THREADS": threads}
     for name, made in (
         ("command", [sys.executable, "-m", "ffnprobe", *words[1:]]),
         ("python", [sys.executable, "-c", python]),
     ):
         folder = tmp_path / name
         folder.mkdir()
-        subprocess.run(made, cwd=folder, check=True, capture_output=True)
+        subprocess.run(made, cwd=folder, check=True, capture_output=True, env=same)
         assert (folder / "explanation.html").read_bytes() == page.read_bytes()
 
 

@@ -114,7 +114,7 @@ def test_hostile_tokens_read_back_from_every_format(hostile_results, tmp_path):
 def test_a_table_taken_from_a_result_knows_where_it_comes_from(results, tmp_path):
     pushes = results["Pushes"]
     for table in (pushes.top(30), pushes.by_part(), results["Effects"].against(3),
-                  results["Trace"].fired(k=4), results["Reading"].answer.promotes(3)):  # fmt: skip
+                  results["Trace"].fired(top=4), results["Reading"].answer.promotes(3)):  # fmt: skip
         fp.save(table, tmp_path / "t.parquet")
         found = fp.open_result(tmp_path / "t.parquet")
         assert len(found.table) == len(table)
@@ -130,7 +130,7 @@ def test_an_unknown_suffix_lists_the_known(results, tmp_path):
         fp.save(results["Trace"], tmp_path / "x.xlsx")
     assert str(refused.value) == (
         '".xlsx" is not a format that results are written in (x.xlsx).\n'
-        "  try: .csv, .json, .parquet, .md, .html"
+        "  try: .csv, .json, .jsonl, .parquet, .md, .html"
     )
 
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.runner import ffnprobe
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 # `csv` and `text` are shown; with a title they are a file of that name. `pycon` is a docstring's example,
 # which the doctests run. The others are run here.
-LANGUAGES = ("python", "console", "sh", "csv", "text", "pycon")
+LANGUAGES = ("python", "console", "sh", "sql", "csv", "text", "pycon")
 FENCE = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)(?P<options>[^\n]*)\n"
     r"(?P<text>.*?)^```$",
@@ -72,7 +74,12 @@ def run_block(block: Block, names: dict[str, Any]) -> None:
             run_line(line, str(block))
     elif block.language == "console":
         command, _, shown = block.text.partition("\n")
-        compare(run_line(command.removeprefix("$ "), str(block)), shown)
+        with pytest.MonkeyPatch.context() as patch:  # a page shows what a plain terminal shows
+            patch.setenv("COLUMNS", "80")
+            compare(run_line(command.removeprefix("$ "), str(block)), shown)
+    elif block.language == "sql":
+        duckdb = pytest.importorskip("duckdb", reason="needs duckdb, the extra `test`")
+        assert duckdb.sql(block.text).fetchall(), block
     elif block.language == "python" and block.text.startswith(">>> "):
         run_session(block, names)
     elif block.language == "python":

@@ -5,6 +5,7 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.packages import PACKAGES
+from ffnprobe.tracing.owners import find_owners
 
 KNOWN = PACKAGES["gemma3-270m"]
 pytestmark = [
@@ -46,3 +47,10 @@ def test_paris_is_what_it_says_next(eiffel):
 
 def test_the_account_closes(eiffel):
     assert abs(fp.attribute(eiffel, " Paris").remainder) < 1e-3
+
+
+def test_paths_close_for_every_head(eiffel):
+    found = fp.paths(eiffel, " Paris", depth=2)
+    assert found.remainder < 1e-4
+    assert abs(found.push) > 1
+    assert find_owners(found.pushes).total == pytest.approx(found.logit, abs=1e-3)

@@ -6,7 +6,7 @@ import pytest
 
 import ffnprobe as fp
 from tests.conftest import JORDAN
-from tests.whole.pages import LANGUAGES, PAGES, ROOT, compare, read_blocks, run_block
+from tests.whole.pages import LANGUAGES, PAGES, ROOT, compare, prose, read_blocks, run_block
 
 BLOCKS = {page: list(read_blocks(page)) for page in PAGES}
 # The only reasons for a block not to run here.
@@ -44,7 +44,7 @@ def test_every_block_names_its_language(page):
     text = page.read_text(encoding="utf-8")
     assert {block.language for block in BLOCKS[page]} <= set(LANGUAGES)
     assert text.count("\n```") == 2 * len(BLOCKS[page]), "a fence is indented or not closed"
-    assert "\n\n    " not in text, "code stands in a fence, where it is run"
+    assert "\n\n    " not in prose(page), "code stands in a fence, where it is run"
 
 
 def test_the_readme_shows_the_main_job_the_verbs_and_the_commands():
@@ -63,24 +63,31 @@ def test_the_readme_shows_the_main_job_the_verbs_and_the_commands():
 def test_the_worked_example_says_what_the_model_did(pocket, jordan):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     words = readme.partition("## Reading a result")[2].partition("\n## ")[0]
-    explanation = fp.explain(pocket, JORDAN, " basketball", top=8)
-    first = explanation.neurons.iloc[0]
-    drivers = fp.drivers(jordan, "L0N378")
-    head = drivers.heads(1).iloc[0]
-    assert (first["name"], first.grade, first.token) == ("L0N378", "A", "␣of")
-    assert (head.part, head.token) == ("L0H3", "␣Jordan")
+    explanation = fp.explain(pocket, JORDAN, " basketball")  # as the README's command does
+    first = explanation.neurons.loc[explanation.neurons.effect.idxmax()]
+    drivers = fp.drivers(jordan, first["name"], position=first.position)
+    heads = drivers.heads(5)
+    head = heads[heads.token == "Michael"].iloc[0]
+    assert (first["name"], first.grade, first.token) == ("L1N505", "A", "␣Jordan")
+    assert (head.part, first.through) == ("L0H3", "L5H4")
     assert pocket.vocab.show(pocket.vocab.one(" basketball")) == first.answer_tokens.split()[0]
-    listed, random = explanation.together.effect[:2]
+    at_jordan = explanation.together[explanation.together.token == "␣Jordan"]
+    listed, random = at_jordan.iloc[0], at_jordan.iloc[1]
     for said in (
         f"activation is {first.activation:.2f}, on average it is {first.mean_activation:.2f}",
         f"gave it {head.drive:.1f} of its score of {drivers.score:.1f}",
+        f"first of {len(pocket.vocab):,} tokens",
         f"{first.z:.1f} standard deviations out",
-        f"added {first.push:.2f} logits",
-        f"loses only {first.effect:.2f}",
-        f"costs {listed:.1f} of {explanation.pushes.logit:.1f} logits, eight neurons like them {random:.2f}",
+        f"added {first.push:.1f} logits",
+        f"loses {first.effect:.1f}.",
+        f"loses {listed.effect:.1f} of {explanation.pushes.logit:.1f} logits",
+        f"to {listed.probability_after:.0%}".replace("%", " %"),
+        f"ten neurons like them cost {random.effect:.2f}",
         f"{explanation.predictions.probability[0]:.2%}".replace("%", " %"),
     ):
         assert said in words, said
+    for token in first.question_tokens.replace("␣", " ").split():
+        assert token in words, token
 
 
 def test_one_version_is_named_everywhere():

@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 
+import ffnprobe as fp
 from tests.whole.pages import ROOT
 
 FOLDER = ROOT / "docs" / "pictures"
-pytest.importorskip("PIL", reason="needs pillow, the extra `docs`")
+Image = pytest.importorskip("PIL.Image", reason="needs pillow, the extra `docs`")
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,14 @@ def test_pictures_are_small():
     sizes = {path.name: path.stat().st_size for path in FOLDER.iterdir()}
     assert set(sizes) == {"answer.svg", "effect.png", "push.svg", "question.svg", "report.png"}
     assert max(sizes.values()) < 200_000
+
+
+def test_the_report_shows_what_the_readmes_command_lists(script, pocket):
+    program, verb, prompt, answer, *_ = script["find_command"]()
+    assert (program, verb) == ("ffnprobe", "explain")
+    listed = fp.explain(pocket, prompt, answer).neurons
+    shown = Image.open(FOLDER / "report.png").info["shows"].split()
+    assert shown == listed["name"].tolist(), "python docs/scripts/pictures.py"
 
 
 @pytest.mark.browser

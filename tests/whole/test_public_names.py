@@ -3,8 +3,10 @@
 The examples are run by `--doctest-modules`.
 """
 
+import ast
 import inspect
 import runpy
+from collections import defaultdict
 from functools import cached_property
 
 import pytest
@@ -59,3 +61,13 @@ def test_the_page_of_public_names_is_written_from_the_docstrings():
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     assert made == page, "python docs/scripts/api.py writes it again"
     assert all(f"### {name}\n" in page for name in NAMES)
+
+
+def test_no_two_classes_share_a_name():
+    homes = defaultdict(list)
+    for file in sorted((ROOT / "ffnprobe").rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(file.relative_to(ROOT).as_posix())
+    assert len(homes) > 200
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}

@@ -1,13 +1,17 @@
 """The documents as a site: it builds without a warning, loads nothing from outside, lacks no name."""
 
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from plotly.offline import get_plotlyjs
 
 import ffnprobe as fp
+from tests.whole.notebooks import is_plotting
 from tests.whole.pages import ROOT
 
 pytest.importorskip("mkdocs", reason="needs mkdocs, the extra `docs`")
@@ -19,7 +23,8 @@ LOADED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)="((?:htt
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    env = os.environ | {"FFNPROBE_NOTEBOOKS": "0"}  # executed below, and by the tests of notebooks
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -47,3 +52,24 @@ def test_the_readme_is_the_first_page(site):
     assert 'src="pictures/report.png"' in page
     assert (site / "pictures" / "report.png").stat().st_size < 200_000
     assert 'href="concepts.html"' in page
+
+
+def test_links_to_notebooks_lead_to_pages(site):
+    page = (site / "index.html").read_text(encoding="utf-8")
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f'href="notebooks/{path.stem}.html"' in page
+        assert (site / "notebooks" / f"{path.stem}.html").is_file()
+
+
+def test_a_notebooks_page_has_its_figures_and_loads_nothing(tmp_path):
+    pytest.importorskip("nbconvert", reason="needs nbconvert, the extra `docs`")
+    script, name = ROOT / "docs" / "scripts" / "notebooks.py", "01_questions_and_answers"
+    subprocess.run(
+        [sys.executable, str(script), str(tmp_path), name], check=True, capture_output=True
+    )
+    page = (tmp_path / f"{name}.html").read_text(encoding="utf-8")
+    assert LOADED.findall(page.replace(get_plotlyjs(), "")) == []
+    source = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    drawn = sum(is_plotting(cell | {"source": "".join(cell["source"])}) for cell in source["cells"])
+    assert page.count("Plotly.newPlot(") - get_plotlyjs().count("Plotly.newPlot(") >= drawn > 0
+    assert not any(cell.get("outputs") for cell in source["cells"]), "the source has no outputs"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.views.terminal.explanations import print_explanation
+from ffnprobe.views.terminal.explanations import print_as_known
 from tests.cli.runner import ffnprobe
 from tests.whole.pages import ROOT, compare
 
@@ -74,11 +74,24 @@ def test_removing_the_neurons_listed_hurts_more_than_random_ones(explanation):
     assert listed > 10 * max(worst, mean)
 
 
+def test_no_neuron_is_graded_where_attention_rests(explanation):
+    """Neurons at the subject are, with the head that carries them."""
+    assert explanation.trace.activations[:, 0].max() > 1000
+    assert explanation.provenance.settings["set_aside"] == ["The at 0 (first position)"]
+    earlier = explanation.neurons[explanation.neurons.position < len(explanation.trace) - 1]
+    assert 0 not in set(earlier.position)
+    subject = earlier[earlier.token.isin(["␣E", "iffel", "␣Tower"])]
+    assert len(subject)
+    assert set(subject.grade) <= {"A", "B", "C"}
+    assert all(head.startswith("L") for head in subject.through)
+    assert 0 not in set(explanation.paths.position)
+
+
 def test_the_page_shows_what_it_found(explanation, capsys):
     page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
     name = "the neurons that matter"
     shown = name + page.partition(name)[2].partition("```")[0]
-    print_explanation(explanation)
+    print_as_known([explanation])
     printed = name + capsys.readouterr().out.partition(name)[2].partition("\nA: weights")[0]
     compare(printed, shown)
 

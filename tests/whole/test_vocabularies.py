@@ -87,7 +87,7 @@ def test_an_answer_goes_on_and_gets_no_space_in_front(blocks):
     assert trace.tokens[:2] == ("<s>", "␣the")
     assert fp.attribute(trace, " Paris").answer == paris
     assert fp.attribute(trace, " Berlin", versus=" Paris").versus == paris
-    row = fp.search(model, " Paris", k=1).table.iloc[0]
+    row = fp.search(model, " Paris", top=1).table.iloc[0]
     direction = model.unembedding[paris] - model.mean_unembedding
     assert row["dot"] == pytest.approx(
         float(model.answers[row.layer, row.neuron] @ direction), abs=1e-4
@@ -125,7 +125,7 @@ def test_a_long_text_gives_the_same_tokens_in_pieces(family, tmp_path, monkeypat
 def test_a_scan_shows_its_examples_in_words(blocks):
     model = fp.load(blocks, device="cpu")
     text = "the dog ran to the basketball court in Paris, 東京"
-    scan = fp.scan(model, {"one": text}, k=3)
+    scan = fp.scan(model, {"one": text}, top=3)
     example = fp.examples(scan, "L0N1").strongest[0]
     joined = "".join((*example.before, example.token, *example.after))
     assert joined in "".join(model.vocab.show_all(model.vocab.ids(text)))

@@ -1,6 +1,9 @@
 """Addresses of the explorer: what each one shows, and how to write one.
 
     /?prompt=…&answer=…&versus=…    a prompt, and why this answer rather than that one
+      &contrast=…&related=1         … about this subject, not about others (or other facts)
+    /circuit?prompt=…&node=…        the circuit of that answer, and one node of it
+      &without=…&group=NAME:…       … without some nodes; nodes put together by hand
     /neuron/L3N12?prompt=…          a neuron, and what it does on the prompt
     /search?token=…&kind=…          tokens to neurons
     /facts?relation=…               facts to prompts
@@ -13,13 +16,14 @@
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlencode
 
 from ffnprobe.errors import OptionRefused
 
 # The question being asked goes with the user from page to page.
-CARRIED = ("prompt", "answer", "answer_id", "versus", "versus_id", "bos")
+CARRIED = ("prompt", "answer", "answer_id", "versus", "versus_id", "contrast", "related", "bos")
 FIELDS = 64
 Pairs = tuple[tuple[str, str], ...]
 
@@ -77,6 +81,11 @@ class Address:
         """Return the address of another page with the same question and these changes."""
         kept = [(name, value) for name, value in self.options if name in CARRIED]
         return _write(path, kept, changes)
+
+    def listing(self, name: str, values: Sequence[str]) -> str:
+        """Return this address with an option given once for each value."""
+        pairs = [pair for pair in self.options if pair[0] != name]
+        return write_address(self.path, [*pairs, *((name, value) for value in values)])
 
     def here(self, **changes: str | int | None) -> str:
         """Return this address with options changed; None removes one."""

@@ -1,29 +1,41 @@
-"""The app: one frame and four pages, chosen by the address."""
+"""The app: one frame and five pages, chosen by the address."""
 
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, html
+from flask import abort
 
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.views.explorer import downloads, evidence, facts, frame, neuron, prompt, search
+from ffnprobe.views.explorer import (
+    circuit,
+    downloads,
+    evidence,
+    facts,
+    frame,
+    neuron,
+    prompt,
+    search,
+)
 from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.blocks import Component, Viewport, alert, link, read_viewport
+from ffnprobe.views.explorer.callbacks import check_callbacks
 from ffnprobe.views.explorer.jobs import log_error
-from ffnprobe.views.explorer.security import guard
+from ffnprobe.views.explorer.security import guard, say
 from ffnprobe.views.explorer.session import Session
 
 Show = Callable[[Session, Address, Viewport], Component]
 PAGES: dict[str, Show] = {
     "/": prompt.show,
     "/neuron": neuron.show_none,
+    "/circuit": circuit.show,
     "/search": search.show,
     "/facts": facts.show,
 }
 
 
-def build(session: Session, *, host: str = "127.0.0.1") -> Dash:
+def build(session: Session, *, host: str = "127.0.0.1", token: str | None = None) -> Dash:
     """Build the app around a session; it loads nothing from other servers."""
     app = Dash(
         "ffnprobe.views.explorer",
@@ -47,13 +59,15 @@ def build(session: Session, *, host: str = "127.0.0.1") -> Dash:
         ("watchScreen", Output("screen", "data"), Input("location", "id")),
         ("writeAddress", Output("address", "data"), Input("live", "data")),
         ("openCell", Output("cell", "data"), Input("lens", "clickData")),
+        ("openNode", Output("node", "data"), Input("graph", "clickData")),
         ("openNeuron", Output("point", "data"), Input("kinds", "clickData")),
         ("nameWindow", Output("window", "data"), Input("page", "children")),
     ):
         app.clientside_callback(ClientsideFunction("explorer", name), output, trigger)
     for room in (prompt, evidence, neuron, search, downloads):
         room.register(app, session)
-    guard(app, host=host)
+    guard(app, host=host, token=token)
+    check_callbacks(app)
     return app
 
 
@@ -71,6 +85,8 @@ def show_page(session: Session, address: Address, viewport: Viewport) -> Compone
 
 
 def _note(error: Exception) -> Any:
-    """Log an unexpected error instead of showing it on the page."""
+    """Refuse what a page would not ask for; log an unexpected error instead of showing it."""
+    if isinstance(error, FfnProbeError):
+        abort(say(str(error), 400))
     log_error()
     return None

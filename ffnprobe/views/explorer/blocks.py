@@ -94,26 +94,33 @@ def table(
     replaced = links or {}
     is_number = {column: is_numeric_dtype(shown[column]) for column in shown.columns}
     columns = list(shown.columns)
-    heads = [
-        html.Th(str(c).replace("_", " "), scope="col", className="number" if is_number[c] else "")
-        for c in columns
-    ]
+    heads = [_head(str(column), is_number=is_number[column]) for column in columns]
     rows = []
     for order, values in enumerate(shown.itertuples(index=False)):
         cells = [
             html.Td(
                 replaced[column][order] if column in replaced else format_value(value),
-                className="number" if is_number[column] else "",
+                className="number" if is_number[column] else "text",
             )
             for column, value in zip(columns, values, strict=True)
         ]
         rows.append(html.Tr(cells))
-    body = html.Table([html.Caption(caption), html.Thead(html.Tr(heads)), html.Tbody(rows)])
+    body = html.Table(
+        [html.Caption(caption), html.Thead(html.Tr(heads)), html.Tbody(rows)],
+        className="sortable",
+    )
     # A box that scrolls can be reached by keyboard.
     box = html.Div(body, className="scroll", tabIndex="0", role="region", **{"aria-label": caption})
     if len(frame) <= most:
         return box
     return html.Div([box, words(f"… {len(frame) - most:,} more rows", is_soft=True)])
+
+
+def _head(column: str, *, is_number: bool) -> Component:
+    """Write the head of a column, which sorts by it (`assets/tables.js`)."""
+    kind = "number" if is_number else "text"
+    named = html.Button(column.replace("_", " "), type="button")
+    return html.Th(named, scope="col", className=kind, **{"aria-sort": "none", "data-type": kind})
 
 
 def chips(

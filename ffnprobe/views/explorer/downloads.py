@@ -8,16 +8,18 @@ from typing import Any
 from dash import Dash, Input, Output, State, ctx, no_update
 
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.views.explorer import facts, neuron, prompt, search
+from ffnprobe.views.explorer import circuit, facts, neuron, prompt, search
 from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.blocks import alert, recipes
 from ffnprobe.views.explorer.exports import Export, Live, write
 from ffnprobe.views.explorer.session import Session
 
+Settings = dict[str, Any] | None
 SUFFIXES = {"csv": ".csv", "parquet": ".parquet", "report": ".html"}
 TYPES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".html": "text/html"}
 GATHER: dict[str, Callable[[Session, Address, Live], Export]] = {
     "/": prompt.gather,
+    "/circuit": circuit.gather,
     "/search": search.gather,
     "/facts": facts.gather,
 }
@@ -35,12 +37,11 @@ def gather(session: Session, address: Address, live: Live) -> Export:
 def register(app: Dash, session: Session) -> None:
     """Register the buttons and the recipes."""
 
-    def read(path: str, search_text: str, live: object, job: object) -> Export:
-        said, running = (part if isinstance(part, dict) else {} for part in (live, job))
-        return gather(session, read_address(path, search_text), Live(said, running))
+    def read(path: str, search_text: str, live: Settings, job: Settings) -> Export:
+        return gather(session, read_address(path, search_text), Live(live or {}, job or {}))
 
     def list_tables(
-        live: object, job: object, _: object, chosen: str | None, path: str, search_text: str
+        live: Settings, job: Settings, _: object, chosen: str | None, path: str, search_text: str
     ) -> Any:
         try:
             export = read(path, search_text, live, job)
@@ -57,7 +58,7 @@ def register(app: Dash, session: Session) -> None:
         State("save-table", "value"), State("location", "pathname"), State("location", "search"),
     )(list_tables)  # fmt: skip
 
-    def save(_csv: int, _parquet: int, _report: int, chosen: str | None, live: object, job: object,
+    def save(_csv: int, _parquet: int, _report: int, chosen: str | None, live: Settings, job: Settings,
              path: str, search_text: str) -> Any:  # fmt: skip
         name = str(ctx.triggered_id or "").removeprefix("save-")
         if name not in SUFFIXES or not ctx.triggered[0]["value"]:

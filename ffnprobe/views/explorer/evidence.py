@@ -22,11 +22,13 @@ from ffnprobe.views.explorer.blocks import (
     words,
 )
 from ffnprobe.views.explorer.jobs import Job
-from ffnprobe.views.explorer.session import Question, Session
+from ffnprobe.views.explorer.session import AskedPrompt, Session
 from ffnprobe.views.plots import plot
 from ffnprobe.views.recipes import spell_token
 
 TICK = 300  # milliseconds between two polls of the background work
+# What the name says, and what the neuron's own card shows.
+HIDDEN = ["layer", "neuron", "position", "gate_score", "score", "strongest_example"]
 SAID = (
     "Three kinds of evidence, because each one alone can mislead: what the weights promote (z), "
     "what the neuron pushed here, and what the answer loses when it is ablated (effect). A: all three, "
@@ -37,7 +39,7 @@ SAID = (
 def panel(session: Session, address: Address, viewport: Viewport) -> Component:
     """Lay out where the evidence is shown, or offer to gather it."""
     question = session.question(address)
-    if question[2] is None:
+    if question.answer is None:
         return section("Why?", *_offer(session, address), name="why")
     explanation = session.explanation(question)
     known = (
@@ -56,7 +58,7 @@ def panel(session: Session, address: Address, viewport: Viewport) -> Component:
     return section(
         f"Why {_name(session, question)}?",
         # The browser starts the work, so that only a page somebody sees is computed.
-        dcc.Store(id="question", data=list(question)),
+        dcc.Store(id="question", data=question.name),
         # It ticks once, and again when told to, so that two polls never overlap.
         dcc.Interval(id="tick", interval=TICK, max_intervals=0),
         words(SAID),
@@ -81,7 +83,7 @@ def _offer(session: Session, address: Address) -> list[Component]:
     ]
 
 
-def _name(session: Session, question: Question) -> str:
+def _name(session: Session, question: AskedPrompt) -> str:
     """Write the answer and its rival as shown tokens; errors in them are shown later."""
 
     def show(token: str | int) -> str:
@@ -92,15 +94,32 @@ def _name(session: Session, question: Question) -> str:
         except (FfnProbeError, OverflowError):
             return str(token)
 
-    _, _, answer, versus = question
-    than = "" if versus is None else f" rather than {show(versus)}"
-    return f"{show(answer or '')}{than}"
+    than = "" if question.versus is None else f" rather than {show(question.versus)}"
+    return f"{show(question.answer or '')}{than}"
 
 
 def _neurons(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
-    shown = explanation.neurons.drop(columns=["layer", "neuron", "position"])
+    shown = explanation.neurons.drop(columns=HIDDEN, errors="ignore")
     names = [neuron_link(address, name) for name in shown.name]
-    return [table(shown, caption=f"the neurons behind {explanation.title}", links={"name": names})]
+    whole = table(shown, caption=f"the neurons behind {explanation.title}", links={"name": names})
+    return [words(explanation.standing), whole, *_others(explanation.options.contrast)]
+
+
+def _others(prompts: tuple[str, ...] | None) -> list[Component]:
+    """List the contrast prompts."""
+    if prompts is None:
+        return []
+    said = "specific: what their own answers lose on average when the same neuron is ablated there."
+    return [
+        html.Details(
+            [
+                html.Summary(f"Contrast with {len(prompts)} prompts"),
+                words(said),
+                html.Ul([html.Li(text) for text in prompts]),
+            ],
+            id="others",
+        )
+    ]
 
 
 def _map(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
@@ -121,16 +140,20 @@ def _carriers(explanation: Explanation, address: Address, viewport: Viewport) ->
         html.H3("What makes up the answer's logit"),
         figure(plot(explanation, "account"), viewport),
         figure(plot(explanation, "layers"), viewport),
-        *_paths(explanation, viewport),
+        *_paths(explanation, address, viewport),
     ]
 
 
-def _paths(explanation: Explanation, viewport: Viewport) -> list[Component]:
+def _paths(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
     if not len(explanation.paths):
         return []
+    title = "How it got there: the strongest paths through attention"
+    shown = explanation.paths.drop(columns=["layer", "neuron"])
+    names = [neuron_link(address, name) for name in shown.name]
     return [
-        html.H3("How it got there: the strongest paths through attention"),
-        figure(plot(explanation, "paths"), viewport),
+        html.H3(title),
+        figure(plot(explanation, "paths"), viewport, name="paths"),
+        table(shown, caption=title, links={"name": names}),
     ]
 
 
@@ -141,7 +164,7 @@ def _together(explanation: Explanation, address: Address, viewport: Viewport) ->
         figure(plot(explanation, "evidence"), viewport),
         html.H3("Without all of them together"),
         table(explanation.together, caption="ablated together, compared with neurons like them"),
-        words(f"{explanation.provenance.describe()}.", is_soft=True),
+        words(f"{explanation.caption}.", is_soft=True),
     ]
 
 
@@ -157,15 +180,15 @@ def register(app: Dash, session: Session) -> None:
     """Register the work behind a question: start, poll, cancel."""
 
     def start(
-        asked: list[Any] | None, again: int, job: dict[str, Any] | None, ticks: int | None
-    ) -> Any:
-        if not asked:
+        asked: str | None, again: int, job: dict[str, Any] | None, ticks: int | None,
+        path: str | None, search: str | None,
+    ) -> Any:  # fmt: skip
+        question = session.question(read_address(path, search))
+        if asked != question.name:
             return (no_update,) * 4
-        bos = None if asked[1] is None else bool(asked[1])
-        question = (str(asked[0]), bos, asked[2], asked[3])
         before, is_again = job or {}, ctx.triggered_id == "again" and bool(again)
         one_more = (ticks or 0) + 1
-        fresh = {"question": asked, "name": None, "changes": 0, "shown": []}
+        fresh: dict[str, Any] = {"question": asked, "name": None, "changes": 0, "shown": []}
         if session.explanation(question) is not None:
             return fresh, 0, [], True
         if (
@@ -186,19 +209,21 @@ def register(app: Dash, session: Session) -> None:
         Output("job", "data"), Output("tick", "max_intervals"), Output("progress", "children"),
         Output("cancel", "hidden"),
         Input("question", "data"), Input("again", "n_clicks"), State("job", "data"),
-        State("tick", "n_intervals"),
+        State("tick", "n_intervals"), State("location", "pathname"), State("location", "search"),
     )(start)  # fmt: skip
 
     def follow(
-        ticks: int, job: dict[str, Any] | None, asked: list[Any], path: str, search: str, screen: object
+        ticks: int | None, job: dict[str, Any] | None, asked: str | None, path: str | None,
+        search: str | None, screen: object,
     ) -> Any:  # fmt: skip
-        if job is None or job.get("question") != asked:
-            return (no_update,) * (len(PARTS) + 5)
         address, viewport = read_address(path, search), read_viewport(screen)
+        question = session.question(address)
+        if job is None or not job["question"] == asked == question.name:
+            return (no_update,) * (len(PARTS) + 5)
         found = session.jobs.find(job["name"])
         if found is None:
             # The job was dropped: the result may be in the cache, else it can be asked for again.
-            whole = session.explanation((asked[0], asked[1], asked[2], asked[3]))
+            whole = session.explanation(question)
             told = [
                 show(whole, address, viewport) if whole else no_update for show in PARTS.values()
             ]
@@ -213,7 +238,7 @@ def register(app: Dash, session: Session) -> None:
         drawn = [part for part, shown in parts.items() if shown is not no_update]
         after = {**job, "changes": changes, "shown": sorted({*job["shown"], *drawn})}
         return (
-            *parts.values(), _progress(found), ticks if is_over else ticks + 1, is_over,
+            *parts.values(), _progress(found), (ticks or 0) + (not is_over), is_over,
             found.state != "cancelled", after if after != job else no_update,
         )  # fmt: skip
 
@@ -249,6 +274,8 @@ def _progress(job: Job) -> Component:
         return ""
     if not job.total:
         return "waiting …" if job.state == "waiting" else "measuring the layers …"
+    if job.done >= job.total:
+        return "all effects are measured; the control neurons follow …"
     share = f"effects of {job.done:,} of {job.total:,} neurons"
     bar = html.Progress(value=str(job.done), max=str(job.total), **{"aria-label": "effects measured"})  # fmt: skip
     return html.Span([bar, f" {share}"])

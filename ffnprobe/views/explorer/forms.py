@@ -1,4 +1,4 @@
-"""The form at the top of a prompt's page: the prompt, the answer, and its rival.
+"""The form at the top of a prompt's page: the prompt, the answer, its rival, what to compare with.
 
 Forms are turned into addresses in the browser (`assets/script.js`): what is asked is then in the address.
 """
@@ -14,8 +14,10 @@ from ffnprobe.views.recipes import spell_token
 SUGGESTED = 20
 
 
-def prompt_form(address: Address, trace: Trace | None, *, has_answer: bool = True) -> Component:
-    """Ask for a prompt and, where there is one, for an answer and its rival."""
+def prompt_form(
+    session: Session, address: Address, trace: Trace | None, *, has_answer: bool = True
+) -> Component:
+    """Ask for a prompt and, where there is one, for an answer, its rival and what to compare with."""
     prompt = dcc.Textarea(
         id="prompt", value=address.text("prompt"), rows=2, maxLength=PROMPT_BYTES, spellCheck=False,
         placeholder="Michael Jordan plays the sport of",
@@ -28,13 +30,48 @@ def prompt_form(address: Address, trace: Trace | None, *, has_answer: bool = Tru
             ("versus", "rather than", "optional"),
         )
     ]
+    contrast = _contrast(session, address)
     row = [*answers] if has_answer else []
     if not has_answer:
         # The inputs stay, hidden, so that their values are kept.
-        parts.append(html.Div(answers, hidden=True))
-    row.append(html.Button("Run", id="run", className="main"))
-    parts += [html.Div(row, className="row"), _suggestions(trace)]
+        parts.append(html.Div([*answers, contrast], hidden=True))
+    row += [*_bos(session, address), html.Button("Run", id="run", className="main")]
+    parts += [
+        html.Div(row, className="row"),
+        *([contrast] if has_answer else []),
+        _suggestions(trace),
+    ]
     return html.Div(parts, className="form", role="search", **{"aria-label": "prompt"})
+
+
+def _bos(session: Session, address: Address) -> list[Component]:
+    """Offer a switch for BOS, if the model has one."""
+    vocab = session.model.vocab
+    if vocab.bos is None:
+        return []
+    usual = vocab.puts_bos(None)
+    is_on = usual if address.bos is None else address.bos
+    return [_switch("bos", f"{vocab.show(vocab.bos)} first", is_on=is_on, usual=usual)]
+
+
+def _contrast(session: Session, address: Address) -> Component:
+    """Ask for the same sentence about other subjects."""
+    typed = dcc.Textarea(
+        id="contrast", value="\n".join(address.texts("contrast")), rows=3, maxLength=PROMPT_BYTES,
+        spellCheck=False, placeholder="Tiger Woods plays the sport of",
+    )  # fmt: skip
+    parts = [field("Contrast prompts", typed, hint="The same sentence about other subjects, one a line.")]  # fmt: skip
+    is_on = address.has("related")
+    if session.has_relations:
+        parts.append(_switch("related", "contrast with other facts of the relation", is_on=is_on))
+    summary = html.Summary("Why this subject, not this kind of sentence?")
+    return html.Details([summary, *parts], open=is_on or address.has("contrast"))
+
+
+def _switch(name: str, label: str, *, is_on: bool, usual: bool = False) -> Component:
+    """Offer a switch; the address names it only if it is not as usual."""
+    box = dcc.Checklist([{"label": label, "value": "1"}], ["1"] if is_on else [], id=name)
+    return html.Div(box, className="switch", **{"data-usual": "1" if usual else "0"})
 
 
 def _token_box(name: str, address: Address, placeholder: str) -> Component:

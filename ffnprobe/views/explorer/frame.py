@@ -9,7 +9,13 @@ from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.explorer.blocks import Component, link
 from ffnprobe.views.explorer.session import Session
 
-TITLES = {"/": "Prompt", "/neuron": "Neuron", "/search": "Search", "/facts": "Facts"}
+TITLES = {
+    "/": "Prompt",
+    "/circuit": "Circuit",
+    "/neuron": "Neuron",
+    "/search": "Search",
+    "/facts": "Facts",
+}
 # Dash's own page names no language and shows nothing without JavaScript.
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -28,7 +34,7 @@ def frame(session: Session) -> Component:
         [
             dcc.Location(id="location", refresh="callback-nav"),
             # screen: dark mode and width; live: the sliders; job: the work in the background.
-            *(dcc.Store(id=name) for name in ("screen", "live", "job", "address", "window", "cell", "point")),
+            *(dcc.Store(id=name) for name in ("screen", "live", "job", "address", "window", "cell", "point", "node")),
             dcc.Download(id="download"),
             html.A("to the page", href="#page", className="skip"),
             html.Header(
@@ -41,6 +47,7 @@ def frame(session: Session) -> Component:
                     ),
                 ]
             ),
+            html.P("The explorer is busy with other pages. This one follows.", id="busy", role="status"),
             html.Main(id="page", tabIndex="-1"),
             html.Footer(f"ffnprobe {VERSION}; everything is computed on this machine.", className="soft"),
         ],

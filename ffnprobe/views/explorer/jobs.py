@@ -22,7 +22,7 @@ KEPT = 8
 PATIENCE = 90.0
 
 
-class Cancelled(Exception):
+class JobCancelled(Exception):
     """Raised to stop a job that no page waits for."""
 
 
@@ -60,7 +60,7 @@ class Job:
     def check(self) -> None:
         """Stop if the job is cancelled or no page has polled it."""
         if self.is_unwanted or time.monotonic() - self.seen > PATIENCE:
-            raise Cancelled
+            raise JobCancelled
 
 
 class Jobs:
@@ -127,7 +127,7 @@ class Jobs:
         try:
             job.check()
             job.show(job.work(job))
-        except Cancelled:
+        except JobCancelled:
             state = "cancelled"
         except FfnProbeError as error:
             job.error, state = error, "failed"

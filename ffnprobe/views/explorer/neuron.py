@@ -3,12 +3,13 @@
 from dash import Dash, dcc, html
 
 from ffnprobe.cards import shade
-from ffnprobe.corpora.contexts import Example, Examples, join
+from ffnprobe.corpora.contexts import HEADS, Example, Examples, join, name_numbers, name_source
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.reading.cards import TITLES, describe
 from ffnprobe.reading.readings import Reading, Readings
 from ffnprobe.reading.related import Related
 from ffnprobe.results import Result
+from ffnprobe.tracing.score_drivers import Drivers
 from ffnprobe.views.explorer import forms, whatif
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.explorer.blocks import (
@@ -28,6 +29,7 @@ from ffnprobe.views.explorer.session import EXAMPLES, Session
 from ffnprobe.views.recipes import recipe_reading, recipe_steering, spell_token
 
 TOKENS = 10
+DRIVERS = 10
 RELATIONS = {
     "feeds": "Its answer feeds the questions of",
     "fed_by": "Its question is fed by the answers of",
@@ -60,7 +62,7 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
         [
             html.H1([reading.name, " ", html.Span(reading.kind, className="kind")]),
             _chooser(address),
-            _card(reading, address),
+            _card(session, reading, address),
             *_on_prompt(session, address, reading, viewport),
             *_examples(session.examples(reading.name)),
             _related(session.related(reading), address),
@@ -69,7 +71,7 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
     )
 
 
-def _card(reading: Reading, address: Address) -> Component:
+def _card(session: Session, reading: Reading, address: Address) -> Component:
     model = reading.question.model
     listed = Readings(model, (reading,), reading.provenance).tokens(min(TOKENS, len(model.vocab)))
     lists = []
@@ -81,7 +83,9 @@ def _card(reading: Reading, address: Address) -> Component:
         whole = table(part[["token", "value"]], caption=TITLES[str(side)], links={"token": tokens})
         lists.append(html.Div([html.H3(TITLES[str(side)]), whole]))
     numbers = [html.P(line, className="soft") for line in describe(reading)]
-    return section("Question and answer", html.Div(lists, className="lists"), *numbers)
+    known = None if session.labels is None else session.labels.of(reading.name)
+    labelled = [] if known is None else [html.P(f"Label: {known.describe()}", id="label")]
+    return section("Question and answer", *labelled, html.Div(lists, className="lists"), *numbers)
 
 
 def _token(address: Address, shown: str, token: str | int) -> Component:
@@ -108,14 +112,18 @@ def _examples(found: Examples | None) -> list[Component]:
         return []
     parts = [words(f"{found.title}; {found.provenance.describe()}.", is_soft=True)]
     for side, listed in found.sides(EXAMPLES).items():
-        parts += [html.H3(side), html.Ul([_example(e, listed) for e in listed], className="quotes")]
+        if listed:
+            parts += [
+                html.H3(HEADS[side]),
+                html.Ul([_example(e, listed) for e in listed], className="quotes"),
+            ]
     return [section("Examples", *parts)]
 
 
 def _example(example: Example, listed: tuple[Example, ...]) -> Component:
     most = max(abs(e.activation) for e in listed) or 1.0
     mark = html.Mark(example.token, style={"backgroundColor": shade(example.activation / most)})
-    where = html.Small(f" {example.activation:.3f} ({example.text}, {example.position})", className="soft")  # fmt: skip
+    where = html.Small(f" {name_numbers(example)} {name_source(example)}", className="soft")
     return html.Li([join(example.before), mark, join(example.after), where])
 
 
@@ -123,24 +131,41 @@ def _on_prompt(
     session: Session, address: Address, reading: Reading, viewport: Viewport
 ) -> list[Component]:
     if not address.text("prompt"):
-        return [section("On a prompt", forms.prompt_form(address, None, has_answer=False))]
+        return [section("On a prompt", forms.prompt_form(session, address, None, has_answer=False))]
     try:
         trace = session.trace(address)
         found = trace.neuron(reading.name, address.token("answer"))
+        position = trace.at(int(address.number("position", -1)))
     except FfnProbeError as error:
-        return [section("On a prompt", forms.prompt_form(address, None, has_answer=False), alert(error))]  # fmt: skip
+        return [section("On a prompt", forms.prompt_form(session, address, None, has_answer=False), alert(error))]  # fmt: skip
     activations = found.activation.tolist()
     return [
         section(
             "On the prompt",
-            forms.prompt_form(address, trace, has_answer=False),
-            chips(trace.tokens, activations),
-            words("Colour: the activation at a token (blue above zero).", is_soft=True),
+            forms.prompt_form(session, address, trace, has_answer=False),
+            chips(
+                trace.tokens, activations, current=position,
+                hrefs=[address.here(position=order) for order in range(len(trace))],
+            ),
+            words("Colour: the activation at a token (blue above zero). Click a token to see who asked there.", is_soft=True),
             table(found, caption=f"{reading.name} at every token: its activation, and its push toward a token, in logits"),
             html.P(link("Back to the prompt and its evidence", address.to("/"))),
         ),
+        _drivers(session.drivers(trace, reading.name, position), address),
         whatif.panel(session, address, reading.name, activations, viewport),
     ]  # fmt: skip
+
+
+def _drivers(found: Drivers, address: Address) -> Component:
+    """Show what gave the neuron its score: parts of the stream, and earlier neurons one by one."""
+    parts = found.table.drop(columns=["kind", "layer", "head"])
+    tables = [table(parts, caption="parts of the stream, the strongest first", most=DRIVERS)]
+    if earlier := found.account.neurons.numel():
+        listed = found.top(min(DRIVERS, earlier)).drop(columns=["layer", "neuron"])
+        names = [neuron_link(address, name) for name in listed.name]
+        tables.append(table(listed, caption="earlier neurons", links={"name": names}))
+    said = f"{found.title}. What in the stream gave it this score: all parts add up to it."
+    return section("Who asked", words(said), html.Div(tables, className="beside"), name="drivers")
 
 
 def gather(session: Session, address: Address, live: Live) -> Export:
@@ -150,10 +175,15 @@ def gather(session: Session, address: Address, live: Live) -> Export:
     found = session.examples(reading.name)
     if found is not None:
         tables |= found.tables()
+    if session.labels is not None:
+        tables["label"] = session.labels.pick([reading.name]).table
     tables |= session.related(reading).tables()
     result: Result = reading
     if address.text("prompt"):
-        tables["prompt"] = session.trace(address).neuron(reading.name, address.token("answer"))
+        trace = session.trace(address)
+        tables["prompt"] = trace.neuron(reading.name, address.token("answer"))
+        position = trace.at(int(address.number("position", -1)))
+        tables["drivers"] = session.drivers(trace, reading.name, position).table
         value = live.sliders.get("set", address.number("set", 0.0) if address.has("set") else None)
         if value is not None:
             many = int(live.sliders.get("generate", 0))

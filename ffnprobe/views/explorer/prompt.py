@@ -40,12 +40,12 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
     try:
         trace = session.trace(address)
     except FfnProbeError as error:
-        form = forms.prompt_form(address, None)
+        form = forms.prompt_form(session, address, None)
         return html.Div([html.H1("What does the model predict next?"), form, alert(error)])
     return html.Div(
         [
             html.H1(_title(trace)),
-            forms.prompt_form(address, trace),
+            forms.prompt_form(session, address, trace),
             *forms.spelling_note(session, address),
             _tokens(address, trace),
             _next(address, trace, viewport),
@@ -75,7 +75,7 @@ def _welcome(session: Session, address: Address) -> Component:
         [
             html.H1("What does the model predict next, and why?"),
             words(about),
-            forms.prompt_form(address, None),
+            forms.prompt_form(session, address, None),
             section("Or start with one of these", html.Ul(rows)),
         ]
     )
@@ -106,7 +106,7 @@ def _predictions(
 ) -> list[Component]:
     k, position = min(TOKENS, len(trace.model.vocab)), int(address.number("position", -1))
     found = trace.predictions(k, temperature=temperature, position=position)
-    drawn = plot(trace, "predictions", k=k, temperature=temperature, position=position)
+    drawn = plot(trace, "predictions", top=k, temperature=temperature, position=position)
     whole = table(
         found.drop(columns="id"),
         caption=f"the {k} likeliest next tokens at temperature {temperature:g}",
@@ -172,10 +172,10 @@ def gather(session: Session, address: Address, live: Live) -> Export:
     if address.text("after"):
         tables["lens"] = trace.predictions(k, position=position, after=address.text("after"))
     question = session.question(address)
-    explanation = None if question[2] is None else session.explanation(question)
+    explanation = None if question.answer is None else session.explanation(question)
     running = (
         session.jobs.find(live.job.get("name"))
-        if live.job.get("question") == list(question)
+        if live.job.get("question") == question.name
         else None
     )
     if explanation is None and running is not None:
@@ -192,13 +192,13 @@ def register(app: Dash, session: Session) -> None:
     """Register the slider."""
 
     def warm(
-        value: float | None, first: float, live: object, path: str, search: str, screen: object
-    ) -> tuple[object, object]:
-        if value is None or is_untouched(value, first, live):
+        moved: float | str | None, first: float, live: object, path: str, search: str, screen: object
+    ) -> tuple[object, object]:  # fmt: skip
+        if moved is None or is_untouched(value := float(moved), first, live):
             return no_update, no_update
         address = read_address(path, search)
         trace = session.trace(address)
-        panel = _predictions(address, trace, float(value), read_viewport(screen))
+        panel = _predictions(address, trace, value, read_viewport(screen))
         return panel, {"temperature": value}
 
     app.callback(

@@ -1,9 +1,11 @@
 """The search page: from tokens to neurons, and a survey of all neurons."""
 
+from dataclasses import replace
 from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
+from ffnprobe.corpora.joins import join_labels
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.reading.kinds import KINDS
 from ffnprobe.reading.rankings import RANKS, SIDES, search
@@ -98,18 +100,19 @@ def find(session: Session, address: Address) -> Search:
         if session.neurons is None:
             raise FfnProbeError("the kinds are not known yet: the survey is still running.")
         among = session.neurons.of_kind(kind)
-    return search(
+    found = search(
         session.model,
         address.texts("token"),
         among=among,
         layers=layers,
         **given_options(session, address),
     )
+    return replace(found, table=join_labels(found.table, session.labels))
 
 
 def given_options(session: Session, address: Address) -> dict[str, Any]:
     """Return the options of `search` in an address, except layers and kind."""
-    options: dict[str, Any] = {"k": min(FOUND, session.model.config.d_mlp)}
+    options: dict[str, Any] = {"top": min(FOUND, session.model.config.d_mlp)}
     options |= {name: address.text(name) for name in ("rank", "by") if address.text(name)}
     return options | ({"away": True} if address.text("away") else {})
 
@@ -131,8 +134,8 @@ def _field(
     session: Session, neurons: Survey, address: Address, viewport: Viewport
 ) -> list[Component]:
     """Draw the survey and list the most selective neurons."""
-    best = neurons.top(min(LISTED, len(neurons)))
-    columns = ["name", "kind", "gate_tokens", "question_tokens", "promotes", "suppresses", "vocab_skew", "vocab_kurtosis", "null_space"]  # fmt: skip
+    best = join_labels(neurons.top(min(LISTED, len(neurons))), session.labels)
+    columns = ["name", "kind", "gate_tokens", "question_tokens", "promotes", "suppresses", "vocab_skew", "vocab_kurtosis", "null_space", "label", "label_f1"]  # fmt: skip
     names = [neuron_link(address, name) for name in best.name]
     caption = f"the {len(best)} neurons with the most selective answers"
     return [

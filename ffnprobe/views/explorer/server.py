@@ -1,82 +1,127 @@
-"""Serve the explorer: bind a port, start the server, open the browser."""
+"""Serve the explorer: start the server on a bound port, open the browser.
 
-import errno
+Each connection has a thread, and their number is bounded: beyond it the connection that has sent no
+request for longest is closed, and if all have sent one, the new one is told to come back. A
+connection that sends nothing is closed after a while in any case.
+"""
+
+import os
+import secrets
 import socket
+import tempfile
 import threading
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from html import escape
+from pathlib import Path
+from typing import Any
 
-from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
-from ffnprobe.errors import OptionRefused
 from ffnprobe.views.explorer.app import build
-from ffnprobe.views.explorer.security import WILDCARDS
+from ffnprobe.views.explorer.security import ACCESS
 from ffnprobe.views.explorer.session import Session
+from ffnprobe.views.hosts import WILDCARDS
 
-PORTS = 65_535
+CONNECTIONS = 64
+BUSY = b"the explorer is busy: try again in a second.\n"
+REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(BUSY), BUSY)
+)
 
 
 class Quiet(WSGIRequestHandler):  # type: ignore[misc]
-    """Handle requests without logging each one; keep connections open."""
+    """Handle requests without logging each one."""
 
     protocol_version = "HTTP/1.1"
     server_version = "ffnprobe"
     sys_version = ""
+    timeout = 10.0  # seconds without a byte
 
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+    def log(self, type: str, message: str, *args: object) -> None:
         """Do not log."""
 
-
-def bind(host: str, port: int) -> socket.socket:
-    """Bind a port before any slow work; if it is in use, the error names a free one."""
-    if not 0 <= port <= PORTS:
-        raise OptionRefused(f"{port} is not a port.", remedy=f"--port 8050 (0 to {PORTS})")
-    try:
-        return _bind(host, port)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise OptionRefused(
-                f"port {port} is in use.", remedy=f"--port {find_free(host, port)}"
-            ) from None
-        why = error.strerror or str(error)
-        raise OptionRefused(f"cannot listen on {host}:{port}: {why}.") from None
+    def run_wsgi(self) -> None:
+        """Answer a request; from now on the connection is not idle."""
+        self.server.wake(self.connection)
+        super().run_wsgi()
 
 
-def find_free(host: str, port: int) -> int:
-    """Return the next free port, or any."""
-    for candidate in [*range(port + 1, min(port + 100, PORTS)), 0]:
-        try:
-            with _bind(host, candidate) as found:
-                return int(found.getsockname()[1])
-        except OSError:
-            continue
-    return 0
+class Server(ThreadedWSGIServer):  # type: ignore[misc]
+    """A server with a bounded number of connections."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self._connections: set[socket.socket] = set()
+        self._idle: dict[socket.socket, None] = {}  # the oldest first
+        self._lock = threading.Lock()
+        super().__init__(*given, **options)
+
+    def process_request(self, request: socket.socket, client_address: Any) -> None:
+        """Start a thread for a connection, if there is room or an idle one can be closed."""
+        if not self._enter(request):
+            with suppress(OSError):
+                request.settimeout(0.1)
+                request.recv(2**16)
+                request.sendall(REFUSAL)
+            super().shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: socket.socket) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._idle.pop(request, None)
+            self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def wake(self, request: socket.socket) -> None:
+        """Note that a connection has sent a request."""
+        with self._lock:
+            self._idle.pop(request, None)
+
+    def _enter(self, request: socket.socket) -> bool:
+        with self._lock:
+            if len(self._connections) >= CONNECTIONS:
+                oldest = next(iter(self._idle), None)
+                if oldest is None:
+                    return False
+                del self._idle[oldest]
+                self._connections.remove(oldest)
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._connections.add(request)
+            self._idle[request] = None
+            return True
 
 
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        # A port just closed can be bound again; one in use cannot.
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen(128)
-    except BaseException:
-        found.close()
-        raise
-    return found
-
-
-def start(session: Session, listening: socket.socket, host: str) -> tuple[BaseWSGIServer, str]:
-    """Start a server on a bound port; return it and its URL."""
+def start(
+    session: Session, listening: socket.socket, host: str, *, has_token: bool = True
+) -> tuple[Server, str]:
+    """Start a server on a bound port; return it and its URL, which has the access token."""
     port = int(listening.getsockname()[1])
-    app = build(session, host=host)
-    server = make_server(
-        host, port, app.server, threaded=True, request_handler=Quiet, fd=listening.fileno()
-    )
+    token = secrets.token_urlsafe(24) if has_token else None
+    app = build(session, host=host, token=token)
+    server = Server(host, port, app.server, handler=Quiet, fd=listening.fileno())
     named = "127.0.0.1" if host in WILDCARDS else host
-    return server, f"http://{f'[{named}]' if ':' in named else named}:{port}/"
+    address = f"http://{f'[{named}]' if ':' in named else named}:{port}/"
+    return server, address if token is None else f"{address}?{ACCESS}={token}"
 
 
-def open_browser(address: str) -> None:
-    """Open the page in the user's browser, without waiting for it."""
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+@contextmanager
+def open_browser(address: str) -> Iterator[None]:
+    """Open the page in the user's browser, without waiting for it.
+
+    Other users can see the arguments of a process, so the browser is given a private file that leads to
+    the address.
+    """
+    handle, name = tempfile.mkstemp(prefix="ffnprobe-", suffix=".html")
+    file = Path(name)
+    with os.fdopen(handle, "w", encoding="utf-8") as text:
+        text.write(f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={escape(address)}">')
+    threading.Thread(target=webbrowser.open, args=(file.as_uri(),), daemon=True).start()
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)

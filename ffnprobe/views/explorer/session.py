@@ -9,14 +9,19 @@ from functools import cached_property
 
 import plotly.graph_objects as go
 
+from ffnprobe.circuits.circuit import Circuit, circuit
 from ffnprobe.corpora.contexts import Examples, examples
+from ffnprobe.corpora.embedded import embedded_scan
+from ffnprobe.corpora.labels import Labels
 from ffnprobe.corpora.scans import Scan
+from ffnprobe.corpora.stored_labels import find_labels
 from ffnprobe.corpora.surveying import survey
 from ffnprobe.errors import DataRefused, PromptRefused
 from ffnprobe.evidence.explaining import explain_stepwise
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.facts.formats import read_facts
-from ffnprobe.facts.rows import FactTable
+from ffnprobe.facts.contrasts import find_contrast_rows
+from ffnprobe.facts.formats import EMBEDDED, read_facts
+from ffnprobe.facts.rows import FactRow, FactTable
 from ffnprobe.interventions.steering import Steering, steer
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
@@ -25,6 +30,7 @@ from ffnprobe.reading.related import Related
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.tracing.logit_lens import lens
 from ffnprobe.tracing.running import run
+from ffnprobe.tracing.score_drivers import Drivers, drivers
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.explorer.cache import LRUCache
@@ -34,7 +40,24 @@ from ffnprobe.views.plots import plot
 PROMPT_BYTES = 20_000
 EXAMPLES = 5
 RELATED = 6
-Question = tuple[str, bool | None, str | int | None, str | int | None]
+MOST_WRITTEN = 40
+
+
+@dataclass(frozen=True)
+class AskedPrompt:
+    """What an address asks: why this answer after this prompt, rather than that, compared with these."""
+
+    prompt: str
+    bos: bool | None
+    answer: str | int | None
+    versus: str | int | None
+    contrast: tuple[str, ...]
+    is_related: bool  # compared with other facts of the relation too
+
+    @property
+    def name(self) -> str:
+        """The question as text, to compare."""
+        return repr(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +66,7 @@ class Session:
 
     model: Model
     scan: Scan | None = None
-    facts_file: str = "pocket"
+    facts_file: str = EMBEDDED
     cache: LRUCache = field(default_factory=LRUCache)
     jobs: Jobs = field(default_factory=Jobs)
     # Separate from the jobs of prompts, which may take minutes, so that neither waits for the other.
@@ -61,8 +84,13 @@ class Session:
             )
         return found
 
+    @cached_property
+    def labels(self) -> Labels | None:
+        """The labels kept with the scan, or without one those in the package."""
+        return find_labels(self.model, self.scan)
+
     def warm(self) -> None:
-        """Do in advance what the first click would wait for: fold the weights, load the bridge."""
+        """Do in advance what the first click would wait for: fold the weights, load what runs prompts."""
         reading = self.reading("L0N0")
         self.related(reading)
         trace = run(self.model, [0], patterns=False)
@@ -70,13 +98,7 @@ class Session:
 
     def trace(self, address: Address) -> Trace:
         """Run the prompt of an address."""
-        prompt = address.text("prompt")
-        size = len(prompt.encode("utf-8", errors="surrogatepass"))
-        if size > PROMPT_BYTES:
-            raise PromptRefused(
-                f"the prompt is {size:,} bytes; the explorer takes at most {PROMPT_BYTES:,}.",
-                remedy="a shorter prompt",
-            )
+        prompt = check_size(address.text("prompt"), "prompt")
         key = ("trace", prompt, address.bos)
         found: Trace = self.cache.get_or_make(
             key,
@@ -114,37 +136,66 @@ class Session:
         )
         return found
 
+    def drivers(self, trace: Trace, name: str, position: int) -> Drivers:
+        """Find what gave a neuron its score at a position."""
+        key = ("drivers", trace.ids, trace.has_bos, name, position)
+        found: Drivers = self.cache.get_or_make(
+            key, lambda: drivers(trace, name, position=position)
+        )
+        return found
+
     def examples(self, name: str) -> Examples | None:
         """Quote a neuron's strongest and weakest examples, if there is a scan."""
-        return None if self.scan is None else examples(self.scan, name)
+        scan = embedded_scan(self.model) if self.scan is None else self.scan
+        return None if scan is None else examples(scan, name)
 
     def steering(self, address: Address, name: str, value: float, *, generate: int = 0) -> Steering:
         """Run the prompt of an address with one neuron's activation set."""
         return steer(
-            self.model, self.trace(address).prompt, {name: value}, generate=generate, bos=address.bos
+            self.model, self.trace(address).prompt, {name: value},
+            generate=min(max(generate, 0), MOST_WRITTEN), bos=address.bos,
         )  # fmt: skip
 
-    def question(self, address: Address) -> Question:
+    def question(self, address: Address) -> AskedPrompt:
         """Return the question an address asks; it is the key of the explanation."""
-        prompt, bos = address.text("prompt"), address.bos
-        return (prompt, bos, address.token("answer"), address.token("versus"))
+        return AskedPrompt(
+            address.text("prompt"), address.bos, address.token("answer"), address.token("versus"),
+            tuple(address.texts("contrast")), self.has_relations and address.has("related"),
+        )  # fmt: skip
 
-    def explanation(self, question: Question) -> Explanation | None:
+    @property
+    def has_relations(self) -> bool:
+        """Whether the facts are the model's own, so that their prompts can be compared."""
+        return self.facts_file != EMBEDDED or self.model.name == EMBEDDED
+
+    def contrast(self, question: AskedPrompt) -> list[str | FactRow] | None:
+        """Gather the contrast prompts of a question: those typed, and those of the facts."""
+        found: list[str | FactRow] = [*question.contrast]
+        check_size("".join(question.contrast), "contrast")
+        if question.is_related and question.answer is not None:
+            answer = question.answer
+            told = answer if isinstance(answer, str) else self.model.vocab.text([answer])
+            found += find_contrast_rows(
+                self.facts_file, question.prompt, told, model=self.model.name
+            )
+        return found or None
+
+    def explanation(self, question: AskedPrompt) -> Explanation | None:
         """Return the explanation, if it is in the cache."""
         found: Explanation | None = self.cache.get(("explanation", question))
         return found
 
-    def start_explaining(self, question: Question) -> Job:
+    def start_explaining(self, question: AskedPrompt) -> Job:
         """Explain in the background."""
-        prompt, bos, answer, versus = question
 
         def work(job: Job) -> Explanation:
             known = self.explanation(question)
             if known is not None:
                 return known
             steps = explain_stepwise(
-                self.model, prompt, answer, versus=versus, bos=bos, scan=self.scan,
-                progress=job.count, top=min(10, self.model.config.neurons),
+                self.model, question.prompt, question.answer, versus=question.versus, bos=question.bos,
+                contrast=self.contrast(question), scan=self.scan, progress=job.count,
+                top=min(10, self.model.config.neurons),
             )  # fmt: skip
             for explanation in steps:
                 job.show(explanation)
@@ -152,6 +203,19 @@ class Session:
             return explanation
 
         return self.jobs.start(work)
+
+    def circuit(self, question: AskedPrompt, keep: int) -> Circuit:
+        """Find the circuit of a question's answer."""
+        check_size(question.prompt, "prompt")
+        found: Circuit = self.cache.get_or_make(
+            ("circuit", question, keep),
+            lambda: circuit(
+                self.model, question.prompt, question.answer, versus=question.versus,
+                bos=question.bos, contrast=self.contrast(question), keep=keep,
+            ),
+            size=lambda found: 3 * found.trace.nbytes,
+        )  # fmt: skip
+        return found
 
     @property
     def neurons(self) -> Survey | None:
@@ -170,8 +234,19 @@ class Session:
         def work(job: Job) -> Survey:
             found = self.neurons
             if found is None:
-                found = survey(self.model, k=min(5, self.model.config.vocab), progress=job.count)
+                found = survey(self.model, top=min(5, self.model.config.vocab), progress=job.count)
                 self._surveyed.put("survey", found)
             return found
 
         return self.surveys.start(work)
+
+
+def check_size(text: str, name: str) -> str:
+    """Refuse a text that is too long."""
+    size = len(text.encode("utf-8", errors="surrogatepass"))
+    if size > PROMPT_BYTES:
+        raise PromptRefused(
+            f"the {name} is {size:,} bytes; the explorer takes at most {PROMPT_BYTES:,}.",
+            remedy=f"a shorter {name}",
+        )
+    return text

@@ -19,7 +19,7 @@ from ffnprobe.views.explorer.blocks import (
     table,
     words,
 )
-from ffnprobe.views.explorer.session import Session
+from ffnprobe.views.explorer.session import MOST_WRITTEN, Session
 from ffnprobe.views.plots import plot
 
 WRITTEN = 20
@@ -33,7 +33,7 @@ def panel(
     high = max(8.0, math.ceil(2 * max(activations)))
     value = address.number("set", round(activations[-1], 2))
     slider = dcc.Input(id="set", type="range", min=low, max=high, step=0.05, value=value)
-    many = dcc.Input(id="many", type="range", min=1, max=40, step=1, value=WRITTEN)
+    many = dcc.Input(id="many", type="range", min=1, max=MOST_WRITTEN, step=1, value=WRITTEN)
     said = f"Set the activation of {name} at every token and see what the model predicts. Its own activation at the last token is {activations[-1]:.3f}."
     changed = _steered(session, address, name, value, viewport) if address.has("set") else []
     return section(
@@ -59,7 +59,7 @@ def _steered(
     return [
         html.P(html.Output(f"{name} = {value:g}")),
         table(found, caption=f"before and after {name} = {value:g}"),
-        figure(plot(steering, k=k), viewport),
+        figure(plot(steering, top=k), viewport),
     ]
 
 
@@ -83,12 +83,12 @@ def register(app: Dash, session: Session) -> None:
     """Register the sliders and the button."""
 
     def change(
-        value: float | None, first: float, live: object, path: str, search: str, screen: object
-    ) -> tuple[object, object]:
-        if value is None or is_untouched(value, first, live):
+        moved: float | str | None, first: float, live: object, path: str, search: str, screen: object
+    ) -> tuple[object, object]:  # fmt: skip
+        if moved is None or is_untouched(value := float(moved), first, live):
             return no_update, no_update
         address = read_address(path, search)
-        panel = _steered(session, address, address.neuron, float(value), read_viewport(screen))
+        panel = _steered(session, address, address.neuron, value, read_viewport(screen))
         return panel, {"set": value}
 
     app.callback(
@@ -99,13 +99,13 @@ def register(app: Dash, session: Session) -> None:
     )(change)  # fmt: skip
 
     def write(
-        clicks: int, value: float, many: float, path: str, search: str
+        clicks: int, moved: float | str | None, many: float | str | None, path: str, search: str
     ) -> tuple[object, object]:
-        if not clicks:
+        if not clicks or moved is None or many is None:
             return no_update, no_update
-        address = read_address(path, search)
-        texts = _write(session, address, address.neuron, float(value), int(many))
-        return texts, {"set": value, "generate": int(many)}
+        address, value, length = read_address(path, search), float(moved), int(float(many))
+        texts = _write(session, address, address.neuron, value, length)
+        return texts, {"set": value, "generate": length}
 
     app.callback(
         Output("texts", "children"), Output("live", "data", allow_duplicate=True),

@@ -20,9 +20,9 @@ VECTORS = 10_000
 _LEGEND = {"orientation": "h", "y": -0.16}
 
 
-def plot_pushes(comparison: Comparison, *, k: int = 12) -> go.Figure:
+def plot_pushes(comparison: Comparison, *, top: int = 12) -> go.Figure:
     """Draw the neurons whose pushes differ most, one mark per prompt."""
-    table = comparison.top(min(k, comparison.values.numel()))
+    table = comparison.top(min(top, comparison.values.numel()))
     figure = go.Figure()
     hovers = [plain(text) for text in neuron_hovers(table)]
     heights = list(range(len(table)))

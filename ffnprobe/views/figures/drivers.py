@@ -11,7 +11,7 @@ from ffnprobe.views.figures.words import say
 from ffnprobe.views.theme import apply_theme
 
 
-def plot_drivers(drivers: Drivers, *, k: int = 15) -> go.Figure:
+def plot_drivers(drivers: Drivers, *, top: int = 15) -> go.Figure:
     """Draw the parts of the stream that gave a neuron its score (and its gate's), the strongest first."""
     sides = (
         {"question": drivers}
@@ -24,13 +24,13 @@ def plot_drivers(drivers: Drivers, *, k: int = 15) -> go.Figure:
     )  # fmt: skip
     longest = 0
     for column, one in enumerate(sides.values(), 1):
-        names, values = _strongest(one, k)
+        names, values = _strongest(one, top)
         cell = {"row": 1, "col": column}
         figure.add_trace(bars(values, hover=[f"{name}:" for name in names]), **cell)
         label(figure.update_yaxes, names, autorange="reversed", **cell)
         figure.update_xaxes(range=room(values), title_text="score", **cell)
         longest = max(longest, len(values))
-    names, values = _strongest(drivers, k)
+    names, values = _strongest(drivers, top)
     token = drivers.trace.tokens[drivers.position]
     title = f"{names[0]} drives {drivers.neuron} most at {token}: {values[0]:+.3f} of a score of {drivers.score:+.3f}"
     width, height = 320 + 480 * len(sides), 30 + height_of(longest)

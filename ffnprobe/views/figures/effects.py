@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.interventions.ablation import Effects, GroupEffects, LayerEffects
+from ffnprobe.interventions.ablation import Effects, LayerEffects
 from ffnprobe.interventions.gradients import Estimates
+from ffnprobe.interventions.group_ablation import GroupEffects
 from ffnprobe.interventions.patching import LayerPatches, Patches
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
@@ -30,11 +31,14 @@ DESCRIBED = 40
 # With more cells than this, numbers do not fit into them.
 NUMBERED = 160
 
+# A group of neurons with a longer name is shown by its number.
+WIDE = 30
 
-def plot_effects(effects: Effects, *, k: int = 10) -> go.Figure:
+
+def plot_effects(effects: Effects, *, top: int = 10) -> go.Figure:
     """Draw the neurons with the largest effects, positive and negative."""
     asked = int((~effects.values.isnan()).sum())
-    half = min(k, asked // 2 or 1)
+    half = min(top, asked // 2 or 1)
     table = effects.top(half)
     if 2 * half <= asked:
         table = pd.concat([table, effects.against(half)[::-1]], ignore_index=True)
@@ -42,17 +46,17 @@ def plot_effects(effects: Effects, *, k: int = 10) -> go.Figure:
     return draw_neurons(table, "effect", title, note=say(effects.provenance), x="effect in logits")
 
 
-def plot_estimates(estimates: Estimates, *, k: int = 10) -> go.Figure:
+def plot_estimates(estimates: Estimates, *, top: int = 10) -> go.Figure:
     """Draw the neurons with the largest estimated effects."""
-    table = estimates.top(min(k, estimates.trace.model.config.neurons))
+    table = estimates.top(min(top, estimates.trace.model.config.neurons))
     title = f"The gradient estimates that {estimates.provenance.answer} loses most without {table['name'][0]} ({table.estimate[0]:.3f} logits)"
     return draw_neurons(table, "estimate", title, note=say(estimates.provenance), x="estimated effect in logits")  # fmt: skip
 
 
-def plot_patches(patches: Patches, *, k: int = 10) -> go.Figure:
+def plot_patches(patches: Patches, *, top: int = 10) -> go.Figure:
     """Draw the neurons that carry most of the difference between two prompts."""
     asked = int((~patches.carried.isnan()).sum())
-    table = patches.top(min(k, asked))
+    table = patches.top(min(top, asked))
     title = f"{table['name'][0]} carries {table.carried[0]:.1%} of the difference, all together {patches.together:.1%}"
     return draw_neurons(table, "carried", title, note=say(patches.provenance), x="share of the difference carried")  # fmt: skip
 
@@ -60,10 +64,11 @@ def plot_patches(patches: Patches, *, k: int = 10) -> go.Figure:
 def plot_groups(effects: GroupEffects) -> go.Figure:
     """Draw what the answer loses without each group."""
     values = effects.table.effect.tolist()
-    figure = go.Figure(bars(values, hover=[f"group {n}:" for n in range(len(values))]))
-    label(figure.update_yaxes, [f"group {n}" for n in range(len(values))], autorange="reversed")
+    figure = go.Figure(bars(values, hover=[f"{group}:" for group in effects.groups]))
+    names = [f"group {n}" if len(name) > WIDE else name for n, name in enumerate(effects.groups)]
+    label(figure.update_yaxes, names, autorange="reversed")
     most = max(range(len(values)), key=values.__getitem__)
-    title = f"Without group {most} {effects.provenance.answer} loses {values[most]:.3f} logits"
+    title = f"Without {names[most]} {effects.provenance.answer} loses {values[most]:.3f} logits"
     apply_theme(figure, title, note=say(effects.provenance), x="effect in logits", height=height_of(len(values)))  # fmt: skip
     return figure.update_xaxes(range=room(values))
 
@@ -77,6 +82,12 @@ def plot_against_pushes(effects: Effects, *, pushes: Pushes | None = None) -> go
         )
     ours, theirs = effects.provenance, pushes.provenance
     check_alike(ours, theirs, naming="the effects and the pushes")
+    if ours.position not in (None, theirs.position):
+        raise OptionRefused(
+            "the effects and the pushes differ in their position: "
+            f"{ours.position} and {theirs.position}.",
+            remedy="effects at the position whose pushes are drawn",
+        )
     asked = [NeuronId(*pair) for pair in (~effects.values.isnan()).nonzero().tolist()]
     strength = effects.values.nan_to_num(0.0).abs() + pushes.values.abs() * ~effects.values.isnan()
     strong = set(sort_neurons(strength, min(DESCRIBED, len(asked))))

@@ -98,16 +98,19 @@ def plot_specificity(specificity: Specificity) -> go.Figure:
     for order, (removed, rows) in enumerate(table.groupby("removed", sort=False)):
         figure.add_trace(
             go.Bar(
-                x=[plain(str(side)) for side in rows.facts_of], y=rows.effect.tolist(),
+                x=[f"{plain(side)}, {part}" for side, part in zip(rows.facts_of, rows.half, strict=True)],
+                y=rows.effect.tolist(),
                 name=plain(str(removed)), marker_color=COLOURS[order],
                 text=[f"{value:.3g}" for value in rows.effect], textposition="outside",
                 hovertemplate="%{x}: %{y:.4g} logits<extra></extra>",
             )
         )  # fmt: skip
-    mine = table[table.facts_of == specificity.relation].effect.tolist()
+    # What counts are the facts held out; a relation of one fact has none.
+    mine = table[table.facts_of == specificity.relation]
+    mine = mine[mine.half == mine.half.iloc[-1]]
     title = (
-        f"Without {len(specificity.neurons)} of its neurons the facts of {specificity.relation} lose "
-        f"{mine[0]:.2f} logits; without random ones {mine[1]:.2f}"
+        f"Without {len(specificity.neurons)} of its neurons the facts of {specificity.relation} "
+        f"{mine.half.iloc[0]} lose {mine.effect.iloc[0]:.2f} logits; without random ones {mine.effect.iloc[1]:.2f}"
     )
     figure.update_layout(barmode="group", legend={"orientation": "h", "y": -0.16})
     note = _note(specificity.provenance)

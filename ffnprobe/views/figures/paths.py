@@ -28,9 +28,9 @@ ROW = 44
 TOKENS = 18
 
 
-def plot_paths(paths: Paths, *, k: int = 10) -> go.Figure:
-    """Draw the k neurons that push hardest through attention, with the head that carried most."""
-    table = paths.by_neuron(min(k, paths.neurons.numel()))
+def plot_paths(paths: Paths, *, top: int = 10) -> go.Figure:
+    """Draw the `top` neurons that push hardest through attention, with the head that carried most."""
+    table = paths.by_neuron(min(top, paths.neurons.numel()))
     return draw_paths(table, paths.trace.tokens, paths.provenance)
 
 
@@ -46,12 +46,14 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
     )
     if not len(table):
         raise OptionRefused("nothing went through attention.", remedy="a longer prompt")
-    sources = [f"{name} at {place}" for name, place in zip(table.name, table.position, strict=True)]
+    sources = [
+        f"{name} at {position}" for name, position in zip(table.name, table.position, strict=True)
+    ]
     heads = sorted(set(table.through), key=lambda head: tuple(map(int, head[1:].split("H"))))
-    places = sorted(set(table.position))
+    positions = sorted(set(table.position))
     answer = str(provenance.answer)
     spots = {
-        "token": _spread(places), "neuron": _spread(sources), "head": _spread(heads),
+        "token": _spread(positions), "neuron": _spread(sources), "head": _spread(heads),
         "answer": _spread([answer]),
     }  # fmt: skip
     figure = go.Figure()
@@ -77,7 +79,7 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
         said = f"the neurons shown before {head} push {net:+.4f} logits"
         _draw(figure, [(COLUMNS[kind], spots[kind][one]) for kind, one in ends], net / most, said)
     labels = {
-        "token": {place: plain(tokens[place]) for place in places},
+        "token": {position: plain(tokens[position]) for position in positions},
         "neuron": {
             source: f"{name}  {push:+.3f}"
             for source, name, push in zip(sources, table.name, table.push, strict=True)
@@ -92,7 +94,7 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
         figure.add_annotation(
             x=x, y=-0.03, text=HEADINGS[kind], showarrow=False, font={"size": 12, "color": GREY}
         )
-    _write_prompt(figure, tokens, places)
+    _write_prompt(figure, tokens, positions)
     figure.update_xaxes(visible=False, range=[-0.35, 3.4])
     figure.update_yaxes(visible=False, range=[1.0, -0.16])
     first = max(rows, key=lambda row: abs(row["push"]))
@@ -150,13 +152,15 @@ def _label(
         )  # fmt: skip
 
 
-def _write_prompt(figure: go.Figure, tokens: Sequence[str], places: Sequence[int]) -> None:
+def _write_prompt(figure: go.Figure, tokens: Sequence[str], positions: Sequence[int]) -> None:
     """Write the prompt above, with the tokens that paths begin at in blue."""
-    first = max(0, min(places[0] - 2 if places else 0, len(tokens) - TOKENS))
+    first = max(0, min(positions[0] - 2 if positions else 0, len(tokens) - TOKENS))
     shown = [
-        f'<span style="color:{BLUE}">{plain(token)}</span>' if place in places else plain(token)
-        for place, token in enumerate(tokens)
-        if first <= place < first + TOKENS
+        f'<span style="color:{BLUE}">{plain(token)}</span>'
+        if position in positions
+        else plain(token)
+        for position, token in enumerate(tokens)
+        if first <= position < first + TOKENS
     ]
     text = " ".join(
         [*(["…"] if first else []), *shown, *(["…"] if first + TOKENS < len(tokens) else [])]

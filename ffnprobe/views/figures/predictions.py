@@ -17,10 +17,10 @@ TOKENS_A_LINE = 8
 
 
 def plot_predictions(
-    trace: Trace, *, k: int = 10, position: int = -1, temperature: float = 1.0
+    trace: Trace, *, top: int = 10, position: int = -1, temperature: float = 1.0
 ) -> go.Figure:
     """Draw the likeliest next tokens."""
-    many, at = min(k, len(trace.model.vocab)), trace.at(position)
+    many, at = min(top, len(trace.model.vocab)), trace.at(position)
     table = trace.predictions(many, position=position, temperature=temperature)
     probabilities = table["probability"].tolist()
     hover = [f"{token}: logit {logit:.3f}," for token, logit in zip(table.token, table.logit, strict=True)]  # fmt: skip
@@ -33,9 +33,9 @@ def plot_predictions(
     return figure.update_xaxes(range=room(probabilities))
 
 
-def plot_steering(steering: Steering, *, k: int = 10) -> go.Figure:
+def plot_steering(steering: Steering, *, top: int = 10) -> go.Figure:
     """Draw the next tokens' probabilities before and after neurons were changed."""
-    table = steering.predictions(min(k, len(steering.before)))
+    table = steering.predictions(min(top, len(steering.before)))
     figure = go.Figure()
     heights = list(range(len(table)))
     for x, colour, name, symbol, size in (

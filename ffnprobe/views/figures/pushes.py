@@ -117,9 +117,9 @@ def _waterfall(steps: dict[str, float], logit: float, provenance: Provenance) ->
     return figure.update_layout(margin_l=120)
 
 
-def plot_neurons(pushes: Pushes, *, k: int = 10) -> go.Figure:
+def plot_neurons(pushes: Pushes, *, top: int = 10) -> go.Figure:
     """Draw the neurons that pushed hardest toward the answer and away from it."""
-    half = min(k, pushes.values.numel() // 2 or 1)
+    half = min(top, pushes.values.numel() // 2 or 1)
     table = pushes.top(half)
     if 2 * half <= pushes.values.numel():
         table = pd.concat([table, pushes.against(half)[::-1]], ignore_index=True)

@@ -10,14 +10,14 @@ from ffnprobe.views.figures.grids import label
 from ffnprobe.views.theme import apply_theme
 
 
-def plot_reading(reading: Reading, *, k: int = 10) -> go.Figure:
+def plot_reading(reading: Reading, *, top: int = 10) -> go.Figure:
     """Draw the tokens that match question and gate, and those the answer promotes and suppresses."""
-    k = min(k, reading.question.model.config.vocab)
-    tables = {} if reading.gate is None else {"gate_tokens": reading.gate.top(k)}
+    top = min(top, reading.question.model.config.vocab)
+    tables = {} if reading.gate is None else {"gate_tokens": reading.gate.top(top)}
     tables |= {
-        "question_tokens": reading.question.top(k),
-        "promotes": reading.answer.promotes(k),
-        "suppresses": reading.answer.suppresses(k),
+        "question_tokens": reading.question.top(top),
+        "promotes": reading.answer.promotes(top),
+        "suppresses": reading.answer.suppresses(top),
     }
     figure = make_subplots(
         cols=len(tables),
@@ -40,4 +40,6 @@ def plot_reading(reading: Reading, *, k: int = 10) -> go.Figure:
         f"{reading.provenance.model}; answers {reading.provenance.convention}, in logits per unit of "
         "activation and of the final scale; above layer 0 question tokens are a hint only"
     )
-    return apply_theme(figure, title, note=note, width=100 + 360 * len(tables), height=height_of(k))
+    return apply_theme(
+        figure, title, note=note, width=100 + 360 * len(tables), height=height_of(top)
+    )

@@ -47,8 +47,9 @@ def plot_histogram(scan: Scan, neuron: str | NeuronId) -> go.Figure:
 
 
 def plot_examples(examples: Examples) -> go.Figure:
-    """Draw the strongest and weakest examples with their words, and the mean beside them."""
-    listed = [*examples.strongest, *reversed(examples.weakest)]
+    """Draw the strongest, middle and weakest examples with their words, and the mean beside them."""
+    middle = examples.sides()["middle"]
+    listed = [*examples.strongest, *middle, *reversed(examples.weakest)]
     values = [example.activation for example in listed]
     figure = go.Figure(bars(values, hover=[f"{e.text}, {e.position}:" for e in listed]))
     label(figure.update_yaxes, [quote(example) for example in listed], autorange="reversed")

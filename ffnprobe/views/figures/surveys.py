@@ -64,7 +64,7 @@ def plot_norms(survey: Survey | Readings) -> go.Figure:
     neurons = survey.table
     figure = go.Figure()
     for column, colour in (("question_norm", BLUE), ("answer_norm", ORANGE)):
-        figure.add_trace(_boxes(neurons, column, colour, column.replace("_", " ")))
+        figure.add_trace(box_layers(neurons, column, colour, column.replace("_", " ")))
     medians = neurons.groupby("layer").answer_norm.median()
     title = f"The median answer is longest in L{medians.idxmax()} ({medians.max():.2f}) and shortest in L{medians.idxmin()} ({medians.min():.2f})"
     figure.update_layout(boxmode="group", legend={"orientation": "h", "y": -0.16})
@@ -76,10 +76,10 @@ def plot_norms(survey: Survey | Readings) -> go.Figure:
 def plot_cosines(survey: Survey | Readings) -> go.Figure:
     """Draw cos(question, answer), layer by layer: above zero a neuron strengthens what it reads."""
     neurons = survey.table
-    figure = go.Figure(_boxes(neurons, "cosine", GREEN, "cosine"))
+    figure = go.Figure(box_layers(neurons, "reads_writes", GREEN, "cosine"))
     figure.add_hline(y=0, line_color=GREY, line_width=1)
-    mark_blank(figure, neurons.cosine)
-    below = float((neurons.cosine < 0).mean())
+    mark_blank(figure, neurons.reads_writes)
+    below = float((neurons.reads_writes < 0).mean())
     title = f"{below:.0%} of the neurons answer against what they ask for (cosine below zero)"
     figure.update_layout(showlegend=False)
     note = f"{survey.provenance.model}; boxes are quartiles"
@@ -111,7 +111,8 @@ def mark_blank(figure: go.Figure, values: pd.Series) -> None:
         )  # fmt: skip
 
 
-def _boxes(neurons: pd.DataFrame, column: str, colour: str, name: str) -> go.Box:
+def box_layers(neurons: pd.DataFrame, column: str, colour: str, name: str) -> go.Box:
+    """Draw a column's quartiles, a box for each layer."""
     layers = [f"L{layer}" for layer in neurons.layer]
     return go.Box(
         x=layers,

@@ -1,15 +1,16 @@
 """csv that is safe in a spreadsheet and reads back to the same table.
 
-Lines that begin with `#` above the table hold the provenance and the columns' types. Every
-text is in quotes. A text that a spreadsheet would take for a formula or a number, or pandas for a
-missing value, has an apostrophe in front, and so has one that begins with an apostrophe: removing one
-from every text that has one restores all texts. `read_csv` does this; pandas alone needs
+The first line names the columns, so that a plain `pandas.read_csv` opens the file. The last column,
+`provenance`, holds in its first row the provenance and the columns' types as JSON. Every text is in
+quotes. A text that a spreadsheet would take for a formula or a number, or pandas for a missing value,
+has an apostrophe in front, and so has one that begins with an apostrophe: removing one from every text
+that has one restores all texts. `read_csv` does this; with pandas alone it is
 
-    pandas.read_csv("jordan.csv", comment="#").replace("^'", "", regex=True)
+    pandas.read_csv("jordan.csv").replace("^'", "", regex=True)
 
-and reads an empty text as a missing value. A text that is missing is written `NA`, a number that is
-missing as an empty cell. In the lines above the table, what could begin a formula or turn the
-direction of writing is written as `\\u003d`: a spreadsheet may cut these lines into cells, too.
+which reads an empty text as a missing value. A text that is missing is written `NA`, a number that is
+missing as an empty cell. In the provenance, what could begin a formula or turn the direction of
+writing is written as `\\u003d`: a spreadsheet may cut it into cells, too.
 
 >>> [guard(text) for text in ("=1+1", "␣=", "007", "null", "'s")]
 ["'=1+1", '␣=', "'007", "'null", "''s"]
@@ -25,6 +26,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from ffnprobe.cells import is_missing
+from ffnprobe.errors import DataRefused
 from ffnprobe.models.provenance import Provenance
 
 # Characters that begin a formula, in both widths.
@@ -35,7 +37,8 @@ _WORDS = frozenset(
     ("na", "n/a", "nan", "null", "none", "<na>", "#n/a", "#na", "inf", "true", "false")
 )
 MISSING = "NA"
-# In a line above the table: what ends it, a backslash, half a character, what turns the direction of writing or cannot be
+PROVENANCE = "provenance"
+# In the provenance: what ends it, a backslash, half a character, what turns the direction of writing or cannot be
 # seen, and a formula's sign at the start of a cell.
 _TURNS = "\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff"
 _UNSAFE = re.compile(
@@ -60,16 +63,22 @@ def unguard(text: str) -> str:
 
 
 def write_csv(table: pd.DataFrame, provenance: Provenance) -> str:
-    """Write the provenance, the columns' types and the table."""
-    lines = [f"{name}: {_line(value)}" for name, value in provenance.as_dict().items()]
-    types = " ".join(str(kind) for kind in table.dtypes)
-    head = "".join(f"# {line}\n" for line in [*lines, f"types: {types}"])
-    guarded = table.copy()
+    """Write the table, and the provenance and the columns' types in the first row of a last column."""
+    about = {
+        "provenance": provenance.as_dict(),
+        "types": [str(kind) for kind in table.dtypes],
+        "rows": len(table),
+    }
+    guarded = table.reset_index(drop=True)
     for number, column in enumerate(table.columns):
         if not is_numeric_dtype(table[column]):
             guarded.isetitem(number, [_text(value) for value in table[column]])
     guarded.columns = pd.Index([guard(str(name)) for name in table.columns])
-    return head + guarded.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    if table.empty:  # a row for the provenance; its number of rows says so
+        guarded = guarded.astype(object).reindex([0])
+    said = [_escape(json.dumps(about, ensure_ascii=False))] + [""] * (len(guarded) - 1)
+    guarded.insert(len(guarded.columns), PROVENANCE, said, allow_duplicates=True)
+    return guarded.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
 
 
 def _text(value: object) -> object:
@@ -80,16 +89,15 @@ def _text(value: object) -> object:
 
 def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
     """Read such a csv back: the table, and what its provenance was."""
-    known: dict[str, str] = {}
-    while text.startswith("# "):
-        line, _, text = text.partition("\n")
-        name, _, value = line[2:].partition(": ")
-        known[name] = value
     heads, *rows = csv.reader(io.StringIO(text, newline=""))
+    if not rows or heads[-1] != PROVENANCE:
+        raise DataRefused(f"its last column is not called {PROVENANCE}")
+    about = json.loads(_unescape(rows[0][-1]))
+    rows = rows[: about["rows"]]
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(heads)
-    columns = zip(heads, known.pop("types").split(" "), cells, strict=True)
+    columns = zip(heads[:-1], about["types"], cells[: len(heads) - 1], strict=True)
     table = pd.DataFrame({unguard(head): _column(cells, kind) for head, kind, cells in columns})
-    return table, {name: _value(name, value) for name, value in known.items()}
+    return table, about["provenance"]
 
 
 def _column(cells: Sequence[str], kind: str) -> pd.Series:
@@ -101,29 +109,9 @@ def _column(cells: Sequence[str], kind: str) -> pd.Series:
     return pd.Series([number(cell) if cell else None for cell in cells], dtype=kind)
 
 
-def _line(value: object) -> str:
-    """Write a value on one line; a space within a token is escaped, since tokens are set apart by one."""
-    if isinstance(value, dict):
-        return _escape(json.dumps(value, ensure_ascii=False))
-    if isinstance(value, list):
-        return " ".join(_escape(str(token)).replace(" ", "\\u0020") for token in value)
-    return _escape(str(value))
-
-
 def _escape(text: str) -> str:
     # A space is prepended so that a character at the start of a value counts as the start of a cell.
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", f" {text}")[1:]
-
-
-def _value(name: str, text: str) -> object:
-    if name == "tokens":
-        return [_unescape(token) for token in text.split(" ")]
-    whole = _unescape(text)
-    if name in ("source", "settings"):
-        return json.loads(whole)
-    if name == "bos":
-        return whole == "True"
-    return int(whole) if name == "position" else whole
 
 
 def _unescape(text: str) -> str:

@@ -1,6 +1,6 @@
 """Tables as csv, json, md and parquet, each with its provenance inside.
 
-csv begins with `# name: value` lines (see `spreadsheets`); json is one object with `provenance` and
+csv has it in the first row of a last column (see `csv_format`); json is one object with `provenance` and
 `rows`, or one key per table, and the `columns` of tables without a row; md ends in the provenance; parquet keeps it in the file's metadata.
 """
 
@@ -23,7 +23,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def to_csv(result: TableSet) -> str:
-    """Write the first table with its provenance in `#` lines above it."""
+    """Write the first table with its provenance in a last column."""
     return write_csv(result.table, result.provenance)
 
 
@@ -33,7 +33,7 @@ def to_json(result: TableSet) -> str:
     The rows of a single table are called `rows`.
     """
     named = {"rows": result.table} if len(result.named) == 1 else result.named
-    rows = {n: [_plain(row) for row in frame.to_dict("records")] for n, frame in named.items()}
+    rows = {n: [plain_row(row) for row in frame.to_dict("records")] for n, frame in named.items()}
     types = {n: {str(c): str(t) for c, t in frame.dtypes.items()} for n, frame in named.items()}
     about = _describe(result) | {"types": types}
     body = {"provenance": result.provenance.as_dict(), "result": about, **rows}
@@ -82,7 +82,7 @@ TEXTS: dict[str, Callable[[TableSet], str]] = {
     "json": to_json,
     "md": to_md,
 }
-SUFFIXES = (".csv", ".json", ".parquet", ".md", ".html")
+SUFFIXES = (".csv", ".json", ".jsonl", ".parquet", ".md", ".html")
 
 
 def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
@@ -98,12 +98,12 @@ def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
 def name_unwritten(tables: Tables, path: Path) -> str:
     """Name the tables that a one-table file leaves out, if any."""
     _, *others = tables
-    if not others or path.suffix.lower() not in (".csv", ".parquet"):
+    if not others or path.suffix.lower() not in (".csv", ".jsonl", ".parquet"):
         return ""
     return f" (the first table; .json, .md and .html also hold {', '.join(others)})"
 
 
-def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
+def plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Turn a row into plain json values: missing and infinite are null."""
     return {str(name): None if _is_null(value) else value for name, value in row.items()}
 

@@ -2,22 +2,17 @@
 
 import importlib.util
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 import plotly.graph_objects as go
 
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import check_writable, write_whole
-from ffnprobe.views.theme import FONT
+from ffnprobe.views.report.blocks import figure_html
+from ffnprobe.views.report.shell import wrap
 
 SUFFIXES = (".html", ".png")
 _SHARPNESS = 2
-_HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>body{{font-family:{font};margin:2em auto;max-width:1000px;color:#222}}</style></head>
-<body><h1>{title}</h1>
-"""
 
 
 def check_picture(path: Path) -> None:
@@ -59,15 +54,4 @@ def save_figure(figure: go.Figure, path: Path) -> None:
 
 def save_figures(figures: Sequence[go.Figure], path: Path, *, title: str) -> None:
     """Write figures one below the other into a page that contains plotly, whole or not at all."""
-    parts = [_HEAD.format(title=escape(title), font=FONT)]
-    for order, figure in enumerate(figures):
-        parts.append(_block(figure, order))
-    write_whole(path, "\n".join([*parts, "</body></html>", ""]).encode())
-
-
-def _block(figure: go.Figure, order: int) -> str:
-    # A fixed name instead of a random one: the same figures give the same bytes.
-    html: str = figure.to_html(
-        full_html=False, include_plotlyjs=order == 0, div_id=f"figure-{order + 1}"
-    )
-    return html
+    write_whole(path, wrap(title, "".join(map(figure_html, figures))).encode())

@@ -4,7 +4,7 @@ csv and parquet hold a result's first table, json all of them; md and html are f
 
 >>> import ffnprobe as fp, tempfile, pathlib
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "golf.json"
->>> fp.save(fp.search(fp.load("pocket"), " golf", k=3), path)
+>>> fp.save(fp.search(fp.load("pocket"), " golf", top=3), path)
 >>> fp.open_result(path)
 Search(neurons that push toward ␣golf)
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused, FfnProbeError
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.searches import Search
@@ -30,6 +31,7 @@ _TYPES: dict[str, tuple[Callable[[pd.DataFrame, Provenance], Result], tuple[str,
 }
 
 
+@verb
 def open_result(path: str | Path) -> Result:
     """Read a result back: a survey or a search as such, any other as its tables.
 

@@ -15,6 +15,9 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from ffnprobe.arguments import verb
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import write_whole
 from ffnprobe.models.provenance import Provenance
@@ -22,8 +25,12 @@ from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.files.formats import TEXTS, Tables, check_target, encode_text, to_parquet
 
 
-def save(result: Any, path: str | Path) -> None:
+@verb
+def save(result: Any, path: str | Path, *, provenance: Provenance | Result | None = None) -> None:
     """Write a result, or a table taken from one, to a file.
+
+    A table of your own making (joined, reshaped) has lost its provenance: name that of the result its
+    numbers are from, or the result itself.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -34,7 +41,10 @@ def save(result: Any, path: str | Path) -> None:
     Traceback (most recent call last):
     ffnprobe.errors.FileNotWritten: ...
     """
-    save_result(as_result(result), Path(path))
+    known = provenance.provenance if isinstance(provenance, Result) else provenance
+    if known is not None and isinstance(result, pd.DataFrame):
+        result = TableSet("table", {"rows": result}, known)
+    save_result(as_result(result), Path(path), provenance=known)
 
 
 def save_result(
@@ -67,6 +77,10 @@ def encode_result(
         from ffnprobe.views.report.pages import write_page
 
         return encode_text(write_page(result, written.named, written.provenance))
+    if suffix == ".jsonl":
+        from ffnprobe.views.files.lines import to_jsonl
+
+        return encode_text(to_jsonl(result, written))
     return encode_text(TEXTS[suffix[1:]](written))
 
 

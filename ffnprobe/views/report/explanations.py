@@ -7,10 +7,20 @@ import pandas as pd
 
 from ffnprobe.cards import tokens_html
 from ffnprobe.cells import format_value
+from ffnprobe.corpora.contexts import (
+    HEADS,
+    Examples,
+    examples,
+    name_numbers,
+    name_source,
+    quote,
+)
+from ffnprobe.corpora.embedded import embedded_scan
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.evidence.grades import RANK_SAID
 from ffnprobe.reading.cards import TITLES
 from ffnprobe.reading.readings import Readings, read
+from ffnprobe.tracing.score_drivers import Drivers, drivers
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.plots import plot
 from ffnprobe.views.report.blocks import (
@@ -24,6 +34,7 @@ from ffnprobe.views.report.reproduce import reproduce_explanation
 from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
 
 TOKENS = 8  # on a card
+EXAMPLES = 3  # of each list, on a card
 SHOWN_TOKENS = 3  # in the table, which is as wide as the page
 
 
@@ -115,7 +126,9 @@ def _evidence(explanation: Explanation) -> str:
         "the neuron pushed here, and what ablating it costs. Click a column head to sort, a name to go "
         "to its card below."
     )
-    shown = explanation.neurons.drop(columns=["layer", "neuron", "position"])
+    # A label is a line of its own: the card has it.
+    hidden = ["layer", "neuron", "position", "label", "label_f1"]
+    shown = explanation.neurons.drop(columns=hidden, errors="ignore")
     for column in shown.columns[shown.columns.str.endswith("_tokens")]:
         shown[column] = shown[column].str.split(" ").str[:SHOWN_TOKENS].str.join(" ")
     links = [f"neuron-{row}" for row in range(len(shown))]
@@ -129,6 +142,7 @@ def _neurons(explanation: Explanation) -> str:
     readings = read(explanation.trace.model, list(explanation.neurons.name))
     assert isinstance(readings, Readings)
     lists = readings.tokens(min(TOKENS, explanation.trace.model.config.vocab))
+    scan = explanation.options.scan or embedded_scan(explanation.trace.model)
     cards = [
         _card(
             explanation.trace,
@@ -136,6 +150,7 @@ def _neurons(explanation: Explanation) -> str:
             number,
             lists[lists.name == row["name"]],
             str(explanation.provenance.answer),
+            None if scan is None else examples(scan, row["name"]),
         )
         for number, row in enumerate(explanation.neurons.to_dict("records"))
     ]
@@ -143,11 +158,19 @@ def _neurons(explanation: Explanation) -> str:
     return section("The neurons, one by one", said, *cards)
 
 
-def _card(trace: Trace, row: dict[Any, Any], number: int, lists: pd.DataFrame, answer: str) -> str:
+def _card(
+    trace: Trace, row: dict[Any, Any], number: int, lists: pd.DataFrame, answer: str,
+    found: Examples | None,
+) -> str:  # fmt: skip
     name, grade = row["name"], row["grade"]
     badge = f'<span class="grade grade-{grade}">{grade or "–"}</span>'
     tokens = escape(" ".join(row["answer_tokens"].split(" ")[:3]))
-    head = f"<summary>{badge} <b>{name}</b> at {escape(row['token'])}: {tokens}</summary>"
+    label = (
+        f" <small>{escape(row['label'])} (F1 {row['label_f1']:.2f})</small>"
+        if row.get("label")
+        else ""
+    )
+    head = f"<summary>{badge} <b>{name}</b> at {escape(row['token'])}: {tokens}{label}</summary>"
     said = (
         f"At {row['token']} (position {row['position']}) its activation is {row['activation']:.3f}"
     )
@@ -168,8 +191,40 @@ def _card(trace: Trace, row: dict[Any, Any], number: int, lists: pd.DataFrame, a
         f"<div><b>{escape(TITLES[str(side)])}</b><table>{_rows(part)}</table></div>"
         for side, part in lists.groupby("list", sort=False)
     )
+    tables += _drivers(drivers(trace, name, position=row["position"]))
+    quoted = "" if found is None else _quote(found)
     note = words("The text is coloured by the neuron's activation at each token.", soft=True)
-    return f'<details id="neuron-{number}">{head}{words(said)}{text}{note}<div class="lists">{tables}</div></details>'
+    return f'<details id="neuron-{number}">{head}{words(said)}{text}{note}<div class="lists">{tables}</div>{quoted}</details>'
+
+
+def _quote(found: Examples) -> str:
+    """Write a neuron's examples over a corpus, a few of each list."""
+    parts = [words(f"{found.title}; {found.provenance.describe()}", soft=True)]
+    for side, listed in found.sides(EXAMPLES).items():
+        lines = "".join(
+            f"<li>{escape(quote(example))} <small>{name_numbers(example)} "
+            f"{escape(name_source(example))}</small></li>"
+            for example in listed
+        )
+        parts.append(f"<b>{HEADS[side]}</b><ul>{lines}</ul>" if lines else "")
+    return "".join(parts)
+
+
+def _drivers(found: Drivers) -> str:
+    """List who asked: the strongest parts of the stream and earlier neurons, by their share in the score."""
+    listed = []
+    for side in filter(None, (found, found.gate)):
+        of = "" if side.asks == "question" else f" of the {side.asks}"
+        strongest = side.table.head(TOKENS)[["part", "drive"]].set_axis(["token", "value"], axis=1)
+        listed.append((f"who asked{of}: parts of its score {side.score:+.3f}", strongest))
+        if earlier := side.account.neurons.numel():
+            neurons = side.top(min(TOKENS, earlier))[["name", "drive"]]
+            listed.append(
+                (f"earlier neurons that asked{of}", neurons.set_axis(["token", "value"], axis=1))
+            )
+    return "".join(
+        f"<div><b>{escape(title)}</b><table>{_rows(part)}</table></div>" for title, part in listed
+    )
 
 
 def _rows(part: pd.DataFrame) -> str:

@@ -24,7 +24,7 @@ PROMPTS = {
 SURVEY = {
     "kind": "derived from the numbers: prediction (promotes a few tokens strongly), suppression (suppresses a few), entropy (writes where the unembedding barely reads), partition (pushes one large set of tokens against another), unlabelled",
     "promotes, suppresses": "the tokens the answer makes likelier and less likely, by the weights",
-    "cosine": "between question and answer: near −1 a neuron erases what it reads",
+    "reads writes, role": "the cosine between question and answer: near 1 a neuron strengthens what it reads, near −1 it erases it, in between it translates",
     "vocab mean … kurtosis": "moments over all tokens of the cosine between the answer and the token; a normal distribution has kurtosis 3",
     "null space": "the share of the answer's norm that the unembedding barely reads",
 }

@@ -1,55 +1,70 @@
 """An explanation as a page in the terminal."""
 
+from collections.abc import Iterable
+
 import pandas as pd
 from rich.text import Text
 
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.views.terminal.printing import console, print_tables
-
-# About this many tokens of each kind fit into a line of a terminal with the numbers.
-TOKENS = 3
+from ffnprobe.views.terminal.printing import console, print_grid, print_tables
 
 
-def print_explanation(explanation: Explanation) -> None:
-    """Print what is explained, then each table under a line that says how to read it."""
+def print_as_known(steps: Iterable[Explanation], *, with_pieces: bool = False) -> Explanation:
+    """Print each part of an explanation as soon as it is known; return the last step.
+
+    The text is the same, in the same order, whether it comes in steps or at once. Of an answer of several
+    tokens each neuron's numbers are added up; `with_pieces` also prints each piece's own.
+    """
+    has_head = has_map = has_neurons = False
+    for step in steps:
+        if not has_head:
+            _print_head(step)
+            has_head = True
+        if step.map is not None and not has_map:
+            _print_map(step.map)
+            has_map = True
+        if step.coverage is not None and not has_neurons:
+            _print_neurons(step, with_pieces)
+            has_neurons = True
+    if not has_neurons:
+        _print_neurons(step, with_pieces)
+    if step.together is not None:
+        print_tables({"ablated together": step.together})
+    console().print(Text(step.caption, style="dim"))
+    return step
+
+
+def _print_head(explanation: Explanation) -> None:
     out = console()
     out.print(Text(f"why {explanation.title}", style="bold"))
     out.print(Text(explanation.standing))
     out.print()
     print_tables({"what the model predicts next": explanation.predictions.drop(columns="id")})
-    if explanation.map is not None:
-        print_tables(
-            {
-                "what the answer loses without an MLP layer, by position (logits)": _grid(
-                    explanation.map
-                )
-            }
-        )
+
+
+def _print_map(table: pd.DataFrame) -> None:
+    title = "what the answer loses without an MLP layer, by position (logits)"
+    print_grid(title, lay_out_map(table))
+
+
+def _print_neurons(explanation: Explanation, with_pieces: bool) -> None:
     hidden = ["layer", "neuron", "position", "gate_score", "score"]
     shown = explanation.neurons.drop(columns=hidden, errors="ignore")
-    for column in shown.columns[shown.columns.str.endswith("_tokens")]:
-        shown[column] = shown[column].str.split(" ").str[:TOKENS].str.join(" ")
-    print_tables(
-        {
-            "the neurons that matter (push: direct at the last token, before it through a head; "
-            "effect: lost when ablated; logits)": shown
-        }
-    )
+    effect = "effect: lost when ablated; " if "effect" in shown else ""
+    said = f"push: direct at the last token, before it through a head; {effect}logits"
+    print_tables({f"the neurons that matter ({said})": shown})
     if len(explanation.paths):
         paths = explanation.paths.drop(columns=["layer", "neuron"])
         print_tables({"the strongest paths through attention (logits)": paths})
     print_tables({"what makes up the logit": explanation.parts})
-    if explanation.pieces is not None:
+    if explanation.pieces is not None and with_pieces:
         pieces = explanation.pieces.drop(columns=["layer", "neuron", "position"])
         print_tables({"the same neurons, piece by piece (logits)": pieces})
-    if explanation.together is not None:
-        print_tables({"ablated together": explanation.together})
-    out.print(Text(explanation.caption, style="dim"))
 
 
-def _grid(table: pd.DataFrame) -> pd.DataFrame:
+def lay_out_map(table: pd.DataFrame, values: str = "effect") -> pd.DataFrame:
     """Lay the map out with a row per layer and a column per position, the token above."""
-    grid = table.pivot(index="layer", columns="position", values="effect")
+    grid = table.pivot(index="layer", columns="position", values=values)
     tokens = table.drop_duplicates("position").set_index("position").token
     rows = [
         [f"L{layer}", *(f"{value:+.2f}" for value in row)]

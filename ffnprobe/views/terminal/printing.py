@@ -1,44 +1,52 @@
-"""Tables in the terminal, by rich: numbers right, tokens left, nothing cut when piped."""
+"""Tables in the terminal: as wide as it is, names and numbers whole; nothing is left out when piped."""
 
 import sys
-from typing import Any
 
 import pandas as pd
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from ffnprobe.cells import format_value
+from ffnprobe.layout import UNLIMITED, find_width, write_grid, write_table
+from ffnprobe.results import hide_numbers
 from ffnprobe.views.files.formats import Tables
 
 
 def console() -> Console:
-    """Write to stdout: as wide as the terminal, or as wide as needed if there is none."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, highlight=False)
+    """Write to stdout: as wide as the terminal or COLUMNS say, or as wide as needed."""
+    return Console(file=sys.stdout, width=find_width(), highlight=False)
 
 
-def print_tables(tables: Tables, *, title: str = "") -> None:
-    """Print each table under its title."""
+def print_tables(
+    tables: Tables, *, title: str = "", most: int | None = None, note: str = ""
+) -> None:
+    """Print each table, under its name if there are several, and below them how to read them.
+
+    In a terminal `most` rows of each.
+    """
     out = console()
+    if title and len(tables) > 1:
+        out.print(Text(title, style="bold"))
     for name, frame in tables.items():
-        heading = title if len(tables) == 1 and title else name
-        if heading:
-            out.print(Text(heading, style="bold"))
-        out.print(_table(frame))
+        limit = len(frame) if most is None or out.width == UNLIMITED else most
+        text = write_table(hide_numbers(frame.head(limit)), width=out.width)
+        heading = title if title and len(tables) == 1 else name
+        _print(out, "" if title and heading == "rows" else heading, text)
+        if limit < len(frame):
+            left = f"the first {limit} of {len(frame):,} rows"
+            out.print(Text(f"{left}; all of them: --format csv, or --out FILE.csv", style="dim"))
+    if note:
+        out.print(Text(note, style="dim"))
 
 
-def _table(frame: pd.DataFrame) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in frame.columns:
-        is_number = pd.api.types.is_numeric_dtype(frame[column])
-        table.add_column(column.replace("_", " "), justify="right" if is_number else "left")
-    for row in frame.itertuples(index=False):
-        table.add_row(*(Text(_show(value)) for value in row))
-    return table
+def print_grid(title: str, frame: pd.DataFrame, *, note: str = "") -> None:
+    """Print a table of which no column may be left out."""
+    out = console()
+    _print(out, title, write_grid(frame, width=out.width))
+    if note:
+        out.print(Text(note, style="dim"))
 
 
-def _show(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10_000:
-        return f"{value:,}"
-    return format_value(value)
+def _print(out: Console, heading: str, text: str) -> None:
+    if heading:
+        out.print(Text(heading, style="bold"))
+    out.print(Text(f"\n{text}\n"), soft_wrap=True)

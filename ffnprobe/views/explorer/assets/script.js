@@ -23,7 +23,7 @@ document.addEventListener("click", (event) => {
 });
 
 // Forms: what is typed becomes an address. The question stays with the user from page to page.
-const question = ["prompt", "answer", "answer_id", "versus", "versus_id", "bos"];
+const question = ["prompt", "answer", "answer_id", "versus", "versus_id", "contrast", "related", "bos"];
 const here = () => new URLSearchParams(window.location.search);
 const typed = (name) => document.getElementById(name)?.value ?? "";
 
@@ -39,13 +39,18 @@ function write(path, options) {
 const forms = {
   run() {
     const before = here();
-    const options = keep(["bos", "temperature"]);
+    const options = keep(["temperature"]);
     options.set("prompt", typed("prompt"));
     for (const name of ["answer", "versus"]) {
       // An answer without a text of its own stays until another is typed or the prompt changes.
       const id = before.get(`${name}_id`);
       if (typed(name)) options.set(name, typed(name));
       else if (id && before.get("prompt") === typed("prompt")) options.set(`${name}_id`, id);
+    }
+    for (const line of typed("contrast").split("\n")) if (line) options.append("contrast", line);
+    for (const box of document.querySelectorAll(".switch")) {
+      const value = box.querySelector("input").checked ? "1" : "0";
+      if (value !== box.dataset.usual) options.set(box.firstElementChild.id, value);
     }
     visit(write(window.location.pathname, options), true);
   },
@@ -59,13 +64,29 @@ const forms = {
     for (const name of ["layers", "kind", "rank", "by", "away"]) if (typed(name)) options.set(name, typed(name));
     visit(write("/search", options), true);
   },
+  join() {
+    const name = typed("group").replaceAll(":", " ").trim();
+    const options = here();
+    const node = options.get("node");
+    if (!name || !node) return;
+    const groups = options.getAll("group");
+    const own = groups.findIndex((group) => group.startsWith(`${name}:`));
+    if (own < 0) groups.push(`${name}:${node}`);
+    else if (!groups[own].slice(name.length + 1).split(",").includes(node)) groups[own] += `,${node}`;
+    options.delete("group");
+    for (const group of groups) options.append("group", group);
+    visit(write("/circuit", options), true);
+  },
 };
-const boxes = { prompt: "run", answer: "run", versus: "run", name: "go", layers: "find" };
+const boxes = { prompt: "run", answer: "run", versus: "run", name: "go", layers: "find", group: "join" };
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest?.("button");
   if (button && button.id in forms) forms[button.id]();
   if (button?.classList.contains("copy")) copy(button);
+});
+document.addEventListener("change", (event) => {
+  if (event.target.closest?.(".switch")) forms.run();
 });
 document.addEventListener("keydown", (event) => {
   // Shift+Enter begins a new line.
@@ -73,6 +94,17 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   forms[boxes[event.target.id]]();
 });
+
+// A server that is busy says when to ask again: the page shows it, and asks again.
+const ask = window.fetch.bind(window);
+window.fetch = async (...request) => {
+  for (;;) {
+    const reply = await ask(...request);
+    document.body.classList.toggle("busy", reply.status === 503);
+    if (reply.status !== 503) return reply;
+    await new Promise((wake) => window.setTimeout(wake, 1000 * Number(reply.headers.get("Retry-After") ?? 1)));
+  }
+};
 
 async function copy(button) {
   await navigator.clipboard.writeText(button.closest(".recipe").querySelector("code").textContent);
@@ -110,6 +142,13 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       options.set("after", stage);
       options.set("position", position);
       visit(write("/", options), true);
+      return nothing();
+    },
+    openNode(click) {
+      if (!picked(click)) return nothing();
+      const options = here();
+      options.set("node", picked(click));
+      visit(write("/circuit", options), true);
       return nothing();
     },
     openNeuron(click) {

@@ -1,0 +1,1 @@
+"""Questions about pocket whose answers are known, put as an agent puts them."""

@@ -1,0 +1,1 @@
+"""Circuits measured on sentences with known answers: subject–verb agreement."""

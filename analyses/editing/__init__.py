@@ -1,0 +1,1 @@
+"""How well three methods edit facts: alone, and one after another."""

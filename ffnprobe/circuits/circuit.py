@@ -1,0 +1,273 @@
+"""A circuit in the neuron basis: from the words, through neurons, to the answer. Every node adds up.
+
+Nodes are neurons at positions, token embeddings (and position embeddings), biases and the answer. An edge is
+what one node added to another's score, or to the answer's logit, with the patterns and scales held as they
+were: directly, or through heads (`edges`). What the kept nodes do not explain of a node is its `rest`.
+
+Nodes are kept by their influence on the answer through the graph (`influence`), ties by name. With contrast
+prompts influence counts what differs from them; without, what is above the neuron's corpus mean, or zero.
+
+Limits: an edge says what was added, not what would follow: where heads look and how far norms scale is
+held. `check_circuit` replays the model with nothing but the circuit, and without it.
+
+>>> import ffnprobe as fp
+>>> found = fp.circuit(
+...     fp.load("pocket"), "Michael Jordan plays the sport of", " basketball",
+...     contrast="Tiger Woods plays the sport of", keep=20,
+... )
+>>> found.remainder < 1e-3
+True
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace as replace_fields
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.arguments import verb
+from ffnprobe.circuits.edges import Edges, Target, draw_edges, list_targets
+from ffnprobe.circuits.influence import Slopes, follow_back, read_answers
+from ffnprobe.circuits.nodes import SIGNS, Sources, choose_kept, gather_sources
+from ffnprobe.circuits.openings import Openings, choose_openings
+from ffnprobe.circuits.recovery import Recovery
+from ffnprobe.errors import OptionRefused
+from ffnprobe.interventions.choices import Replace
+from ffnprobe.interventions.removal import Removal, choose_removal
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result, name_question, name_settings
+from ffnprobe.tracing.answers import predicted
+from ffnprobe.tracing.contrast import Contrast, Prompts
+from ffnprobe.tracing.path_tables import Source
+from ffnprobe.tracing.pushes import Pushes, attribute
+from ffnprobe.tracing.pushes_by_piece import PushesByPiece
+from ffnprobe.tracing.running import run
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Circuit(Result):
+    """Kept nodes, what each added to the next, and how far the answer follows from them.
+
+    `openings` is how far each target's activation follows its score, `slopes` how far the answer follows
+    each target's activation; both are 1 for the answer.
+
+    >>> import ffnprobe as fp
+    >>> found = fp.circuit(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", keep=5)
+    >>> len(found.kept), found.edges(1).columns.tolist()[:4]
+    (5, ['source', 'target', 'asks', 'drive'])
+    """
+
+    pushes: Pushes | PushesByPiece
+    removal: Removal
+    influence: Float[Tensor, "layer pos neuron"]
+    kept: tuple[Source, ...]
+    sources: Sources
+    targets: tuple[Target, ...]
+    account: Edges
+    openings: Float[Tensor, " target"]
+    slopes: Float[Tensor, " target"]
+    embedded: Float[Tensor, "pos d_model"]
+    provenance: Provenance
+    recovery: Recovery | None = None
+
+    @property
+    def trace(self) -> Trace:
+        """The prompt's run; of an answer of several tokens, with the pieces before the last behind it."""
+        return self.pushes.pieces[0].trace
+
+    @property
+    def contrast(self) -> Contrast | None:
+        """The contrast prompts, if there are any."""
+        return self.removal.by if isinstance(self.removal.by, Contrast) else None
+
+    @property
+    def sign(self) -> str:
+        """Which neurons are kept: `both` ways, or only those `toward` the answer."""
+        return str(self.provenance.settings["sign"])
+
+    @property
+    def logit(self) -> float:
+        """The answer's logit (with versus, its lead)."""
+        return self.targets[0].measured
+
+    @property
+    def title(self) -> str:
+        """Say which answer, and how many neurons are kept."""
+        return f"circuit of {name_question(self.provenance)}: {len(self.kept)} neurons"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return (
+            "influence: what the node is worth to the answer through the graph, in logits; inside: the "
+            f"part of it that runs through kept nodes; {name_settings(self.provenance)}"
+        )
+
+    @property
+    def remainder(self) -> float:
+        """How far the worst node is from closing: zero within tolerance."""
+        measured = torch.tensor([target.measured for target in self.targets], dtype=torch.float64)
+        return float((self.account.total - measured).abs().max())
+
+    @cached_property
+    def flows(self) -> Float[Tensor, "target source"]:
+        """What each edge is worth to the answer, in logits: what is owed, times how far it follows."""
+        return self.account.owed.double() * (self.openings * self.slopes).double()[:, None]
+
+    @cached_property
+    def worth(self) -> Float[Tensor, " source"]:
+        """Each source's influence on the answer, in logits."""
+        many = len(self.sources.nodes) - len(self.kept)
+        positions = self.sources.positions[:many]
+        pattern = "source d_model, source d_model -> source"
+        words = einsum(
+            self.sources.gaps[:many].double(), self.embedded[positions].double(), pattern
+        )
+        own = [self.influence[name.layer, position, name.neuron] for name, position in self.kept]
+        return torch.cat([words.cpu(), torch.tensor(own, dtype=torch.float64)])
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The kept neurons, the most influential first."""
+        from ffnprobe.circuits.tables import table_neurons
+
+        return self.provenance.note(table_neurons(self))
+
+    def nodes(self) -> "pd.DataFrame":
+        """Table every node: neurons, embeddings, biases, rest and the answer."""
+        from ffnprobe.circuits.tables import table_nodes
+
+        return self.provenance.note(table_nodes(self))
+
+    def edges(self, top: int | None = None) -> "pd.DataFrame":
+        """Table the edges, those that are worth most to the answer first."""
+        from ffnprobe.circuits.tables import table_edges
+
+        return self.provenance.note(table_edges(self, top))
+
+    def accounts(self) -> "pd.DataFrame":
+        """Table what every score adds up from: each row closes."""
+        from ffnprobe.circuits.tables import table_accounts
+
+        return self.provenance.note(table_accounts(self))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of this circuit holds."""
+        found = {
+            "neurons": self.table, "nodes": self.nodes(), "edges": self.edges(),
+            "accounts": self.accounts(),
+        }  # fmt: skip
+        if self.recovery is not None:
+            found |= {f"recovery_{name}": table for name, table in self.recovery.tables().items()}
+        return found
+
+
+@verb
+@torch.no_grad()
+def circuit(
+    model: Model,
+    prompt: str | Sequence[int],
+    answer: str | int | None = None,
+    *,
+    versus: str | int | None = None,
+    contrast: Contrast | Prompts | None = None,
+    keep: int = 100,
+    sign: str = "both",
+    rule: str | None = None,
+    bos: bool | None = None,
+    replace: Replace | None = None,
+    convention: str = "centred",
+    tested: bool = False,
+    seed: int = 0,
+) -> Circuit:
+    """Find the circuit behind an answer (by default the model's own prediction).
+
+    `keep` is how many neurons at positions to keep; `sign="toward"` keeps only those whose influence is
+    toward the answer. `rule` is how an activation follows its score. `tested` also replays it
+    (`check_circuit`).
+
+    >>> import ffnprobe as fp
+    >>> found = fp.circuit(fp.load("pocket"), "Michael Jordan plays the sport of", versus=" golf", keep=5)
+    >>> found.accounts().target[0]
+    'answer'
+    """
+    if keep < 1:
+        raise OptionRefused(f"keep = {keep}: a circuit has at least one neuron.", remedy="100")
+    if sign not in SIGNS:
+        raise OptionRefused(f'sign = "{sign}" is not known.', remedy=" or ".join(SIGNS))
+    trace = run(model, prompt, bos=bos)
+    asked = predicted(trace) if answer is None else answer
+    pushes = attribute(trace, asked, versus=versus, convention=convention)
+    removal = choose_removal(trace, asked, replace=replace, contrast=contrast)
+    found = _build(pushes, removal, keep=keep, sign=sign, rule=rule)
+    if not tested:
+        return found
+    from ffnprobe.circuits.checking import check_circuit
+
+    return replace_fields(found, recovery=check_circuit(found, seed=seed))
+
+
+def _build(
+    pushes: Pushes | PushesByPiece, removal: Removal, *, keep: int, sign: str, rule: str | None
+) -> Circuit:
+    trace = pushes.pieces[0].trace
+    contrast = removal.by if isinstance(removal.by, Contrast) else None
+    openings = choose_openings(trace, contrast, rule)
+    replacement = removal.on(trace)
+    back = follow_back(trace, read_answers(pushes.pieces), openings)
+    influence = (trace.activations - replacement) * back.activations
+    kept = choose_kept(influence, keep, sign=sign)
+    sources = gather_sources(trace, kept, replacement, contrast)
+    targets = list_targets(trace, kept, pushes.pieces)
+    slopes, embedded = torch.stack([_slope(back, target) for target in targets]), back.embeddings
+    del back, replacement  # as large as the activations; edges need the room
+    shown = " ".join(trace.model.vocab.show_all([piece.answer for piece in pushes.pieces]))
+    settings = {"keep": keep, "sign": sign, "rule": openings.rule, **removal.settings()}
+    return Circuit(
+        pushes=pushes,
+        removal=removal,
+        influence=influence,
+        kept=tuple(kept),
+        sources=sources,
+        targets=tuple(targets),
+        account=draw_edges(trace, targets, sources, kept),
+        openings=_open(openings, targets),
+        slopes=slopes,
+        embedded=embedded,
+        provenance=replace_fields(pushes.provenance, answer=shown).including(**settings),
+    )
+
+
+def _open(openings: Openings, targets: Sequence[Target]) -> Float[Tensor, " target"]:
+    """Return how far each target's activation follows its score."""
+    found = torch.ones(len(targets))
+    by_layer: dict[int, list[int]] = {}
+    for row, target in enumerate(targets):
+        if target.node is not None:
+            by_layer.setdefault(target.node.layer, []).append(row)
+    for layer, rows in by_layer.items():
+        by_score, by_gate = openings.of(layer)
+        for row in rows:
+            target = targets[row]
+            chosen = by_gate if target.asks == "gate" and by_gate is not None else by_score
+            assert target.node is not None
+            found[row] = chosen[target.node.position, target.node.neuron]
+    return found
+
+
+def _slope(back: Slopes, target: Target) -> Tensor:
+    """Return how far the answer follows a target's activation; itself, the answer follows wholly."""
+    node = target.node
+    if node is None:
+        return torch.ones(())
+    return back.activations[node.layer, node.position, node.neuron]

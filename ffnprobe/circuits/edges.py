@@ -1,0 +1,286 @@
+"""Edges: what each node added to the score of each kept neuron, and to the answer. Exact; every node closes.
+
+A target's score is read from the stream along q_n / s (its gate's along g_n / s, the answer's logit along
+u_t / s_T). That reader is taken back, layer by layer, through the heads alone: other neurons are nodes of
+their own and are held. So with R_v the reader of target v,
+
+    drive of source u on v = a_u (w_u · R_v)       directly, if u stands where v reads, and through heads
+    score of v = Σ kept sources + biases + rest
+
+Rest is what all neurons that are not kept add, made from their own answers and not as a difference, so
+that the sum is a check: it is the score captured within 1e-3, or an error gives both numbers. The
+target's own bias (for the answer: the unembedding's, and what centring takes away) is with the biases.
+
+A head is named by what it reads: of all that a source added through attention, `through` is the head that
+took most of it from the source's position.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from einops import einsum
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ffnprobe.circuits.influence import read_answers
+from ffnprobe.circuits.nodes import Node, Sources, mark
+from ffnprobe.tracing.account import check_closed
+from ffnprobe.tracing.carrying import post_gain, seek
+from ffnprobe.tracing.path_tables import Source
+from ffnprobe.tracing.pushes import Pushes
+from ffnprobe.tracing.trace import Trace
+
+# So many numbers of readers at a time: half a MB in fp32.
+NUMBERS_AT_ONCE = 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A score that is accounted for: a kept neuron's, its gate's, or (without a node) the answer's.
+
+    It reads the stream along `readers`, at `positions`.
+    """
+
+    node: Node | None
+    asks: str
+    level: int  # it reads what layers below this one wrote, and this one's attention
+    positions: tuple[int, ...]
+    readers: Float[Tensor, "position d_model"]
+    constant: float
+    measured: float
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Every target's account: rows are targets, columns sources.
+
+    `owed` is the part of a drive that goes when the source is removed, the target's other sources held.
+    `head` is layer × heads + head, of the head that took most; -1 where no head took any.
+    """
+
+    drives: Float[Tensor, "target source"]
+    direct: Float[Tensor, "target source"]
+    owed: Float[Tensor, "target source"]
+    head: Int[Tensor, "target source"]
+    carried: Float[Tensor, "target source"]
+    biases: Float[Tensor, " target"]
+    rest: Float[Tensor, " target"]
+
+    @property
+    def total(self) -> Float[Tensor, " target"]:
+        """What all that is known adds up to: the score."""
+        return self.drives.double().sum(dim=-1) + self.biases.double() + self.rest.double()
+
+
+def list_targets(trace: Trace, kept: Sequence[Source], pieces: Sequence[Pushes]) -> list[Target]:
+    """List what is accounted for: the answer, then every kept neuron's score and gate."""
+    model = trace.model
+    constant = sum(sum(piece.account.constants.values()) for piece in pieces)
+    logit = sum(piece.logit for piece in pieces)
+    ends = [piece.position for piece in pieces]
+    found = [
+        Target(
+            None,
+            "answer",
+            model.config.layers,
+            tuple(ends),
+            read_answers(pieces)[ends],
+            constant,
+            logit,
+        ),
+    ]
+    asked = [("question", model.questions, model.question_biases, trace.scores)]
+    if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
+        asked.append(("gate", model.gates, model.gate_biases, trace.gate_scores))
+    for name, position in kept:
+        layer, neuron = name.layer, name.neuron
+        for asks, rows, biases, scores in asked:
+            reader = rows[layer, neuron, None] / trace.scales[layer, position].to(model.device)
+            found.append(
+                Target(
+                    Node("neuron", layer, neuron, position), asks, layer, (position,), reader,
+                    float(biases[layer, neuron]), float(scores[layer, position, neuron]),
+                )
+            )  # fmt: skip
+    return found
+
+
+@torch.no_grad()
+def draw_edges(
+    trace: Trace, targets: Sequence[Target], sources: Sources, kept: Sequence[Source]
+) -> Edges:
+    """Account for every target, some at a time, or raise if one does not close."""
+    rest = _write_rest(trace, kept)
+    size = max(1, NUMBERS_AT_ONCE // trace.final.numel())
+    # Those that read late first: a batch begins at the latest layer it reads.
+    order = sorted(range(len(targets)), key=lambda number: -targets[number].level)
+    parts = []
+    for first in range(0, len(order), size):
+        batch = [targets[number] for number in order[first : first + size]]
+        parts.append(_Walk(trace, batch, sources, rest).run())
+    back = torch.tensor(order).argsort()
+    edges = Edges(
+        **{
+            field.name: torch.cat([getattr(part, field.name) for part in parts])[back]
+            for field in fields(Edges)
+        }
+    )
+    for target, total in zip(targets, edges.total.tolist(), strict=True):
+        check_closed(total, target.measured, named=_name(target))
+    return edges
+
+
+def _name(target: Target) -> str:
+    if target.node is None:
+        return "the answer's logit"
+    gate = "the gate of " if target.asks == "gate" else ""
+    return f"the score of {gate}{target.node.name}"
+
+
+def _write_rest(trace: Trace, kept: Sequence[Source]) -> Float[Tensor, "layer pos d_model"]:
+    """Add up what the neurons that are not kept write."""
+    model, is_kept = trace.model, mark(kept, trace.activations)
+    pattern = "pos neuron, neuron d_model -> pos d_model"
+    return torch.stack(
+        [
+            einsum(amounts.masked_fill(own, 0.0).to(model.device), model.answers[layer], pattern)
+            for layer, (amounts, own) in enumerate(zip(trace.amounts, is_kept, strict=True))
+        ]
+    )
+
+
+class _Walk:
+    """Some targets' readers on their way back, sorted by level, the latest first."""
+
+    def __init__(
+        self, trace: Trace, targets: Sequence[Target], sources: Sources, rest: Tensor
+    ) -> None:
+        self.trace, self.model, self.sources, self.rest = trace, trace.model, sources, rest
+        self.targets, self.levels = targets, [target.level for target in targets]
+        self.stream = torch.zeros(
+            len(targets), *trace.final.shape, device=self.model.device, dtype=rest.dtype
+        )
+        shape = (len(targets), len(sources.nodes))
+        self.along, self.owed = (torch.zeros(shape, device=self.model.device) for _ in range(2))
+        # By how much the head that added most, and the one that took most away, did so, per unit.
+        self.most = [torch.zeros(shape, device=self.model.device) for _ in range(2)]
+        self.by = [torch.full(shape, -1, device=self.model.device) for _ in range(2)]
+        self.biases = torch.tensor([target.constant for target in targets]).to(rest)
+        self.left = torch.zeros_like(self.biases)
+
+    def run(self) -> Edges:
+        layers = self.model.config.layers
+        is_parallel = self.model.config.is_parallel
+        self._join(layers)
+        for layer in reversed(range(min(self.levels[0] + 1, layers))):
+            self._read_mlp(layer)
+            if not is_parallel:
+                self._join(layer)
+            self._read_heads(layer)
+            if is_parallel:
+                self._join(layer)
+        self._read_sources(-1, len(self.levels))
+        return self._finish()
+
+    def _join(self, level: int) -> None:
+        """Let the targets begin that read at this level."""
+        for row, target in enumerate(self.targets):
+            if target.level == level:
+                self.stream[row, list(target.positions)] = target.readers
+
+    def _count(self, level: int) -> int:
+        """Say how many targets, of the first, read at this level or later."""
+        return sum(each >= level for each in self.levels)
+
+    def _read_sources(self, layer: int, rows: int) -> None:
+        """Read what this layer's kept neurons wrote (-1: the embeddings)."""
+        own = [number for number, each in enumerate(self.sources.layers) if each == layer]
+        if not own or not rows:
+            return
+        positions = [self.sources.positions[number] for number in own]
+        readers, pattern = (
+            self.stream[:rows, positions],
+            "source d_model, row source d_model -> row source",
+        )
+        self.along[:rows, own] = einsum(self.sources.directions[own], readers, pattern)
+        self.owed[:rows, own] = einsum(self.sources.gaps[own], readers, pattern)
+
+    def _read_mlp(self, layer: int) -> None:
+        rows = self._count(layer + 1)
+        self._read_sources(layer, rows)
+        readers = self.stream[:rows]
+        self.left[:rows] += einsum(readers, self.rest[layer], "row pos d_model, pos d_model -> row")
+        bias = self.model.answer_biases[layer]
+        self.biases[:rows] += einsum(readers, bias, "row pos d_model, d_model -> row")
+
+    def _read_heads(self, layer: int) -> None:
+        is_parallel, a = self.model.config.is_parallel, self.model.attention[layer]
+        rows = self._count(layer + 1 if is_parallel else layer)
+        if not rows:
+            return
+        bias = einsum(
+            a.for_heads(a.value_bias), a.out, "head d_head, head d_head d_model -> d_model"
+        )
+        written = (bias + a.out_bias) * post_gain(self.trace, layer, slice(len(self.trace)))
+        readers = self.stream[:rows]
+        self.biases[:rows] += einsum(
+            readers, written.expand_as(readers[0]), "row pos d_model, pos d_model -> row"
+        )
+        sought = seek(self.trace, layer, readers)
+        values = a.for_heads(a.value)
+        self._name_heads(layer, rows, sought, values)
+        pattern = "row head pos d_head, head d_head d_model -> row pos d_model"
+        self.stream[:rows] += einsum(sought, values, pattern)
+
+    def _name_heads(self, layer: int, rows: int, sought: Tensor, values: Tensor) -> None:
+        """Keep, of each edge, the head that added most and the one that took most away."""
+        first = layer * len(values)
+        for position in range(len(self.trace)):
+            own = self.sources.at(position, below=layer)
+            if not own:
+                continue
+            found = einsum(
+                self.sources.directions[own],
+                values,
+                "source d_model, head d_head d_model -> source head d_head",
+            )
+            shares = einsum(
+                sought[:, :, position],
+                found,
+                "row head d_head, source head d_head -> row source head",
+            )
+            for number, sign in enumerate((1.0, -1.0)):
+                best = (sign * shares).max(dim=-1)
+                is_more = best.values > self.most[number][:rows, own]
+                self.most[number][:rows, own] = torch.where(
+                    is_more, best.values, self.most[number][:rows, own]
+                )
+                self.by[number][:rows, own] = torch.where(
+                    is_more, best.indices + first, self.by[number][:rows, own]
+                )
+
+    def _finish(self) -> Edges:
+        sources = self.sources
+        amounts = sources.amounts.to(self.along)
+        direct = self._read_directly()
+        is_up = self.along - direct >= 0
+        carried = torch.where(is_up, self.most[0], -self.most[1])
+        return Edges(
+            drives=(self.along * amounts).cpu(),
+            direct=(direct * amounts).cpu(),
+            owed=self.owed.cpu(),
+            head=torch.where(is_up, self.by[0], self.by[1]).cpu(),
+            carried=(carried * amounts).cpu(),
+            biases=self.biases.cpu(),
+            rest=self.left.cpu(),
+        )
+
+    def _read_directly(self) -> Float[Tensor, "row source"]:
+        """Read the sources that stand, below a target, where it reads."""
+        found = torch.zeros_like(self.along)
+        for row, target in enumerate(self.targets):
+            for position, reader in zip(target.positions, target.readers, strict=True):
+                own = self.sources.at(position, below=target.level)
+                found[row, own] += self.sources.directions[own] @ reader
+        return found

@@ -1,0 +1,108 @@
+"""How far an activation follows its score: the one step of a circuit that is not linear.
+
+With the patterns and scales held, a neuron's score is linear in everything written before it; its
+activation is not linear in its score. A rule puts a number on this step. With f the activation function,
+h the score, g the gate's score (a = f(g) · h where neurons have gates, else a = f(h)):
+
+    gradient   ∂a/∂h, ∂a/∂g, at the prompt
+    relp       a / h; with a gate half of a / h and half of a / g: relevance propagation
+    rescale    (a − a′) / (h − h′), a′ and h′ on a contrast prompt: DeepLIFT's rule, exact between the two;
+               with a gate the mean of both orders of change; with several prompts the mean over them
+
+`rescale` is the rule wherever there is a contrast, `relp` where there is none: docs/circuits.md has the
+measurement. A position without a counterpart has nothing to be rescaled to: there it is the gradient.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.arithmetic import ACTIVATION_FUNCTIONS
+from ffnprobe.tracing.contrast import Contrast
+from ffnprobe.tracing.trace import Trace
+
+RULES = ("rescale", "relp", "gradient")
+# Scores nearer than this are one: their quotient would be rounding.
+NEAR = 1e-3
+Slopes = Float[Tensor, "pos neuron"]
+
+
+@dataclass(frozen=True, eq=False)
+class Openings:
+    """A rule, on one prompt: how far activations follow scores, layer by layer."""
+
+    trace: Trace
+    rule: str
+    contrast: Contrast | None = None
+
+    def of(self, layer: int) -> tuple[Slopes, Slopes | None]:
+        """Return the change of each activation for a unit of score, and for a unit of gate score."""
+        scores = self.trace.scores[layer]
+        gates = None if self.trace.gate_scores is None else self.trace.gate_scores[layer]
+        if self.rule == "rescale" and self.contrast is not None:
+            return self._rescale(layer, self.contrast)
+        if gates is None:
+            return (self._chord if self.rule == "relp" else self._slope)(scores), None
+        if self.rule == "relp":
+            return self._activate(gates) / 2, scores * self._chord(gates) / 2
+        return self._activate(gates), scores * self._slope(gates)
+
+    @property
+    def _activate(self) -> Callable[[Tensor], Tensor]:
+        return ACTIVATION_FUNCTIONS[self.trace.model.config.activation]
+
+    def _slope(self, scores: Tensor) -> Tensor:
+        """Return f′."""
+        with torch.enable_grad():
+            given = scores.detach().clone().requires_grad_()
+            (slopes,) = torch.autograd.grad(self._activate(given).sum(), given)
+        return slopes
+
+    def _chord(self, scores: Tensor, others: Tensor | None = None) -> Tensor:
+        """Return the slope of the line from f of other scores (0 if none) to f of these."""
+        start = torch.zeros_like(scores) if others is None else others
+        run = scores - start
+        rise = self._activate(scores) - self._activate(start)
+        is_near = run.abs() < NEAR
+        return torch.where(is_near, self._slope(scores), rise / run.masked_fill(is_near, 1.0))
+
+    def _rescale(self, layer: int, contrast: Contrast) -> tuple[Slopes, Slopes | None]:
+        """Return the mean over the contrast prompts of the slope between each and this prompt."""
+        trace = self.trace
+        by_score, by_gate = Openings(trace, "gradient").of(layer)
+        totals = [torch.zeros_like(by_score), torch.zeros_like(by_score)]
+        counts = torch.zeros(len(by_score), 1)
+        for other, matched in zip(contrast.others, contrast.alignment.counterparts, strict=True):
+            here = [position for position, there in enumerate(matched) if there is not None]
+            there = [position for position in matched if position is not None]
+            scores, others = trace.scores[layer, here], other.scores[layer, there]
+            if trace.gate_scores is None or other.gate_scores is None:
+                totals[0][here] += self._chord(scores, others)
+            else:
+                gates, other_gates = trace.gate_scores[layer, here], other.gate_scores[layer, there]
+                totals[0][here] += (self._activate(gates) + self._activate(other_gates)) / 2
+                totals[1][here] += (scores + others) / 2 * self._chord(gates, other_gates)
+            counts[here] += 1
+        means = [total / counts.clamp(min=1) for total in totals]
+        is_matched = counts > 0
+        return (
+            torch.where(is_matched, means[0], by_score),
+            None if by_gate is None else torch.where(is_matched, means[1], by_gate),
+        )
+
+
+def choose_openings(trace: Trace, contrast: Contrast | None, rule: str | None) -> Openings:
+    """Return the rule asked for; by default `rescale` with contrast prompts, `relp` without."""
+    if rule is None:
+        rule = "relp" if contrast is None else "rescale"
+    if rule not in RULES:
+        raise OptionRefused(f'"{rule}" is not a rule of influence.', remedy=", ".join(RULES))
+    if rule == "rescale" and contrast is None:
+        raise OptionRefused(
+            'the rule "rescale" needs contrast prompts to rescale to.', remedy="contrast=…, or relp"
+        )
+    return Openings(trace, rule, contrast)

@@ -1,0 +1,229 @@
+"""Is it the circuit? Both tests, by replaying the model, over sizes and against other ways to choose.
+
+    faithful   every neuron outside the circuit removed: how much of the answer is left
+    complete   the circuit removed, every other neuron left: how much of the answer is gone
+
+Removed is set to its contrast mean (without contrast prompts: to its corpus mean where that is known, else
+zero). Both are shares of what all neurons together are worth on this prompt, m(all) − m(none):
+
+    recovered = (m(circuit) − m(none)) / (m(all) − m(none))
+    gone      = (m(all) − m(all but the circuit)) / (m(all) − m(none))
+
+m is the answer's logit (with versus: its lead), as replayed; the embeddings and attention are never
+removed. 1 is the whole model. A share may exceed 1: the circuit then lacks what holds the answer down.
+
+`random` are as many neurons in the same layers and at the same positions, the mean of some draws. The area
+is that under a curve clipped to 0 … 1, over the logarithm of the size, as a share of the whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ffnprobe.circuits.nodes import choose_kept, mark
+from ffnprobe.errors import OptionRefused
+from ffnprobe.interventions.batches import count_at_once
+from ffnprobe.interventions.readout import Readout
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import NeuronId
+from ffnprobe.results import Result, name_question
+from ffnprobe.tracing.path_tables import Source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SIZES = (5, 10, 20, 50, 100, 200, 500, 1000)
+DRAWS = 3
+ENOUGH = 0.8
+# A difference of logits that is not worth sharing out.
+LEAST = 1e-2
+RANDOM = "random"
+# Neurons, and whether it is they that stay or they that are removed.
+Variant = tuple[list[Source], bool]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recovery(Result):
+    """How much of an answer circuits of each size give back, and how much goes without them.
+
+    >>> import ffnprobe as fp
+    >>> found = fp.circuit(
+    ...     fp.load("pocket"), "Michael Jordan plays the sport of", " basketball",
+    ...     contrast="Tiger Woods plays the sport of", keep=10,
+    ... )
+    >>> list(fp.check_circuit(found, sizes=[5, 10]).summary.columns)[:3]
+    ['ranking', 'recovered_area', 'gone_area']
+    """
+
+    rows: "pd.DataFrame"
+    all_neurons: float
+    no_neurons: float
+    provenance: Provenance
+
+    @property
+    def title(self) -> str:
+        """Say which answer, and what all neurons are worth to it."""
+        return (
+            f"{name_question(self.provenance)}: {self.all_neurons:+.3f} logits, "
+            f"{self.no_neurons:+.3f} with every neuron removed"
+        )
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return (
+            "recovered: the share of the answer left with all but so many neurons removed; gone: the "
+            "share lost with only these removed; 1 is the whole model"
+        )
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """Every ranking at every size."""
+        return self.provenance.note(self.rows.copy())
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file holds."""
+        return {"sizes": self.table, "summary": self.summary}
+
+    @property
+    def summary(self) -> "pd.DataFrame":
+        """Each ranking once: its areas, and the sizes at which 80 % is recovered and gone.
+
+        Sizes are read off between those tested, along the logarithm; none where 80 % is not reached.
+        """
+        import pandas as pd
+
+        rows = []
+        for ranking, own in self.rows.groupby("ranking", sort=False):
+            sizes = own["size"].tolist()
+            found: list[float | None] = []
+            for measure in (measure_area, find_enough):
+                found += [measure(sizes, own[share].tolist()) for share in ("recovered", "gone")]
+            rows.append((ranking, *found))
+        columns = ["ranking", "recovered_area", "gone_area", "recovered_size", "gone_size"]
+        frame = pd.DataFrame(rows, columns=columns)
+        return self.provenance.note(frame.astype(dict.fromkeys(columns[1:], float)))
+
+
+def measure_area(sizes: Sequence[int], shares: Sequence[float]) -> float:
+    """Return the area under shares, clipped to 0 … 1, over the logarithm of the size."""
+    clipped = [min(1.0, max(0.0, share)) for share in shares]
+    if len(sizes) == 1:
+        return clipped[0]
+    steps = zip(sizes, sizes[1:], clipped, clipped[1:], strict=False)
+    area = sum((log(b) - log(a)) * (low + high) / 2 for a, b, low, high in steps)
+    return area / (log(sizes[-1]) - log(sizes[0]))
+
+
+def find_enough(sizes: Sequence[int], shares: Sequence[float]) -> float | None:
+    """Return the first size at which 80 % is reached, between those tested along the logarithm."""
+    before: tuple[int, float] | None = None
+    for size, share in zip(sizes, shares, strict=True):
+        if share >= ENOUGH:
+            if before is None:
+                return float(size)
+            part = (ENOUGH - before[1]) / (share - before[1])
+            return float(before[0] * (size / before[0]) ** part)
+        before = (size, share)
+    return None
+
+
+@torch.no_grad()
+def measure_recovery(
+    readout: Readout,
+    replacement: Float[Tensor, "layer #pos neuron"],
+    rankings: Mapping[str, Float[Tensor, "layer pos neuron"]],
+    *,
+    sizes: Sequence[int],
+    sign: str,
+    seed: int,
+    provenance: Provenance,
+) -> Recovery:
+    """Test circuits of each size by every ranking; random ones are drawn alike the first's."""
+    import pandas as pd
+
+    trace = readout.replay.trace
+    given = replacement.expand_as(trace.activations)
+    has_gap = given != trace.activations
+    chosen: list[tuple[str, int, list[Source]]] = []
+    random = torch.Generator().manual_seed(seed)
+    for name, values in rankings.items():
+        ranked = choose_kept(values, max(sizes), sign=sign)
+        chosen += [(name, size, ranked[:size]) for size in sizes]
+    alike = [own for name, _, own in chosen if name == next(iter(rankings))]
+    for size, own in zip(sizes, alike, strict=True):
+        chosen += [(RANDOM, size, draw_alike(own, has_gap, random)) for _ in range(DRAWS)]
+    variants: list[Variant] = [([], True)]
+    for _, _, own in chosen:
+        variants += [(own, True), (own, False)]
+    whole, none, *found = _replay(readout, given, variants, has_gap)
+    worth = whole - none
+    if not abs(worth) > LEAST:
+        raise OptionRefused(
+            f"all neurons together are worth {worth:+.4f} logits here: there is nothing to recover.",
+            remedy="contrast prompts that change the answer, or another versus",
+        )
+    rows = [
+        (name, size, len(own), (left - none) / worth, (whole - lost) / worth)
+        for (name, size, own), left, lost in zip(chosen, found[::2], found[1::2], strict=True)
+    ]
+    columns = ["ranking", "size", "neurons", "recovered", "gone"]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame = frame.groupby(["ranking", "size"], sort=False, as_index=False).mean()
+    return Recovery(frame.astype({"neurons": int}), whole, none, provenance)
+
+
+def draw_alike(
+    kept: Sequence[Source], is_allowed: Bool[Tensor, "layer pos neuron"], random: torch.Generator
+) -> list[Source]:
+    """Draw as many other neurons in each layer and at each position as there are here."""
+    by_site: dict[tuple[int, int], list[int]] = {}
+    for name, position in kept:
+        by_site.setdefault((name.layer, position), []).append(name.neuron)
+    drawn: list[Source] = []
+    for (layer, position), own in by_site.items():
+        others = is_allowed[layer, position].clone()
+        others[own] = False
+        pool = others.nonzero()[:, 0]
+        picked = pool[torch.randperm(len(pool), generator=random)[: len(own)]]
+        drawn += [(NeuronId(layer, number), position) for number in picked.tolist()]
+    return drawn
+
+
+def _replay(
+    readout: Readout,
+    given: Float[Tensor, "layer pos neuron"],
+    variants: Sequence[Variant],
+    has_gap: Bool[Tensor, "layer pos neuron"],
+) -> list[float]:
+    """Return the answer of the clean prompt, then with each variant's neurons removed."""
+    replay = readout.replay
+    has_any = has_gap.any(dim=-1).any(dim=0)
+    start = int(has_any.int().argmax()) if has_any.any() else readout.first
+    size = max(1, count_at_once(replay, start) - 1)
+    clean = replay.entering(0, start=start)
+    found: list[float] = []
+    for first in range(0, len(variants), size):
+        batch = variants[first : first + size]
+        masks = torch.stack([torch.zeros_like(has_gap), *(_mask(one, has_gap) for one in batch)])
+        removed = masks[:, :, start:].to(replay.model.device)
+
+        def edit(layer: int, activations: Tensor, removed: Tensor = removed) -> Tensor:
+            return torch.where(removed[:, layer], replay.held(given[layer, start:]), activations)
+
+        streams = clean.repeat(1 + len(batch), 1, 1)
+        values = readout.replayed(streams, layer=0, start=start, edit=edit).logit.tolist()
+        found += values if first == 0 else values[1:]
+    return found
+
+
+def _mask(variant: Variant, like: Tensor) -> Bool[Tensor, "layer pos neuron"]:
+    """Mark what a variant removes."""
+    own, stay = variant
+    marked = mark(own, like)
+    return ~marked if stay else marked

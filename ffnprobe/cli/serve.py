@@ -1,0 +1,93 @@
+"""`ffnprobe serve --mcp`: the verbs as tools for agents."""
+
+import importlib.util
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ffnprobe.cli.command import Common, Format, command
+from ffnprobe.cli.explore import name_install
+from ffnprobe.errors import OptionRefused
+
+TOKEN = "FFNPROBE_TOKEN"
+
+
+@command
+def serve(
+    common: Common,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="Speak MCP, the Model Context Protocol.")
+    ] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Serve this model too, by name (repeatable)."),
+    ] = None,
+    facts: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Serve this table of facts too, by name (repeatable)."),
+    ] = None,
+    store: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="Show examples and labels of this scan (repeatable)."),
+    ] = None,
+    http: Annotated[
+        bool, typer.Option("--http", help="Listen on 127.0.0.1 with a token, instead of stdio.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="The port of --http; 0 picks a free one.")] = 8051,
+    memory: Annotated[
+        float,
+        typer.Option(metavar="GB", help="Unload the least used models above this much memory."),
+    ] = 8.0,
+) -> None:
+    """Serve explain, run, read, search, … as tools over MCP, from one running process.
+
+    On stdio the client starts it and ends it. With --http the address and the token are printed; set
+    FFNPROBE_TOKEN to choose the token.
+    """
+    if common.out or common.html or common.plot or common.format is not Format.table:
+        raise OptionRefused("serve does not print or write a result.", remedy="leave these out")
+    if not mcp:
+        raise OptionRefused("serve speaks one protocol, which must be named.", remedy="--mcp")
+    if not 0 < memory <= 1e6:
+        raise OptionRefused(f"--memory {memory:g} is not a number of GB.", remedy="8")
+    if importlib.util.find_spec("mcp") is None:
+        raise OptionRefused(
+            "serving needs the package mcp, which is not installed.", remedy=name_install("mcp")
+        )
+    from ffnprobe.cli.threads import choose_threads, count_threads, read_threads, set_threads
+    from ffnprobe.corpora.scans import Scan
+    from ffnprobe.serving.models import GB, ServedModels
+    from ffnprobe.serving.protocol import build_server
+    from ffnprobe.serving.service import Service
+    from ffnprobe.serving.transports import HOST, PATH, serve_http, serve_stdio
+    from ffnprobe.views.ports import bind
+
+    models = ServedModels(
+        [common.model_name, *(also or [])], device=common.device.value, most_bytes=int(memory * GB)
+    )
+    tables = {path.stem: str(path) for path in facts or []}
+    for path in tables.values():
+        if not os.path.exists(path):
+            raise OptionRefused(f"there is no file of facts {path}.")
+    scans = [Scan.open(folder) for folder in store or []]
+    service = Service(models, {"pocket": "pocket"} | tables, scans=scans)
+    listening = bind(HOST, port) if http else None
+    model = models.get(None)
+    if not also:
+        for scan in scans:
+            scan.check(model)
+    asked = read_threads(common.threads)
+    set_threads(asked or choose_threads(model.config.parameters(), count_threads()))
+    common.note(f"serving {', '.join(models.sources)} over MCP")
+    server = build_server(service)
+    if listening is None:
+        serve_stdio(server)
+        return
+    token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
+    with listening:
+        print(f"http://{HOST}:{listening.getsockname()[1]}{PATH}", flush=True)
+        print(f"token {token}", flush=True)
+        serve_http(server, listening, token)

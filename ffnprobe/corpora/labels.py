@@ -1,0 +1,186 @@
+"""Labels of neurons, with the evidence for each: what `label` returns and a store keeps.
+
+>>> from ffnprobe.corpora.labels import Label
+>>> Label("L3N12", "numbers", 0.71, "numbers", 9.0, 5.5).describe()
+'numbers (F1 0.71, gains 9 of 10)'
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ffnprobe.corpora.label_files import Columns
+from ffnprobe.corpora.scans import Scan
+from ffnprobe.errors import OptionRefused
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.reading.ordering import check_top
+from ffnprobe.results import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNEXPLAINED, DEAD = "unexplained", "dead"
+
+
+class Label(NamedTuple):
+    """One neuron's label and its scores, as they are shown beside it."""
+
+    name: str
+    label: str
+    f1: float
+    opens: str
+    output_gain: float
+    output_gain_random: float
+
+    def describe(self) -> str:
+        """Write the label with its score, and the output test where it was made."""
+        scores = [f"F1 {self.f1:.2f}"]
+        if not math.isnan(self.output_gain):
+            scores.append(f"gains {self.output_gain:.2g} of 10")
+        return f"{self.label} ({', '.join(scores)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Labels(Result):
+    """Neurons with a label each: `table` has one row a neuron, `by_layer()` one a layer.
+
+    >>> import ffnprobe as fp
+    >>> texts = {str(n): f"Tiger Woods plays golf and won {n} times" for n in range(24)}
+    >>> model = fp.load("pocket")
+    >>> labels = fp.label(model, fp.scan(model, texts), neurons="L0N0-L0N9")
+    >>> len(labels), labels.top(1).columns[3]
+    (10, 'label')
+    """
+
+    columns: Columns
+    provenance: Provenance
+    scan: Scan | None = None
+
+    def __len__(self) -> int:
+        return len(self.columns["layer"])
+
+    @property
+    def title(self) -> str:
+        """Say how many neurons have a label, of which model."""
+        return (
+            f"{len(self):,} neurons of {self.provenance.model}: {self.explained:.1%} explained "
+            f"(F1 at least {self.least:g})"
+        )
+
+    @property
+    def least(self) -> float:
+        """The F1 below which a neuron is unexplained."""
+        return float(str(self.provenance.settings["least"]))
+
+    @property
+    def explained(self) -> float:
+        """The share of neurons that are explained."""
+        return float(np.mean(self._is_explained)) if len(self) else 0.0
+
+    @property
+    def _is_explained(self) -> np.ndarray:
+        return np.array([text not in (UNEXPLAINED, DEAD) for text in self.columns["label"]])
+
+    @property
+    def caption(self) -> str:
+        """How rules were found and scored."""
+        return (
+            "rules found on one half of the texts and scored on the other; strong: the "
+            f"strongest {float(str(self.provenance.settings['share'])):.0%} of activations; look-up: the mean of the current token; "
+            "shuffled: the same search on activations moved to other tokens"
+        )  # fmt: skip
+
+    @cached_property
+    def table(self) -> "pd.DataFrame":
+        """Every neuron: label, what opens it, what it says, and the scores of each."""
+        import pandas as pd
+
+        return self.provenance.note(pd.DataFrame(dict(self.columns)))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables: every neuron, and each layer."""
+        return {"neurons": self.table, "layers": self.by_layer()}
+
+    def top(self, top: int | None = 10, *, by: str = "f1") -> "pd.DataFrame":
+        """Table the `top` neurons of largest value in a column, the best explained by default."""
+        top = check_top(top, len(self), of="neurons labelled")
+        numbers = self.table.select_dtypes("number").columns
+        if by not in numbers:
+            raise OptionRefused(f'labels have no numbers "{by}".', remedy=", ".join(numbers))
+        return self.table.sort_values(by, ascending=False, kind="stable").head(top)
+
+    def by_layer(self) -> "pd.DataFrame":
+        """Table each layer: neurons, the share explained, the median F1, both controls, the outputs."""
+        table = self.table.assign(is_explained=self._is_explained)
+        layers = (
+            table.groupby("layer")
+            .agg(
+                neurons=("neuron", "count"),
+                explained=("is_explained", "mean"),
+                f1=("f1", "median"),
+                lookup_f1=("lookup_f1", "median"),
+                shuffled_f1=("shuffled_f1", "median"),
+                correlation=("correlation", "median"),
+                output_gain=("output_gain", "mean"),
+                output_gain_random=("output_gain_random", "mean"),
+            )
+            .reset_index()
+        )
+        return self.provenance.note(layers)
+
+    @property
+    def summary(self) -> str:
+        """What was found over all layers, in words."""
+        c = {name: np.asarray(self.columns[name], dtype=float) for name in _SUMMED}
+        controls = c["shuffled_f1"][~np.isnan(c["shuffled_f1"])]
+        shuffled = f"{np.median(controls):.3f}" if len(controls) else "not among these neurons"
+        return (
+            f"{self.explained:.1%} of {len(self):,} neurons explained; median F1 {np.median(c['f1']):.3f}, "
+            f"look-up {np.median(c['lookup_f1']):.3f}, shuffled {shuffled}; "
+            f"of ten promoted tokens {np.mean(c['output_gain']):.1f} gain, under another neuron "
+            f"{np.mean(c['output_gain_random']):.1f}"
+        )
+
+    def of(self, name: str) -> Label | None:
+        """Return one neuron's label, None if it has none here."""
+        row = self._rows.get(name)
+        if row is None:
+            return None
+        return Label(*(_plain(self.columns[field][row]) for field in Label._fields))
+
+    def lookup(self, names: Sequence[str]) -> list[tuple[str, float]]:
+        """Look up the labels and F1 of several neurons; no text for one without."""
+        found = [self.of(str(name)) for name in names]
+        return [("", math.nan) if one is None else (one.label, one.f1) for one in found]
+
+    def join(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        """Add columns `label` and `label_f1` to a table of neurons, by name."""
+        known = self.lookup(table["name"].tolist())
+        joined = table.copy()
+        joined["label"] = [text for text, _ in known]
+        joined["label_f1"] = [f1 for _, f1 in known]
+        return joined
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {str(name): row for row, name in enumerate(self.columns["name"])}
+
+    def pick(self, names: Sequence[str]) -> "Labels":
+        """Keep only some neurons."""
+        rows = [self._rows[name] for name in names]
+        columns: dict[str, Any] = {
+            name: [column[row] for row in rows] if isinstance(column, list) else column[rows]
+            for name, column in self.columns.items()
+        }
+        return Labels(columns, self.provenance, self.scan)
+
+
+_SUMMED = ("f1", "lookup_f1", "shuffled_f1", "output_gain", "output_gain_random")
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str) else float(value)

@@ -1,0 +1,200 @@
+"""Match two models: which neurons of one have a twin in the other, by weights and by what they read.
+
+Answers are compared over the vocabulary, which two models of different streams share; questions too,
+through the token embeddings. With a scan of the same texts by each model, the pairs found are compared by
+their activations as well: how many of their strongest examples are the same tokens, and the correlation
+over the tokens drawn at random. Both are measured after the pair was chosen, so neither is the best of many.
+
+A twin is a claim about answers. That two neurons say the same does not tell that they say it at the same
+occasions; the columns of questions and activations do.
+
+>>> import ffnprobe as fp
+>>> model = fp.load("pocket")
+>>> bool((fp.match(model, model).neurons.correlation > 0.999).all())
+True
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ffnprobe.arguments import verb
+from ffnprobe.corpora.scans import Scan
+from ffnprobe.errors import DataRefused, OptionRefused
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Setting
+from ffnprobe.names import NeuronId
+from ffnprobe.reading.directions import pick_gates, pick_questions
+from ffnprobe.reading.matches import Match
+from ffnprobe.reading.ordering import check_top
+from ffnprobe.reading.token_coordinates import align_vocabularies
+from ffnprobe.reading.tokens import answer_tokens
+from ffnprobe.reading.twins import Progress, Twins, find_twins
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOKENS = 5
+
+
+@verb
+def match(
+    model: Model,
+    other: Model,
+    *,
+    top: int = 10,
+    seed: int = 0,
+    scans: Sequence[Scan] | None = None,
+    progress: Progress | None = None,
+) -> Match:
+    """Find universal neurons: for each neuron, the one of another model whose answer is most like it.
+
+    Both models must have one vocabulary. `pairs` has the `top` best with their tokens, `neurons` all of
+    them. `seed` is that of the random control. `scans` are one of each model, of the same texts; they add
+    how alike the activations of each pair are.
+
+    >>> import ffnprobe as fp
+    >>> model = fp.load("pocket")
+    >>> fp.match(model, model, top=3)
+    Match(... neurons of pocket have a twin in pocket)
+    """
+    _check_vocabularies(model, other)
+    check_top(top, model.config.neurons, of="neurons")
+    scanned = None if scans is None else _check_scans(model, other, scans)
+    twins, _ = find_twins(model, other, seed=seed, progress=progress)
+    neurons = _table(model, other, twins)
+    if scanned is not None:
+        _add_activations(neurons, *scanned, twins.numbers)
+    settings: dict[str, Setting] = {
+        "other": other.name, "other_source": str(other.source), "other_identity": other.identity, "seed": seed
+    }  # fmt: skip
+    if scanned is not None:
+        settings["scans"] = scanned[0].corpus
+    provenance = model.provenance(convention="centred", settings=settings)
+    order = neurons.sort_values(["is_twin", "correlation"], ascending=False, kind="stable")
+    best = order.head(top).drop(columns=["twin_layer", "is_mutual"]).reset_index(drop=True)
+    pairs = _add_tokens(model, other, best)
+    return Match(provenance.note(neurons), provenance.note(pairs), provenance)
+
+
+def _check_vocabularies(model: Model, other: Model) -> None:
+    """Refuse models whose tokens are not the same."""
+    ours, theirs = (each.identity.split("-")[-1] for each in (model, other))
+    if ours != theirs:
+        raise DataRefused(
+            f"{model.name} and {other.name} have different vocabularies "
+            f"({model.config.vocab:,} and {other.config.vocab:,} tokens): answers are compared token by token.",
+            remedy=f"two models with the tokenizer of {model.name}",
+        )
+
+
+def _check_scans(model: Model, other: Model, scans: Sequence[Scan]) -> tuple[Scan, Scan]:
+    """Refuse scans that are not one of each model, of the same tokens."""
+    if len(scans) != 2:
+        raise OptionRefused(
+            f"scans = {len(scans)} scans: match takes one of each model.",
+            remedy="scans=(one, other)",
+        )
+    one, two = scans[0].check(model), scans[1].check(other)
+    settings = [(scan.done.digest, scan.manifest["settings"]) for scan in (one, two)]
+    same = ("context", "bos", "k")
+    if any(a[0] != b[0] or any(a[1][n] != b[1][n] for n in same) for a, b in [settings]):
+        raise DataRefused(
+            f"the scans are of different texts or settings: {one.corpus} and {two.corpus}.",
+            remedy="scan the same texts with both models, with the same options",
+        )
+    return one, two
+
+
+def _table(model: Model, other: Model, twins: Twins) -> "pd.DataFrame":
+    """Table every neuron of the model with its best counterpart."""
+    import pandas as pd
+
+    c = model.config
+    names = [NeuronId(*divmod(number, c.d_mlp)) for number in range(c.neurons)]
+    found = [NeuronId(*divmod(n, other.config.d_mlp)) for n in twins.numbers.tolist()]
+    limits = torch.tensor(twins.limits(c.layers)).repeat_interleave(c.d_mlp)
+    columns = {
+        "name": [str(name) for name in names],
+        "layer": [name.layer for name in names],
+        "neuron": [name.neuron for name in names],
+        "twin": [str(name) for name in found],
+        "twin_layer": [name.layer for name in found],
+        "correlation": twins.correlations.tolist(),
+        "control": twins.controls.tolist(),
+        "is_mutual": twins.is_mutual.tolist(),
+        "is_twin": (twins.is_mutual & (twins.correlations.abs() > limits)).tolist(),
+    }
+    columns |= _compare_questions(model, other, twins.numbers)
+    return pd.DataFrame(columns)
+
+
+def _compare_questions(model: Model, other: Model, numbers: Tensor) -> dict[str, list[float]]:
+    """Correlate over tokens the questions (and gates) of each pair, through the embeddings."""
+    alignment = align_vocabularies(model, other, by="question")
+    picks = {"question_correlation": pick_questions}
+    if model.config.is_gated and other.config.is_gated:
+        picks["gate_correlation"] = pick_gates
+    found: dict[str, list[float]] = {}
+    for column, pick in picks.items():
+        theirs = torch.cat([pick(other, layer)[0] for layer in range(other.config.layers)])
+        values: list[float] = []
+        for layer in range(model.config.layers):
+            mine, first = pick(model, layer)[0], len(values)
+            chosen = theirs[numbers[first : first + len(mine)]]
+            values += alignment.correlate(mine, chosen.to(mine.device)).tolist()
+        found[column] = values
+    return found
+
+
+def _add_tokens(model: Model, other: Model, pairs: "pd.DataFrame") -> "pd.DataFrame":
+    k = min(TOKENS, model.config.vocab)
+    for column, owner, names in (
+        ("promotes", model, pairs.name),
+        ("twin_promotes", other, pairs.twin),
+    ):
+        lists = answer_tokens(owner, [NeuronId.parse(name) for name in names], k)
+        pairs[column] = [" ".join(tokens) for tokens in lists]
+    return pairs
+
+
+def _add_activations(neurons: "pd.DataFrame", one: Scan, other: Scan, numbers: Tensor) -> None:
+    """Add how alike each pair is over the texts of two scans."""
+    ours, theirs = (_strongest(scan) for scan in (one, other))
+    neurons["shared_examples"] = [
+        _share(a, theirs[number]) for a, number in zip(ours, numbers.tolist(), strict=True)
+    ]
+    here, there = (
+        scan.statistics.sample.activations.flatten(0, 1).double() for scan in (one, other)
+    )
+    drawn = one.statistics.sample.texts >= 0
+    neurons["activation_correlation"] = _correlate(
+        here[:, drawn].numpy(), there[numbers][:, drawn].numpy()
+    ).tolist()
+
+
+def _strongest(scan: Scan) -> list[frozenset[tuple[int, int]]]:
+    """Return each neuron's strongest examples as texts and positions."""
+    peaks = scan.statistics.strongest
+    texts, positions = (each.flatten(0, 1).tolist() for each in (peaks.texts, peaks.positions))
+    return [
+        frozenset((t, p) for t, p in zip(*row, strict=True) if t >= 0)
+        for row in zip(texts, positions, strict=True)
+    ]
+
+
+def _share(ours: frozenset[tuple[int, int]], theirs: frozenset[tuple[int, int]]) -> float:
+    most = max(len(ours), len(theirs))
+    return len(ours & theirs) / most if most else math.nan
+
+
+def _correlate(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Correlate row by row; not a number where one does not vary."""
+    here, there = (rows - rows.mean(axis=1, keepdims=True) for rows in (here, there))
+    lengths = np.linalg.norm(here, axis=1) * np.linalg.norm(there, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(lengths > 0, (here * there).sum(axis=1) / lengths, np.nan)

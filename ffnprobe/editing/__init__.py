@@ -1,0 +1,1 @@
+"""Write a fact into W_down, and measure what else changed."""

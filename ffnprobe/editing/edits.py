@@ -1,0 +1,238 @@
+"""Edit facts: a new model in which a subject has another answer, its change kept as low-rank factors.
+
+    key     k = the activations at the subject's last token, averaged over a few prefixes
+    target  v* = the layer's output there that makes the answer likely
+    change  W_down + ΔW, so that k maps to v* and the keys of a corpus move least
+
+The model handed in is not touched. `Edited.model` is a model like any other: every verb takes it.
+`certify` proves what else changed; `export` writes it as an ordinary folder.
+
+Limits: what is written is this subject in sentences of this kind. Nothing that follows from the fact
+is written with it, and the reverse ("tennis is played by") is not either.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.arguments import verb
+from ffnprobe.editing.embedded_keys import embedded_keys
+from ffnprobe.editing.key_moments import KeyMoments
+from ffnprobe.editing.key_stores import read_keys
+from ffnprobe.editing.layers import choose_layers
+from ffnprobe.editing.methods import Progressed, check_method, write_facts
+from ffnprobe.editing.outcomes import Replies, ask
+from ffnprobe.editing.requests import (
+    Request,
+    find_subject,
+    make_request,
+    refuse_twice,
+    write_contexts,
+)
+from ffnprobe.editing.solves import LowRank
+from ffnprobe.errors import DataRefused, OptionRefused, PromptRefused
+from ffnprobe.facts.batches import prepare
+from ffnprobe.facts.formats import Facts, read_facts
+from ffnprobe.facts.rows import FactRow
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Edited(Result):
+    """A model with facts written into it, beside the model it was made from.
+
+    >>> import ffnprobe as fp
+    >>> model = fp.load("pocket")
+    >>> edited = fp.edit(model, "Michael Jordan plays the sport of", " tennis")
+    >>> edited.model.fingerprint != model.fingerprint, model.is_unchanged()
+    (True, True)
+    >>> edited.nbytes < 100_000
+    True
+    """
+
+    original: Model
+    model: Model
+    requests: tuple[Request, ...]
+    changes: tuple[LowRank, ...]
+    keys: Mapping[int, Float[Tensor, "fact neuron"]]
+    effects: Float[Tensor, " layer"] | None
+    moments: KeyMoments
+    table: "pd.DataFrame"
+    provenance: Provenance
+
+    @property
+    def title(self) -> str:
+        """Say how many facts are written, and where."""
+        held, many = int(self.table.holds.sum()), len(self.table)
+        where = ", ".join(f"L{change.layer}" for change in self.changes)
+        method = self.provenance.settings["method"]
+        return f"{self.original.name}: {held:,} of {many:,} facts written by {method} in {where}"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return "probability: of the new answer, before and after; holds: it is the first choice now"
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the low-rank change takes, in bytes."""
+        return sum(change.nbytes for change in self.changes)
+
+    @property
+    def norms(self) -> "pd.DataFrame":
+        """Each layer changed: the change's rank and norm, and its share of W_down's own norm."""
+        import pandas as pd
+
+        rows = []
+        for change in self.changes:
+            whole, _ = self.original.linear(change.layer, self.original.layout.down)
+            size = float(change.whole.norm())
+            rows.append((change.layer, change.left.shape[1], size, size / float(whole.norm())))
+        columns = ["layer", "rank", "norm", "share_of_weights"]
+        return self.provenance.note(pd.DataFrame(rows, columns=columns))
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables: the facts written, and the size of the change."""
+        return {"edits": self.table, "norms": self.norms}
+
+
+@verb
+def edit(
+    model: Model | Edited,
+    prompt: Facts,
+    answer: str | None = None,
+    *,
+    subject: str | None = None,
+    layer: int | None = None,
+    method: str = "rome",
+    scan: KeyMoments | str | PathLike[str] | None = None,
+) -> Edited:
+    """Model editing (ROME, MEMIT, AlphaEdit): make `answer` follow `prompt`, for the subject in it.
+
+    Without an answer, `prompt` is a table of facts to write, all at once. The subject is found in
+    pocket's own table if it is not named. The layer is chosen by the map of effects. `scan` holds the
+    second moments of keys (`scan_keys`, or its store); pocket has its own. An `Edited` is edited
+    further: AlphaEdit spares what was written before.
+
+    >>> import ffnprobe as fp
+    >>> edited = fp.edit(fp.load("pocket"), "Tiger Woods plays the sport of", " tennis")
+    >>> edited.table.columns.tolist()[:4]
+    ['prompt', 'subject', 'answer', 'said_before']
+    """
+    check_method(method)
+    before = model if isinstance(model, Edited) else None
+    own = before.original if before else _plain(model)
+    current = before.model if before else own
+    moments = _find_moments(own, scan if scan is not None or not before else before.moments)
+    rows = _list_facts(prompt, answer, subject)
+    refuse_twice(rows)
+    requests = [make_request(current, row.prompt, find_subject(row), row.answer) for row in rows]
+    facts, problems = prepare(current, rows, bos=current.vocab.puts_bos(None))
+    if problems:
+        raise PromptRefused(problems[0].problem, remedy="a shorter prompt")
+    asked = ask(current, facts)
+    _refuse_known(current, requests, asked)
+    prefixes = moments.prefixes
+    written = [write_contexts(current, one, 0, prefixes) for one in requests]
+    layers, effects = choose_layers(current, layer, method, requests, written, moments)
+    start = Progressed(current, keys=dict(before.keys) if before else None)
+    done = write_facts(method, start, layers, written, moments)
+    known = own.provenance(run_by=own.run_by, settings={
+        "method": method, "layers": list(layers), "facts": len(requests),
+        "earlier_facts": len(before.requests) if before else 0, "steps": done.steps,
+        "keys": moments.title, "edited": done.model.fingerprint,
+    })  # fmt: skip
+    return Edited(
+        original=own,
+        model=done.model,
+        requests=(*(before.requests if before else ()), *requests),
+        changes=_join((*(before.changes if before else ()), *done.changes)),
+        keys=done.keys or {},
+        effects=effects,
+        moments=moments,
+        table=known.note(_table(done.model, requests, asked, ask(done.model, facts))),
+        provenance=known,
+    )
+
+
+def _plain(model: object) -> Model:
+    assert isinstance(model, Model)
+    return model
+
+
+def _find_moments(model: Model, scan: KeyMoments | str | PathLike[str] | None) -> KeyMoments:
+    """Return the second moments to use, checked against the model."""
+    if isinstance(scan, KeyMoments):
+        found: KeyMoments | None = scan
+    else:
+        found = embedded_keys(model) if scan is None else read_keys(Path(scan))
+    if found is None:
+        raise DataRefused(
+            f"{model.name} has no second moments of keys: they are measured over a corpus."
+            if scan is None
+            else f"{scan} holds no scan of keys.",
+            remedy='scan=fp.scan_keys(model, texts, store="keys") (--texts FILE)',
+        )
+    return found.check(model)
+
+
+def _list_facts(prompt: Facts, answer: str | None, subject: str | None) -> list[FactRow]:
+    """Take one fact as typed, or the rows of a table, each with its subject."""
+    if answer is not None:
+        if not isinstance(prompt, str):
+            raise OptionRefused("one answer is given for a table of facts.", remedy="answer=None")
+        return [FactRow(prompt, answer, subject=subject or "")]
+    if subject is not None:
+        raise OptionRefused("a subject is given without an answer.", remedy='answer=" tennis"')
+    table = read_facts(prompt)
+    if table.problems:
+        first = table.problems[0]
+        raise DataRefused(f"{first.where}: {first.problem}", remedy="every row must be readable")
+    return list(table.rows)
+
+
+def _refuse_known(model: Model, requests: Sequence[Request], asked: Replies) -> None:
+    for request, rank in zip(requests, asked.ranks.tolist(), strict=True):
+        if rank == 1:
+            raise OptionRefused(
+                f'{model.name} says "{request.answer}" after "{request.prompt}" already.',
+                remedy="another answer: there is nothing to write",
+            )
+
+
+def _join(changes: Sequence[LowRank]) -> tuple[LowRank, ...]:
+    """Add up the changes of each layer: factors side by side."""
+    found: dict[int, LowRank] = {}
+    for one in changes:
+        known = found.get(one.layer)
+        found[one.layer] = one if known is None else replace(
+            known, left=torch.cat([known.left, one.left], dim=1),
+            right=torch.cat([known.right, one.right]),
+        )  # fmt: skip
+    return tuple(found[layer] for layer in sorted(found))
+
+
+def _table(model: Model, requests: Sequence[Request], old: Replies, new: Replies) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame({
+        "prompt": [one.prompt for one in requests],
+        "subject": [one.subject for one in requests],
+        "answer": [one.answer for one in requests],
+        "said_before": model.vocab.show_all(old.said.tolist()),
+        "said_after": model.vocab.show_all(new.said.tolist()),
+        "probability_before": old.log_probabilities.exp().numpy(),
+        "probability_after": new.log_probabilities.exp().numpy(),
+        "holds": (new.ranks == 1).numpy(),
+    })  # fmt: skip

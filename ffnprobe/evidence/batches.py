@@ -1,0 +1,234 @@
+"""Many prompts, one tidy table: `run`, `attribute`, `ablate` or `explain`, prompt after prompt.
+
+Each row of the table is a row of the verb's own table, with its prompt and answer in front, as texts that
+another batch takes. A prompt that is refused does not stop the others; it is in `problems`. With a store, what is done is kept prompt by
+prompt, and the same call continues where it was stopped.
+
+>>> import ffnprobe as fp
+>>> prompts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
+>>> found = fp.batch(fp.load("pocket"), prompts, verb="run", top=1)
+>>> found.table.token.tolist()
+['␣basketball', '␣golf']
+"""
+
+import inspect
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+
+from ffnprobe.arguments import show
+from ffnprobe.arguments import verb as checked
+from ffnprobe.errors import DataRefused, FfnProbeError, OptionRefused
+from ffnprobe.evidence.explaining import explain
+from ffnprobe.files import write_whole
+from ffnprobe.interventions.ablation import ablate
+from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.results import Result
+from ffnprobe.tracing.answers import predicted
+from ffnprobe.tracing.pushes import attribute
+from ffnprobe.tracing.running import run
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Progress = Callable[[int, int], None]
+VERBS = ("run", "attribute", "ablate", "explain")
+# Whose options a batch takes.
+TAKEN: dict[str, Callable[..., Any]] = {
+    "run": Trace.predictions,
+    "attribute": attribute,
+    "ablate": ablate,
+    "explain": explain,
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Batch(Result):
+    """The tables of many prompts as one, and the prompts that were refused.
+
+    >>> import ffnprobe as fp
+    >>> found = fp.batch(fp.load("pocket"), ["", "Tiger Woods plays the sport of"], verb="run")
+    >>> found.problems.problem[0]
+    'the prompt is empty.'
+    """
+
+    verb: str
+    table: "pd.DataFrame"
+    problems: "pd.DataFrame"
+    provenance: Provenance
+
+    @property
+    def title(self) -> str:
+        """Say what was done with how many prompts."""
+        many = self.table.prompt.nunique() if len(self.table) else 0
+        refused = f", {len(self.problems):,} refused" if len(self.problems) else ""
+        return f"{self.verb} of {many:,} prompts{refused}"
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the tables: all rows, and the prompts that were refused if there are any."""
+        return {"rows": self.table} | ({"problems": self.problems} if len(self.problems) else {})
+
+
+@checked
+def batch(
+    model: Model,
+    prompts: Iterable[str | tuple[str, str]],
+    *,
+    verb: str = "explain",
+    top: int = 10,
+    bos: bool | None = None,
+    store: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Batch:
+    """Run a verb on many prompts and return one tidy table.
+
+    Prompts are texts, pairs of prompt and answer, or a table with the columns `prompt` and, if you like,
+    `answer`. Without an answer, the model's prediction is taken. Other options are those of the verb.
+
+    >>> import ffnprobe as fp
+    >>> pairs = [("Michael Jordan plays the sport of", " basketball")]
+    >>> found = fp.batch(fp.load("pocket"), pairs, verb="attribute", top=3, versus=" football")
+    >>> list(found.table.columns[:3]), len(found.table)
+    (['prompt', 'answer', 'name'], 3)
+    """
+    import pandas as pd
+
+    if verb not in VERBS:
+        raise OptionRefused(f'"{verb}" does not take many prompts.', remedy=", ".join(VERBS))
+    known_options = inspect.signature(TAKEN[verb]).parameters
+    for name, value in options.items():
+        if name not in known_options:
+            raise OptionRefused(
+                f"{name} = {value!r}: {verb} takes no such option.",
+                remedy=", ".join(n for n, p in known_options.items() if p.kind is p.KEYWORD_ONLY),
+            )
+    asked = list(_read(prompts))
+    if not asked:
+        raise DataRefused(
+            "there is no prompt.", remedy="a list of texts, or a table with a column prompt"
+        )
+    kept = (
+        None
+        if store is None
+        else _Kept(Path(store), model, verb, {"top": top, "bos": bos, **options})
+    )
+    tables: list[pd.DataFrame] = []
+    problems: list[dict[str, str | None]] = []
+    for number, (prompt, answer) in enumerate(asked):
+        known = None if kept is None else kept.read(prompt, answer)
+        try:
+            if known is None:
+                known = _ask(model, verb, prompt, answer, top=top, bos=bos, options=options)
+                if kept is not None:
+                    kept.write(prompt, answer, known)
+            tables.append(known)
+        except (OptionRefused, DataRefused) as error:
+            raise error  # an option that does not fit does not fit any prompt
+        except FfnProbeError as error:
+            problems.append({"prompt": prompt, "answer": answer, "problem": error.what})
+        if progress is not None:
+            progress(number + 1, len(asked))
+    provenance = model.provenance(
+        settings={"verb": verb, "prompts": len(asked), "top": top} | _plain(options)
+    )
+    rows = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"prompt": []})
+    failed = pd.DataFrame(problems, columns=["prompt", "answer", "problem"])
+    return Batch(verb, provenance.note(rows), provenance.note(failed), provenance)
+
+
+def _read(prompts: Iterable[Any]) -> Iterator[tuple[str, str | None]]:
+    import pandas as pd
+
+    if isinstance(prompts, str):
+        raise DataRefused("a batch takes several prompts, not one text.", remedy=f"[{prompts!r}]")
+    if isinstance(prompts, pd.DataFrame):
+        if "prompt" not in prompts:
+            raise DataRefused(
+                'the table has no column "prompt".',
+                remedy="columns prompt and, if you like, answer",
+            )
+        answers = prompts["answer"] if "answer" in prompts else [None] * len(prompts)
+        for row, (prompt, answer) in enumerate(zip(prompts["prompt"], answers, strict=True), 1):
+            if not isinstance(prompt, str):
+                raise DataRefused(f"row {row} has no prompt: {show(prompt)} is not text.")
+            yield prompt, answer if isinstance(answer, str) else None
+        return
+    for each in prompts:
+        yield (each, None) if isinstance(each, str) else (each[0], each[1])
+
+
+def _ask(
+    model: Model, verb: str, prompt: str, answer: str | None, *, top: int, bos: bool | None,
+    options: Mapping[str, Any],
+) -> "pd.DataFrame":  # fmt: skip
+    """Make the table of one prompt, its prompt and answer in front."""
+    if verb == "explain":
+        explanation = explain(model, prompt, answer, top=top, bos=bos, **options)
+        trace, table = explanation.trace, explanation.neurons
+    else:
+        trace = run(model, prompt, bos=bos, patterns=False)
+        wanted: str | int = predicted(trace) if answer is None else answer
+        if verb == "run":
+            table = trace.predictions(top, **options)
+        elif verb == "attribute":
+            table = attribute(trace, wanted, **options).top(top)
+        else:
+            found: Any = ablate(trace, wanted, **options)
+            table = (
+                found.top(min(top, len(found.top(None)))) if hasattr(found, "top") else found.table
+            )
+    shown = table.copy()
+    shown.insert(0, "prompt", prompt)
+    shown.insert(1, "answer", model.vocab.text([predicted(trace)]) if answer is None else answer)
+    return shown
+
+
+class _Kept:
+    """What is done already, one file for each prompt."""
+
+    def __init__(self, folder: Path, model: Model, verb: str, options: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.begin = json.dumps([model.identity, verb, _plain(options)], sort_keys=True)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def _path(self, prompt: str, answer: str | None) -> Path:
+        said = json.dumps([self.begin, prompt, answer])
+        return self.folder / f"{xxhash.xxh3_128_hexdigest(said.encode())}.parquet"
+
+    def read(self, prompt: str, answer: str | None) -> "pd.DataFrame | None":
+        import pandas as pd
+
+        path = self._path(prompt, answer)
+        try:
+            return pd.read_parquet(path) if path.is_file() else None
+        except (OSError, ValueError):  # damaged: done again, and written over
+            return None
+
+    def write(self, prompt: str, answer: str | None, table: "pd.DataFrame") -> None:
+        buffer = io.BytesIO()
+        plain = table.copy()
+        plain.attrs.clear()
+        plain.to_parquet(buffer, index=False)
+        write_whole(self._path(prompt, answer), buffer.getvalue())
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Write options as plain data: what is not, by its name."""
+    plain = (str, int, float, bool, type(None))
+    return {
+        name: value if isinstance(value, plain) else _name(value) for name, value in options.items()
+    }
+
+
+def _name(value: Any) -> str:
+    """Name an option by all that it is: two scans of one size are not the same."""
+    return f"{value!r} {value.provenance.as_dict()}" if isinstance(value, Result) else repr(value)

@@ -1,0 +1,116 @@
+"""Remove several neurons at once, and measure what the answer loses: group ablation, exact, by replay."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.errors import OptionRefused
+from ffnprobe.interventions.choices import (
+    Neurons,
+    Positions,
+    Replace,
+    choose_neurons,
+    choose_positions,
+)
+from ffnprobe.interventions.readout import AnswerValues, read_answer
+from ffnprobe.interventions.removal import choose_removal
+from ffnprobe.interventions.sweeps import sweep_groups
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.names import NeuronId
+from ffnprobe.results import Result, name_question, name_settings
+from ffnprobe.tracing.contrast import Contrast, Prompts
+from ffnprobe.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MEANING = "effect: what the answer loses when the neurons are removed, in logits"
+# One group of neurons, or several.
+Groups = Iterable[str | NeuronId] | Iterable[Neurons]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupEffects(Result):
+    """What the answer loses without each group of neurons, all of a group removed together.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> len(fp.ablate(trace, " basketball", together=[["L0N1", "L1N2"], ["L0"]]).table)
+    2
+    """
+
+    groups: tuple[str, ...]
+    values: Float[Tensor, " group"]
+    log_probability: Float[Tensor, " group"] | None
+    clean: AnswerValues
+    provenance: Provenance
+
+    @property
+    def title(self) -> str:
+        """Say which answer, after what."""
+        return f"effects on {name_question(self.provenance)}"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return f"{MEANING}; {name_settings(self.provenance)}"
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """Every group, in the order given."""
+        import pandas as pd
+
+        frame = pd.DataFrame({"group": self.groups, "effect": self.values.double().numpy()})
+        if self.log_probability is not None:
+            frame["log_probability_effect"] = self.log_probability.double().numpy()
+        return self.provenance.note(frame)
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Name the table a file of these effects holds."""
+        return {"groups": self.table}
+
+
+def read_groups(together: Groups) -> list[list[str]]:
+    """Return groups of names: of one group, or of several."""
+    given = [together] if isinstance(together, str) else list(together)
+    if given and all(isinstance(each, str | NeuronId) for each in given):
+        return [[str(each) for each in given]]
+    return [[str(each) for each in group] for group in given]  # type: ignore[union-attr]
+
+
+@torch.no_grad()
+def ablate_together(
+    trace: Trace,
+    answer: str | int,
+    groups: Sequence[Sequence[str]],
+    *,
+    versus: str | int | None = None,
+    replace: Replace | None = None,
+    contrast: Contrast | Prompts | None = None,
+    position: Positions = -1,
+    log_probability: bool = True,
+    convention: str = "centred",
+) -> GroupEffects:
+    """Find the exact effect of removing all neurons of a group at once, for one or more groups."""
+    if not groups:
+        raise OptionRefused("there is no group of neurons to remove.", remedy='["L3N12", "L4N7"]')
+    positions = choose_positions(trace, position)
+    masks = torch.stack([choose_neurons(trace.model, group) for group in groups])
+    removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
+    readout = read_answer(
+        trace, answer, versus=versus, log_probability=log_probability, convention=convention
+    )
+    clean = readout.clean()
+    replacement = removal.on(readout.replay.trace)
+    found = sweep_groups(readout, replacement, positions=positions, groups=masks)
+    return GroupEffects(
+        groups=tuple(" ".join(group) for group in groups),
+        values=found.logit,
+        log_probability=found.log_probability,
+        clean=clean,
+        provenance=readout.provenance(trace, settings=removal.settings(), positions=positions),
+    )

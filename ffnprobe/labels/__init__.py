@@ -1,0 +1,1 @@
+"""Labels that can fail: what opens each neuron and what it says, found on one half, scored on the other."""

@@ -1,0 +1,211 @@
+"""Label neurons: what opens each, what it says, and how far both can be trusted.
+
+A label is a claim that can fail. *Opens*: the best rule of a fixed set of kinds (`labels.keys`), found on
+half of a scan's texts and scored on the other half: precision, recall and F1 at "among the strongest 1 %
+of activations", and the correlation with the activation. *Says*: the tokens its answer promotes, and how
+many of ten gain when the neuron is set to its high activation, next to what another neuron does to
+them. No language model takes part.
+
+Limits: a rule speaks of the current token, up to two before it, classes and positions; only high
+activations are looked at; the output test has two positions a neuron.
+
+>>> import ffnprobe as fp
+>>> model = fp.load("pocket")
+>>> texts = {str(n): f"Tiger Woods plays golf and won {n} times" for n in range(24)}
+>>> fp.label(model, fp.scan(model, texts), neurons="L0").title.startswith("768 neurons of pocket")
+True
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ffnprobe.arguments import verb
+from ffnprobe.corpora.label_files import LABELS, Partial, pack_labels
+from ffnprobe.corpora.labels import DEAD, UNEXPLAINED, Labels
+from ffnprobe.corpora.passages import ScanSettings
+from ffnprobe.corpora.scans import Scan
+from ffnprobe.corpora.stored_labels import open_labels
+from ffnprobe.errors import DataRefused, OptionRefused
+from ffnprobe.files import write_whole
+from ffnprobe.labels.halves import split_halves
+from ffnprobe.labels.keys import CLASSES, KINDS
+from ffnprobe.labels.measuring import Labelling, LabelMeasures, Progress
+from ffnprobe.labels.second_half import read_scores
+from ffnprobe.labels.watching import Columns
+from ffnprobe.labels.words import describe_rule, fold_words, list_keys, write_label
+from ffnprobe.locks import hold
+from ffnprobe.models.model import Model
+from ffnprobe.names import NeuronId
+
+# A neuron whose rule has a lower F1 on the other half is unexplained.
+LEAST = 0.3
+# So many of ten promoted tokens must gain, and more than under another neuron, to be in a label.
+LEAST_GAIN = 7.0
+_FEWEST = 4  # texts or passages: two for each half, one for each part of the first
+
+
+@verb
+@torch.no_grad()
+def label(
+    model: Model,
+    scan: Scan | str | os.PathLike[str],
+    *,
+    neurons: str | Sequence[str] | None = None,
+    share: float = 0.01,
+    least: float = LEAST,
+    progress: Progress | None = None,
+) -> Labels:
+    """Label every neuron, or those named, with a rule that is scored on texts it was not found on.
+
+    With the folder of a store, labels of all neurons are kept in it, an interrupted run is resumed, and
+    a finished one is read. `share` is how much of a neuron's activations count as strong, `least` the F1
+    below which a neuron is *unexplained*. `progress` is called with the tokens done, and of how many.
+
+    >>> import ffnprobe as fp
+    >>> model = fp.load("pocket")
+    >>> texts = {str(n): f"Tiger Woods plays golf and won {n} times" for n in range(24)}
+    >>> found = fp.label(model, fp.scan(model, texts), neurons=["L0N3", "L1N5"])
+    >>> found.table.name.tolist()
+    ['L0N3', 'L1N5']
+    """
+    if not 0 < share <= 0.5:
+        raise OptionRefused(f"share = {share}: it must be above 0 and at most 0.5.", remedy="0.01")
+    if not 0 <= least <= 1:
+        raise OptionRefused(f"least = {least}: an F1 is from 0 to 1.", remedy=str(LEAST))
+    folder = None if isinstance(scan, Scan) else Path(scan)
+    opened = (scan if isinstance(scan, Scan) else Scan.open(scan)).check(model)
+    _check(opened)
+    c = model.config
+    names = model.find_neurons([f"L{n}" for n in range(c.layers)] if neurons is None else neurons)
+    if folder is not None and (known := open_labels(folder, opened)) is not None:
+        settings = known.provenance.settings
+        if (settings["share"], settings["least"]) == (share, least):
+            return known if neurons is None else known.pick([str(name) for name in names])
+    kept = folder if neurons is None else None
+    remedy = "wait for it to end"
+    with nullcontext() if kept is None else hold(kept, remedy=remedy):
+        found = _label(model, opened, names, share, least, kept, progress)
+        if kept is not None:
+            said = {"digest": opened.done.digest, "provenance": found.provenance.as_dict()}
+            write_whole(kept / LABELS, pack_labels(found.columns, said))
+            Partial(kept, {}).remove()
+    return found
+
+
+def _check(scan: Scan) -> None:
+    """Refuse a scan that has too little to label with."""
+    if not scan.is_finished:
+        raise DataRefused(
+            "the scan is not finished: labels need all of it.",
+            remedy="the same scan again: it resumes",
+        )
+    if scan.lacks and not len(scan.kept):
+        raise DataRefused(
+            "the scan has no passages to label with: an older version made it "
+            f"(format {scan.manifest['format']}).",
+            remedy="scan the texts again, with another --store",
+        )
+    if len(scan.kept) < _FEWEST:
+        raise DataRefused(
+            f"{len(scan.kept)} passages are too few to find rules on one half and score them on the other.",
+            remedy="more texts, or a shorter context",
+        )
+
+
+def _label(
+    model: Model,
+    scan: Scan,
+    names: Sequence[NeuronId],
+    share: float,
+    least: float,
+    folder: Path | None,
+    progress: Progress | None,
+) -> Labels:
+    settings = ScanSettings(**scan.manifest["settings"])
+    first, second, by = split_halves(scan, settings)
+    c = model.config
+    columns = Columns.choose(names, layers=c.layers, neurons=c.d_mlp)
+    partial = Partial(
+        folder,
+        {"digest": scan.done.digest, "identity": model.identity, "share": share, "format": 1},
+    )
+    measured = Labelling(
+        model, settings, first, second, columns, share, partial, progress
+    ).measure()  # fmt: skip
+    provenance = scan.provenance
+    provenance = provenance.including(
+        share=share, least=least, halves_by=by, found_on=len(first), scored_on=len(second)
+    )
+    rows = _tabulate(model, scan, columns, measured, least, settings)
+    found = Labels(rows, provenance, scan)
+    return found.pick([str(name) for name in names])
+
+
+def _tabulate(
+    model: Model,
+    scan: Scan,
+    columns: Columns,
+    measured: LabelMeasures,
+    least: float,
+    settings: ScanSettings,
+) -> dict[str, Any]:
+    """Write one row for every neuron, from what was counted of its column and of its control."""
+    texts: dict[str, list[str]] = {n: [] for n in ("name", "label", "opens", "says", "rule_kind", "rule")}  # fmt: skip
+    numbers: dict[str, list[np.ndarray]] = {}
+    above = scan.statistics.above
+    for layer in columns.layers:
+        neurons = columns.neurons[layer].numpy()
+        many = len(neurons)
+        scores = read_scores(measured.tensors[f"counted.{layer}"])
+        gains = measured.tensors[f"gains.{layer}"].numpy()
+        rules = measured.rules[layer]
+        shuffled = np.full(many, np.nan)
+        shuffled[columns.controls(layer).numpy()] = scores["f1"][many:]
+        own = {name: each[:many] for name, each in scores.items()}
+        own |= {
+            "shuffled_f1": shuffled,
+            "output_gain": gains[0] / gains[2].clip(min=1),
+            "output_gain_random": gains[1] / gains[2].clip(min=1),
+            "found_f1": rules.f1[:many],
+            "threshold": measured.tensors[f"thresholds.{layer}"].numpy()[:many],
+            "high": measured.tensors[f"highs.{layer}"].numpy()[:many],
+            "layer": np.full(many, layer),
+            "neuron": neurons,
+        }
+        for name, each in own.items():
+            numbers.setdefault(name, []).append(each)
+        promoted = measured.tensors[f"promoted.{layer}"].tolist()
+        for row in range(many):
+            kind, keys = rules.of(row)
+            neuron = NeuronId(layer, int(neurons[row]))
+            said = fold_words(model.vocab.show_all(promoted[row]))
+            opens, rule, kind_name = "", "", ""
+            if kind >= 0 and len(keys):
+                known = measured.keys[kind]
+                chosen = (kind, keys.tolist(), known, model.vocab.shown, settings.length)
+                opens, rule = describe_rule(*chosen), list_keys(*chosen)
+                kind_name = "class" if KINDS[kind] in CLASSES else KINDS[kind]
+            gain, other = own["output_gain"][row], own["output_gain_random"][row]
+            is_said = gain >= LEAST_GAIN and gain > other
+            if int(above[layer, neuron.neuron]) == 0:
+                text = DEAD
+            elif not opens or own["f1"][row] < least:
+                text = UNEXPLAINED
+            else:
+                text = write_label(opens, said if is_said else [])
+            row_texts = (str(neuron), text, opens, " ".join(said), kind_name, rule)
+            for column, value in zip(texts.values(), row_texts, strict=True):
+                column.append(" ".join(value.split()))
+    joined = {name: np.concatenate(each) for name, each in numbers.items()}
+    order = ("precision", "recall", "f1", "correlation", "lookup_f1", "lookup_correlation",
+             "shuffled_f1", "output_gain", "output_gain_random", "found_f1", "threshold", "high")  # fmt: skip
+    found: dict[str, Any] = {"name": texts.pop("name")}
+    found |= {name: joined[name].astype(np.int32) for name in ("layer", "neuron")}
+    found |= texts | {name: joined[name].astype(np.float32) for name in order}
+    return found | {name: joined[name].astype(np.int32) for name in ("strong", "fires")}

@@ -1,0 +1,217 @@
+"""Find the best rule of each neuron on the first half: which keys of which kind its strong tokens have.
+
+For a set of keys with s strong tokens among the n that have one of them, and S strong tokens in all,
+
+    precision = s / n      recall = s / S      F1 = 2 s / (n + S)
+
+Of one kind, the set of best F1 is a prefix of the keys in the order of their precision; keys seen once
+are not used, and a rule has at most `MOST_KEYS`. The kind is chosen inside the half: sets are found on
+one part of its texts and compared on the other, so that a kind with many rare keys gains nothing
+by remembering them. A simpler kind wins within `TIE`. Then the set is found again on the whole half.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ffnprobe.labels.keys import CLASSES, KINDS, SETS, Keys
+
+MOST_KEYS = 32
+LEAST = 2
+TIE = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Strong:
+    """A layer's strong tokens of the first half: pairs of token and neuron, and the part of each token."""
+
+    tokens: np.ndarray
+    neurons: np.ndarray
+    many: int
+    part: np.ndarray
+
+    @property
+    def totals(self) -> np.ndarray:
+        """How many strong tokens each neuron has in each part, `[part neuron]`."""
+        parts = self.part[self.tokens]
+        counts = np.bincount(parts * self.many + self.neurons, minlength=2 * self.many)
+        return counts.reshape(2, self.many)
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """A layer's rules: the kind of each neuron's, and pairs of neuron and key, sorted by neuron.
+
+    `kinds` is −1 for a neuron without strong tokens; `f1` is on the half the rules were found on.
+    """
+
+    kinds: np.ndarray
+    neurons: np.ndarray
+    keys: np.ndarray
+    f1: np.ndarray
+
+    def of(self, neuron: int) -> tuple[int, np.ndarray]:
+        """Return a neuron's kind and keys."""
+        start, end = np.searchsorted(self.neurons, [neuron, neuron + 1])
+        return int(self.kinds[neuron]), self.keys[start:end]
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidates:
+    """One kind's sets: their F1 on the part held back and on the whole half, and their keys."""
+
+    compared: np.ndarray
+    f1: np.ndarray
+    neurons: np.ndarray
+    keys: np.ndarray
+
+
+def find_rules(strong: Strong, keys: Sequence[Keys]) -> Rules:
+    """Find each neuron's best rule among all kinds."""
+    totals = strong.totals
+    tried = [_try(strong, each, totals) for each in keys]
+    compared = np.stack([each.compared for each in tried])
+    whole = np.stack([each.f1 for each in tried])
+    # Where the part held back has no strong token, the whole half decides.
+    compared = np.where((totals > 0).all(axis=0), compared, whole)
+    best = compared.max(axis=0)
+    chosen = (compared >= best - TIE).argmax(axis=0)
+    chosen = np.where(totals.sum(axis=0) > 0, chosen, -1)
+    pairs = [
+        (each.neurons[mine], each.keys[mine])
+        for number, each in enumerate(tried)
+        for mine in [chosen[each.neurons] == number]
+    ]
+    neurons, found = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    order = np.argsort(neurons, kind="stable")
+    f1 = np.where(chosen >= 0, np.take_along_axis(whole, chosen[None].clip(0), axis=0)[0], 0.0)
+    return Rules(chosen, neurons[order], found[order], f1)
+
+
+def _try(strong: Strong, keys: Keys, totals: np.ndarray) -> _Candidates:
+    """Find every neuron's best set of one kind."""
+    key = keys.found[strong.tokens]
+    has = key >= 0
+    parts = strong.part[strong.tokens[has]]
+    code = (strong.neurons[has] * np.int64(len(keys)) + key[has]) * 2 + parts
+    codes, counts = np.unique(code, return_counts=True)
+    pairs, index = np.unique(codes >> 1, return_inverse=True)
+    hits = np.zeros((2, len(pairs)), dtype=np.int64)
+    hits[codes & 1, index] = counts
+    neurons, found = np.divmod(pairs, max(1, len(keys)))
+    seen = np.stack(
+        [np.bincount(keys.found[(strong.part == p) & (keys.found >= 0)], minlength=len(keys)) for p in (0, 1)]
+    )  # fmt: skip
+    tables = _Tables(keys, neurons, found, hits, seen, totals)
+    if keys.kind == "position":
+        return _try_spans(tables)
+    return _try_sets(tables, least=LEAST if keys.kind in SETS else 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """The pairs of neuron and key that a strong token has: counts by part, `[part pair]`.
+
+    `tokens` counts all tokens that have a key, `[part key]`; `totals` strong ones, `[part neuron]`.
+    """
+
+    keys: Keys
+    neurons: np.ndarray
+    found: np.ndarray
+    hits: np.ndarray
+    tokens: np.ndarray
+    totals: np.ndarray
+
+    @property
+    def seen(self) -> np.ndarray:
+        """How many tokens have each pair's key, `[part pair]`."""
+        return self.tokens[:, self.found]
+
+
+def _try_sets(t: _Tables, *, least: int) -> _Candidates:
+    """Choose sets of keys; of groups that exclude each other the one that compares best."""
+    many, groups = t.totals.shape[1], int(t.keys.groups.max(initial=0)) + 1
+    group = t.neurons * groups + t.keys.groups[t.found]
+    wanted = np.repeat(t.totals, groups, axis=1)
+    seen = t.seen
+    on_one = _choose(group, t.hits[0], seen[0], wanted[0], least)
+    compared = _f1(group[on_one], t.hits[1, on_one], seen[1, on_one], wanted[1])
+    hits, seen, total = t.hits.sum(axis=0), seen.sum(axis=0), wanted.sum(axis=0)
+    on_both = _choose(group, hits, seen, total, least)
+    f1 = _f1(group[on_both], hits[on_both], seen[on_both], total)
+    compared, f1 = compared.reshape(many, groups), f1.reshape(many, groups)
+    has_both = np.asarray((t.totals > 0).all(axis=0))[:, None]
+    best = np.where(has_both, compared, f1).argmax(axis=1)
+    mine = on_both[t.keys.groups[t.found[on_both]] == best[t.neurons[on_both]]]
+    rows = np.arange(many)
+    return _Candidates(compared[rows, best], f1[rows, best], t.neurons[mine], t.found[mine])
+
+
+def _choose(
+    group: np.ndarray, hits: np.ndarray, seen: np.ndarray, totals: np.ndarray, least: int
+) -> np.ndarray:
+    """Choose, in each group, the keys whose set has the best F1; return their indices."""
+    usable = np.flatnonzero(hits >= least)
+    if not len(usable):
+        return usable
+    # A key seen often is trusted more than one seen twice.
+    precision = hits[usable] / (seen[usable] + 1)
+    order = usable[np.lexsort((usable, -precision, group[usable]))]
+    groups = group[order]
+    begins = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
+    sizes = np.diff(np.r_[begins, len(order)])
+    all_hits, all_seen = (_running(each[order], begins, sizes) for each in (hits, seen))
+    f1 = 2 * all_hits / (all_seen + totals[groups])
+    best = np.repeat(np.maximum.reduceat(f1, begins), sizes)
+    index = np.arange(len(order))
+    last = np.maximum.reduceat(np.where(f1 == best, index, -1), begins)
+    chosen = order[index <= np.repeat(last, sizes)]
+    # Of many keys those that matter most are kept.
+    chosen = chosen[np.lexsort((chosen, -hits[chosen], group[chosen]))]
+    begins = np.flatnonzero(np.r_[True, group[chosen][1:] != group[chosen][:-1]])
+    sizes = np.diff(np.r_[begins, len(chosen)])
+    return chosen[np.arange(len(chosen)) - np.repeat(begins, sizes) < MOST_KEYS]
+
+
+def _running(values: np.ndarray, begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Add up values from the beginning of each run."""
+    sums = np.cumsum(values)
+    return np.asarray(sums - np.repeat(sums[begins] - values[begins], sizes))
+
+
+def _f1(group: np.ndarray, hits: np.ndarray, seen: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    many = len(totals)
+    all_hits, all_seen = (np.bincount(group, each, minlength=many) for each in (hits, seen))
+    return np.asarray(2 * all_hits / np.maximum(all_seen + totals, 1))
+
+
+def _try_spans(t: _Tables) -> _Candidates:
+    """Choose positions: one range by itself, or all from the beginning to one."""
+    many, ranges = t.totals.shape[1], len(t.keys)
+    hits = np.zeros((2, many, ranges), dtype=np.int64)
+    hits[:, t.neurons, t.found] = t.hits
+    both = np.concatenate([hits, hits.cumsum(axis=2)], axis=2)
+    all_seen = np.concatenate([t.tokens, t.tokens.cumsum(axis=1)], axis=1)
+    f1 = 2 * both / np.maximum(all_seen[:, None] + t.totals[:, :, None], 1)
+    whole = (
+        2 * both.sum(axis=0) / np.maximum(all_seen.sum(axis=0) + t.totals.sum(axis=0)[:, None], 1)
+    )
+    best = whole.argmax(axis=1)
+    rows = np.arange(many)
+    starts, ends = np.where(best < ranges, best, 0), best % ranges + 1
+    sizes = np.where(t.totals.sum(axis=0) > 0, ends - starts, 0)
+    neurons = np.repeat(rows, sizes)
+    offsets = np.arange(len(neurons)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    picked = f1[0].argmax(axis=1)
+    return _Candidates(f1[1][rows, picked], whole[rows, best], neurons, starts[neurons] + offsets)
+
+
+def is_beyond_the_token(kind: int) -> bool:
+    """Whether a rule looks at more than the current token and its classes."""
+    return KINDS[kind] in ("starts of sentences", "repeated tokens", "position", *SETS[1:])
+
+
+def class_name(kind: int) -> str | None:
+    """Name the class a kind stands for, if it is one."""
+    return KINDS[kind] if KINDS[kind] in CLASSES else None

@@ -1,0 +1,234 @@
+"""Tables as plain text that fits a width: names, tokens and numbers stay whole.
+
+Where a table is too wide, lists of tokens are shortened to whole tokens, texts are wrapped between
+words, and the columns that matter least are left out and named below the table.
+
+>>> import pandas as pd
+>>> frame = pd.DataFrame({"name": ["L0N1"], "push": [0.12345], "answer_tokens": ["␣golf ␣chess"]})
+>>> print(write_table(frame, width=20))
+             answer
+name   push  tokens
+───────────────────
+L0N1  0.123  ␣golf
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from ffnprobe.cells import format_short
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GAP = 2
+# Wider than any table: the width of what is piped.
+UNLIMITED = 400
+# A text longer than this may be wrapped; a shorter one stays on its line.
+PROSE = 24
+# A list of tokens says little with fewer than these, if there is room for them.
+TOKENS = 2
+# The columns to leave out first, the least needed at the front; after these, from the right.
+LESS = (
+    "vocab_kurtosis", "vocab_skew", "vocab_variance", "vocab_mean", "null_space", "gate_cosine",
+    "gate_bias", "gate_norm", "question_bias", "question_norm", "answer_norm",
+    "id", "step", "share", "log_probability_effect", "gate_score", "score", "strongest_example",
+    "mean_activation", "contrast_activation", "position_embedding", "gate_tokens",
+    "question_tokens", "carried", "through", "position", "subject",
+)  # fmt: skip
+ALWAYS = frozenset(("name", "part", "token", "grade", "push", "effect", "difference"))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's head and cells, and how many of its tokens or columns of text are shown."""
+
+    name: str
+    cells: tuple[str, ...]
+    is_number: bool
+    room: int = 0
+    has_whole_head: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the cells are lists of tokens, which may be shortened."""
+        return self.name.endswith("_tokens") or self.name in ("promotes", "suppresses")
+
+    @cached_property
+    def is_prose(self) -> bool:
+        """Whether the cells are texts, which may be wrapped between words."""
+        return not self.is_list and self._longest > PROSE and any(" " in c for c in self.cells)
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(cell_len, self.cells), default=0)
+
+    @cached_property
+    def head(self) -> list[str]:
+        """The column's name, in lines of the column's width."""
+        words = self.name.replace("_", " ")
+        if self.has_whole_head:
+            return [words]
+        return wrap(words, max(self._inner, *map(cell_len, words.split(" "))))
+
+    @cached_property
+    def _inner(self) -> int:
+        return max((cell_len(line) for cell in self.cells for line in self.lines(cell)), default=0)
+
+    @cached_property
+    def width(self) -> int:
+        """The width in the terminal, as the column is shown."""
+        return max(self._inner, *map(cell_len, self.head))
+
+    def lines(self, cell: str) -> list[str]:
+        """Write a cell: its first tokens, or its text wrapped, or as it is."""
+        if self.is_list:
+            return [" ".join(cell.split(" ")[: self.room])]
+        return wrap(cell, self.room) if self.is_prose else [cell]
+
+    def least(self, tokens: int) -> "Column":
+        """Shorten the column as far as it may be."""
+        if self.is_list:
+            return replace(self, room=tokens)
+        return replace(self, room=PROSE) if self.is_prose else self
+
+    @cached_property
+    def _most(self) -> int:
+        if self.is_list:
+            return max((cell.count(" ") + 1 for cell in self.cells), default=0)
+        return self._longest if self.is_prose else 0
+
+    def whole(self) -> "Column":
+        """Show all of the column."""
+        return replace(self, room=self._most)
+
+    def wider(self) -> "Column | None":
+        """Show one more token or column of text, or say that all is shown."""
+        return replace(self, room=self.room + 1) if self.room < self._most else None
+
+
+def find_width() -> int:
+    """Return the width to print in: the terminal's, COLUMNS, or unlimited where there is neither."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
+        return shutil.get_terminal_size().columns
+    return UNLIMITED
+
+
+def write_table(frame: "pd.DataFrame", *, width: int) -> str:
+    """Write a table in at most `width` columns of text, if names and numbers allow it."""
+    columns = list(_read(frame))
+    shown = _choose(columns, width)
+    kept = {column.name for column in shown}
+    left_out = [column.name.replace("_", " ") for column in columns if column.name not in kept]
+    said = wrap(f"not shown for lack of room: {', '.join(left_out)}", width) if left_out else []
+    return "\n".join([_write(shown), *said])
+
+
+def _write(shown: Sequence[Column]) -> str:
+    """Write columns side by side under their heads."""
+    widths = [column.width for column in shown]
+    heads = [column.head for column in shown]
+    tall = max(map(len, heads), default=0)
+    lines = list(_rows([[""] * (tall - len(head)) + head for head in heads], shown, widths))
+    lines.append("─" * (sum(widths) + GAP * (len(widths) - 1)))
+    for cells in zip(*(column.cells for column in shown), strict=True):
+        blocks = [column.lines(cell) for column, cell in zip(shown, cells, strict=True)]
+        lines += _rows(blocks, shown, widths)
+    return "\n".join(lines)
+
+
+def write_grid(frame: "pd.DataFrame", *, width: int) -> str:
+    """Write a table with every column: as many as fit, the others below, the first repeated."""
+    columns = [column.whole() for column in _read(frame)]
+    first, blocks = columns[0], [[columns[0]]]
+    for column in columns[1:]:
+        if len(blocks[-1]) > 1 and _total([*blocks[-1], column]) > width:
+            blocks.append([first])
+        blocks[-1].append(column)
+    return "\n\n".join(_write(block) for block in blocks)
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Break a text into lines between words; a word longer than a line has its own."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and cell_len(joined) > width:
+            lines.append(word)
+        else:
+            lines[-1] = joined
+    return lines
+
+
+def _read(frame: "pd.DataFrame") -> Iterator[Column]:
+    import pandas as pd
+
+    for number, name in enumerate(frame.columns):
+        values = frame.iloc[:, number]
+        is_number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+        yield Column(str(name), tuple(map(format_short, values)), is_number)
+
+
+def _choose(columns: list[Column], width: int) -> list[Column]:
+    """Leave columns out until the rest fits, then share out the room that is left."""
+    shown = [column.whole() for column in columns]
+    for tried in ([replace(column, has_whole_head=True) for column in shown], shown):
+        if _total(tried) <= width:
+            return tried
+    less, others = _expendable(columns)
+    shown = _leave_out([column.least(TOKENS) for column in columns], less, width)
+    if _total(shown) > width:
+        shown = _leave_out([column.least(1) for column in shown], others, width)
+    grown = True
+    while grown:  # texts first, then lists, the shortest list first
+        grown = False
+        for number in sorted(range(len(shown)), key=lambda n: (shown[n].is_list, shown[n].room)):
+            more = shown[number].wider()
+            if more is None:
+                continue
+            tried = [*shown[:number], more, *shown[number + 1 :]]
+            if _total(tried) <= width:
+                shown, grown = tried, True
+                break
+    return shown
+
+
+def _leave_out(columns: list[Column], names: Sequence[str], width: int) -> list[Column]:
+    for name in names:
+        if _total(columns) <= width:
+            break
+        columns = [column for column in columns if column.name != name]
+    return columns
+
+
+def _expendable(columns: Sequence[Column]) -> tuple[list[str], list[str]]:
+    """Name the columns that may be left out: those known to matter less, then from the right."""
+    names = [column.name for column in columns[1:] if column.name not in ALWAYS]
+    lists = [column.name for column in columns if column.is_list]
+    others = [name for name in reversed(names) if name not in LESS and name not in lists]
+    return [name for name in LESS if name in names], others
+
+
+def _total(columns: Sequence[Column]) -> int:
+    return sum(column.width for column in columns) + GAP * (len(columns) - 1)
+
+
+def _rows(
+    blocks: Sequence[Sequence[str]], columns: Sequence[Column], widths: Sequence[int]
+) -> Iterator[str]:
+    """Write cells of several lines side by side."""
+    for number in range(max(map(len, blocks), default=0)):
+        cells = [block[number] if number < len(block) else "" for block in blocks]
+        padded = [
+            " " * (width - cell_len(cell)) + cell
+            if column.is_number
+            else cell + " " * (width - cell_len(cell))
+            for cell, column, width in zip(cells, columns, widths, strict=True)
+        ]
+        yield (" " * GAP).join(padded).rstrip()

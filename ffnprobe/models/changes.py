@@ -1,0 +1,78 @@
+"""A model with some of its answers changed: a new `Model` that shares every other tensor.
+
+    W_down' = W_down + change        one layer's rows, `[neuron d_model]`
+
+Only the tensors of the layers that change are copied, and in fp32, whatever the file holds: a small
+change would be lost in half precision. The model handed in keeps its weights and its fingerprint;
+the new one has its own.
+
+>>> import ffnprobe as fp, torch
+>>> model = fp.load("pocket")
+>>> changed = change_rows(model, {2: torch.zeros_like(model.answers_of(2)) + 0.01})
+>>> changed.fingerprint == model.fingerprint, model.is_unchanged()
+(False, True)
+>>> shared = [name for name in model.weights if changed.weights[name] is model.weights[name]]
+>>> len(model.weights) - len(shared)
+1
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.models.checkpoint import fingerprint
+from ffnprobe.models.model import Model
+from ffnprobe.models.sources import EDITED, Source
+from ffnprobe.models.verification import run_alike
+
+# Made of other weights than W_down: what is folded already is folded for both.
+_SHARED = (
+    "_questions", "_gates", "attention", "answer_biases", "embedding", "position_embedding", "head",
+    "final_gain", "final_shift", "_folded_head", "mean_unembedding", "mean_logit",
+)  # fmt: skip
+
+
+def change_rows(model: Model, changes: Mapping[int, Float[Tensor, "neuron d_model"]]) -> Model:
+    """Return a model whose layers named have so much added to W_down."""
+    weights = dict(model.weights)
+    for layer, change in changes.items():
+        name = f"{model.layout.of(layer, model.layout.down)}.weight"
+        laid_out = (
+            change
+            if model.layout.is_transposed
+            else rearrange(change, "neuron d_model -> d_model neuron")
+        )
+        weights[name] = (model.raw(name) + laid_out.to(model.device, torch.float32)).contiguous()
+    changed = replace(
+        model,
+        name=model.name if model.source.kind == EDITED else f"{model.name} edited",
+        source=Source(EDITED, _original(model)),
+        weights=weights,
+        fingerprint=fingerprint(weights),
+    )
+    vars(changed).update({name: vars(model)[name] for name in _SHARED if name in vars(model)})
+    run_alike(changed, model)
+    return changed
+
+
+def differ_in_answers_alone(first: Model, second: Model) -> bool:
+    """Say whether two models are one, or one an edit of the other: all else is the same tensors."""
+    if first.identity == second.identity:
+        return True
+    down = f".{first.layout.down}.weight"
+    return first.weights.keys() == second.weights.keys() and all(
+        tensor is second.weights[name]
+        for name, tensor in first.weights.items()
+        if not name.endswith(down)
+    )
+
+
+def _original(model: Model) -> str:
+    """Say what was edited; of an edited model, what that was made from."""
+    if model.source.kind == EDITED:
+        return model.source.where
+    return f"from {model.source}, weights {model.fingerprint[:8]}"

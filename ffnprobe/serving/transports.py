@@ -1,0 +1,104 @@
+"""How clients connect: over standard input and output, or over HTTP on this machine with a token.
+
+On stdio the SDK turns file descriptor 1 to stderr while it serves, so that nothing that a library prints
+gets among the messages. Over HTTP a request must have the token and name a host of this machine, and if
+it names an origin, that must be this machine too: other users and other sites are refused.
+"""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import redirect_stdout
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import uvicorn
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+
+from ffnprobe.views.hosts import is_own, is_same, read_host
+
+HOST = "127.0.0.1"
+PATH = "/mcp"
+REQUEST_BYTES = 4 * 2**20
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+
+def serve_stdio(server: "Server[Any]") -> None:
+    """Serve one client over standard input and output, until it closes them."""
+
+    async def serve() -> None:
+        async with stdio_server() as (incoming, outgoing):
+            # What Python holds back of standard output would be written when the wire is given back.
+            with redirect_stdout(sys.stderr):
+                await server.run(incoming, outgoing, server.create_initialization_options())
+
+    anyio.run(serve)
+
+
+def serve_http(server: "Server[Any]", listening: socket.socket, token: str) -> None:
+    """Serve clients over HTTP on a bound port, until interrupted."""
+    app = server.streamable_http_app(
+        streamable_http_path=PATH, json_response=True, max_request_body_size=REQUEST_BYTES,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )  # fmt: skip
+    config = uvicorn.Config(
+        Guard(app, token), log_level="warning", access_log=False, timeout_graceful_shutdown=1
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+class Guard:
+    """Refuse requests of other hosts and origins, and those without the token."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], token: str) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what may be answered."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._check(scope)
+        has_begun = False
+
+        async def note_send(message: Any) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        if refusal is None:
+            try:
+                await self._app(scope, receive, note_send)
+                return
+            except asyncio.CancelledError:
+                # The server is told to end while it works; the log is spared a traceback.
+                if has_begun:
+                    return
+                refusal = 503, "the server ends."
+        status, text = refusal
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": f"{text}\n".encode()})
+
+    def _check(self, scope: Scope) -> tuple[int, str] | None:
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
+        if not is_own(read_host(headers.get("host", "")), bound=HOST):
+            return 403, "this is not a host of the server."
+        origin = headers.get("origin")
+        if origin is not None and not is_own(read_host(urlsplit(origin).netloc), bound=HOST):
+            return 403, "only a page of this machine may send this request."
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not is_same(given.strip(), self._token):
+            return 401, "the token is missing or wrong: send it as `Authorization: Bearer TOKEN`."
+        return None

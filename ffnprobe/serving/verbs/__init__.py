@@ -1,0 +1,1 @@
+"""One short function for each tool; importing a module registers its tools."""

@@ -1,0 +1,212 @@
+"""A circuit as a graph for other tools: GraphML, and the JSON of circuit-tracer's graphs.
+
+    .graphml   every node and edge with its numbers, for networkx, Gephi, yEd, igraph
+    .json      circuit-tracer's public schema, for its frontend: neurons are its features
+
+In circuit-tracer's terms a link's weight is what the source added to the target's activation (its drive,
+times how far the activation follows), a node's influence the share of all influence that it and the
+stronger ones have, which is what the frontend's slider cuts by. Rest is one error node. Groups named by hand
+are its supernodes.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pandas as pd
+
+from ffnprobe.arguments import verb
+from ffnprobe.cells import is_missing
+from ffnprobe.circuits.circuit import Circuit
+from ffnprobe.circuits.nodes import Node
+from ffnprobe.circuits.tables import ANSWER, BIASES, REST, name_target
+from ffnprobe.errors import OptionRefused
+from ffnprobe.files import write_whole
+from ffnprobe.views.files.formats import check_target, encode_text
+
+SUFFIXES = (".graphml", ".json")
+_SPACE = "http://graphml.graphdrawing.org/xmlns"
+Groups = Mapping[str, Sequence[str]]
+
+
+def check_graph(path: Path) -> None:
+    """Refuse an unknown suffix or a missing folder before the work begins."""
+    check_target(path, SUFFIXES)
+
+
+@verb
+def save_graph(
+    circuit: Circuit, path: str | Path, *, groups: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    """Write a circuit as .graphml, or as .json for circuit-tracer's frontend.
+
+    `groups` are nodes put together by hand, under a name: `{"plural": ["L8N952@1", "L12N1441@1"]}`.
+
+    >>> import ffnprobe as fp, tempfile
+    >>> found = fp.circuit(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", keep=5)
+    >>> fp.save_graph(found, tempfile.mkdtemp() + "/jordan.graphml")
+    """
+    target = Path(path)
+    check_graph(target)
+    known = check_groups(circuit, groups or {})
+    written = to_graphml(circuit, known) if target.suffix.lower() == ".graphml" else to_tracer(circuit, target.stem, known)  # fmt: skip
+    write_whole(target, encode_text(written))
+
+
+def check_groups(circuit: Circuit, groups: Groups) -> Groups:
+    """Refuse a group with a node that the circuit does not have."""
+    known = {node.name for node in circuit.sources.nodes}
+    for group, names in groups.items():
+        for name in names:
+            if name not in known:
+                raise OptionRefused(
+                    f'"{name}", in the group "{group}", is not a node of this circuit.',
+                    remedy="nodes() names them: L3N12@5, embedding@5",
+                )
+    return groups
+
+
+def to_graphml(circuit: Circuit, groups: Groups | None = None) -> str:
+    """Write every node and edge, with the columns of their tables."""
+    nodes, edges = circuit.nodes(), join_rest(circuit)
+    inside = {name: group for group, names in (groups or {}).items() for name in names}
+    nodes["group"] = [inside.get(name) for name in nodes.node]
+    root = ElementTree.Element("graphml", xmlns=_SPACE)
+    for of, table in (("node", nodes), ("edge", edges)):
+        for column in table.columns:
+            kind = {"f": "double", "i": "long"}.get(_kind(table[column]), "string")
+            key = {"id": f"{of}_{column}", "for": of, "attr.name": str(column), "attr.type": kind}
+            ElementTree.SubElement(root, "key", key)
+    graph = ElementTree.SubElement(root, "graph", id="circuit", edgedefault="directed")
+    ElementTree.SubElement(graph, "desc").text = f"{circuit.title}; {circuit.caption}"
+    for row in nodes.to_dict("records"):
+        _fill(ElementTree.SubElement(graph, "node", id=row["node"]), "node", row)
+    for row in edges.to_dict("records"):
+        ends = {"source": row["source"], "target": row["target"]}
+        _fill(ElementTree.SubElement(graph, "edge", ends), "edge", row)
+    ElementTree.indent(root, " ")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
+
+
+def join_rest(circuit: Circuit) -> pd.DataFrame:
+    """Return the edges, with those of the biases and of the rest, so that every score adds up."""
+    table, accounts = circuit.edges(), circuit.accounts()
+    more = [
+        accounts[["target", "asks"]].assign(source=part, drive=accounts[part])
+        for part in (BIASES, REST)
+    ]
+    joined = pd.concat([table, *(frame[frame.drive != 0] for frame in more)], ignore_index=True)
+    return joined[table.columns]
+
+
+def to_tracer(circuit: Circuit, slug: str, groups: Groups | None = None) -> str:
+    """Write circuit-tracer's graph: metadata, what is pinned and grouped, nodes, links."""
+    trace = circuit.trace
+    ids = {node.name: _tracer_id(node, trace.ids) for node in circuit.sources.nodes}
+    first, last = circuit.pushes.pieces[0], len(trace) - 1
+    layers = trace.model.config.layers
+    ids[ANSWER], ids[REST] = f"{layers + 1}_{first.answer}_{last}", f"0_-1_{last}"
+    body = {
+        "metadata": {
+            "slug": slug, "scan": f"ffnprobe-{trace.model.name}", "transcoder_list": [],
+            "prompt_tokens": list(trace.tokens), "prompt": trace.prompt, "node_threshold": 1.0,
+            "schema_version": 1,
+        },
+        "qParams": {
+            "pinnedIds": [], "linkType": "both", "clickedId": "", "sg_pos": "",
+            "supernodes": [[n, *(ids[one] for one in own)] for n, own in (groups or {}).items()],
+        },
+        "nodes": _tracer_nodes(circuit, ids),
+        "links": _tracer_links(circuit, ids),
+    }  # fmt: skip
+    return json.dumps(body, ensure_ascii=False, indent=1) + "\n"
+
+
+def _tracer_id(node: Node, tokens: Sequence[int]) -> str:
+    if node.kind == "neuron":
+        return f"{node.layer}_{node.neuron}_{node.position}"
+    # Position embeddings are told from the tokens' by a number no token has.
+    return f"E_{tokens[node.position] if node.kind == 'embedding' else -1}_{node.position}"
+
+
+def _tracer_nodes(circuit: Circuit, ids: Mapping[str, str]) -> list[dict[str, Any]]:
+    trace = circuit.trace
+    worth = circuit.worth.abs()
+    order = worth.argsort(descending=True)
+    shares = (worth[order].cumsum(0) / worth.sum().clamp(min=1e-30))[order.argsort()].tolist()
+    labels = dict(zip(_names(circuit), circuit.table.answer_tokens, strict=True)) if circuit.kept else {}  # fmt: skip
+    nodes = []
+    for node, share in zip(circuit.sources.nodes, shares, strict=True):
+        shown = f"{node.neuron_id}: {labels.get(node.name)}"
+        token = trace.tokens[node.position]
+        is_neuron = node.kind == "neuron"
+        nodes.append(
+            {
+                "node_id": ids[node.name], "layer": str(node.layer) if is_neuron else "E",
+                "feature": _pair(node.layer, node.neuron) if is_neuron else node.position,
+                "ctx_idx": node.position, "jsNodeId": f"{ids[node.name]}-0", "run_idx": 0,
+                "feature_type": "cross layer transcoder" if is_neuron else "embedding",
+                "token_prob": 0.0, "is_target_logit": False, "reverse_ctx_idx": 0, "influence": share,
+                "clerp": shown if is_neuron else f"{node.kind} of {token}",
+                "activation": float(trace.activations[node.layer, node.position, node.neuron]) if is_neuron else None,
+            }
+        )  # fmt: skip
+    first, last = circuit.pushes.pieces[0], len(trace) - 1
+    chance = float(trace.log_probabilities(first.position)[first.answer].exp())
+    shown = f'Output "{circuit.provenance.answer}" (p={chance:.3f})'
+    ends = (
+        (ANSWER, str(trace.model.config.layers + 1), first.answer, "logit", chance, shown),
+        (REST, "0", -1, "mlp reconstruction error", 0.0, "rest: all neurons that are not kept"),
+    )
+    for name, layer, feature, kind, chance, clerp in ends:
+        nodes.append(
+            {
+                "node_id": ids[name], "layer": layer, "feature": feature, "ctx_idx": last,
+                "jsNodeId": f"{ids[name]}-0", "run_idx": 0, "feature_type": kind,
+                "token_prob": chance, "is_target_logit": kind == "logit", "reverse_ctx_idx": 0,
+                "influence": 0.0 if kind == "logit" else 1.0, "clerp": clerp, "activation": None,
+            }
+        )  # fmt: skip
+    return nodes
+
+
+def _tracer_links(circuit: Circuit, ids: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Add up what each source added to each target's activation, by its question and its gate."""
+    weights: dict[tuple[str, str], float] = {}
+    opened = circuit.openings.double()
+    added = (circuit.account.drives.double() * opened[:, None]).tolist()
+    rest = (circuit.account.rest.double() * opened).tolist()
+    names = [node.name for node in circuit.sources.nodes]
+    for target, row, left in zip(circuit.targets, added, rest, strict=True):
+        for source, weight in zip([*names, REST], [*row, left], strict=True):
+            if weight:
+                ends = ids[source], ids[name_target(target)]
+                weights[ends] = weights.get(ends, 0.0) + weight
+    return [{"source": s, "target": t, "weight": weight} for (s, t), weight in weights.items()]
+
+
+def _names(circuit: Circuit) -> list[str]:
+    return [node.name for node in circuit.sources.nodes if node.kind == "neuron"]
+
+
+def _pair(layer: int, neuron: int) -> int:
+    """Number a layer and a neuron as one, by Cantor's pairing, as circuit-tracer does."""
+    return (layer + neuron) * (layer + neuron + 1) // 2 + neuron
+
+
+def _kind(column: pd.Series) -> str:
+    return "i" if str(column.dtype) == "Int64" else column.dtype.kind
+
+
+def _fill(element: ElementTree.Element, of: str, row: Mapping[Any, Any]) -> None:
+    """Write what is known of a node or an edge."""
+    for column, value in row.items():
+        if not is_missing(value):
+            ElementTree.SubElement(element, "data", key=f"{of}_{column}").text = _clean(str(value))
+
+
+def _clean(text: str) -> str:
+    """Leave out what XML cannot hold: control characters, and halves of characters."""
+    return "".join(c if c >= " " and not "\ud800" <= c <= "\udfff" else "\ufffd" for c in text)

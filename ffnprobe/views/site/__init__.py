@@ -1,0 +1,1 @@
+"""Results as a small static site: pages, tables, provenance and an index with search."""

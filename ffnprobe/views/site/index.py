@@ -1,0 +1,99 @@
+"""The first page of a site: every result in a table that can be searched, and what model it is of."""
+
+import json
+from collections.abc import Sequence
+from html import escape
+
+from ffnprobe.models.provenance import Provenance
+from ffnprobe.views.report.blocks import definitions, section, words
+from ffnprobe.views.report.shell import wrap
+from ffnprobe.views.site.entries import Entry
+
+SHOWN_NEURONS = 3
+HEADS = {"result": "text", "kind": "text", "asked": "text", "rows": "number", "neurons": "text"}
+FOLDER = "results"
+SUFFIXES = (".json", ".csv", ".parquet")
+
+
+def write_index(known: Provenance, entries: Sequence[Entry]) -> str:
+    """Write the index as a page."""
+    many = f"{len(entries):,} result{'s' * (len(entries) != 1)} of one model"
+    said = words(
+        f"{many}, each with its tables, its provenance and its data. Type to search: a word, a token, a neuron."
+    )
+    about = definitions(
+        {
+            "model": known.model,
+            "source": str(known.source),
+            "weights": known.fingerprint,
+            "identity": known.identity or "not known",
+        }
+    )
+    return wrap(
+        f"What ffnprobe found in {known.model}",
+        "".join([said, _table(entries), section("The model", about), _how_to_read()]),
+    )
+
+
+def write_links(entry: Entry) -> str:
+    """Write the line on top of a result's page: back to the index, and its data."""
+    files = ", ".join(
+        f'<a href="{escape(entry.name + suffix)}" download>{suffix[1:]}</a>' for suffix in SUFFIXES
+    )
+    return f'<p class="soft"><a href="../index.html">all results</a> · data: {files}</p>'
+
+
+def write_readme(known: Provenance, entries: Sequence[Entry]) -> str:
+    """Write the card of a data set: what the files are, and how to load them."""
+    configs = "\n".join(
+        f"- config_name: {json.dumps(entry.name)}\n  data_files: {json.dumps(f'{FOLDER}/{entry.name}.parquet')}"
+        for entry in entries
+    )
+    rows = "\n".join(
+        f"| {_cell(entry.title)} | {entry.kind} | {FOLDER}/{entry.name}.parquet |"
+        for entry in entries
+    )
+    return (
+        f"---\nconfigs:\n{configs}\n---\n# What ffnprobe found in {known.model}\n\n"
+        f"Weights {known.fingerprint}, identity {known.identity}. Every file holds its provenance: "
+        "`fp.open_result(path)` of a .json, .csv or .parquet gives the tables and the provenance back.\n\n"
+        f"| result | kind | file |\n|---|---|---|\n{rows}\n"
+    )
+
+
+def _table(entries: Sequence[Entry]) -> str:
+    heads = "".join(
+        f'<th scope="col" aria-sort="none" data-type="{kind}"><button type="button">{name}</button></th>'
+        for name, kind in HEADS.items()
+    )
+    return (
+        '<div class="bar"><input type="search" data-table="results" placeholder="search" '
+        'aria-label="search the results"><span class="soft"></span></div>'
+        f'<div class="scroll"><table class="sortable" id="results"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(map(_row, entries))}</tbody></table></div>"
+    )
+
+
+def _row(entry: Entry) -> str:
+    first, rest = entry.neurons[:SHOWN_NEURONS], entry.neurons[SHOWN_NEURONS:]
+    # What is hidden is found by a search all the same.
+    more = f" … <span hidden>{escape(' '.join(rest))}</span>" if rest else ""
+    return (
+        f'<tr><td style="white-space:normal"><a href="{FOLDER}/{escape(entry.name)}.html">{escape(entry.title)}</a></td>'
+        f"<td>{escape(entry.kind)}</td><td>{escape(entry.asked)}</td>"
+        f"<td class=number>{entry.rows:,}</td><td>{escape(' '.join(first))}{more}</td></tr>"
+    )
+
+
+def _how_to_read() -> str:
+    return section(
+        "How to read it",
+        words(
+            "A grade counts kinds of evidence for a neuron; it does not say where a fact is stored. "
+            "Pushes add up to a logit, effects do not. Results of other weights are not in this site."
+        ),
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "&#124;").replace("\n", " ")

@@ -1,0 +1,1 @@
+"""The report's blocks inside a notebook: `show(result)`."""

@@ -1,0 +1,35 @@
+"""The labels in the package: small, of this very pocket or not used at all."""
+
+from dataclasses import replace
+
+import pytest
+
+from ffnprobe.corpora import stored_labels
+from ffnprobe.corpora.label_files import pack_labels
+from ffnprobe.labels.words import MOST_WORDS
+
+
+def test_packed_labels_are_found_again_and_only_for_their_model(
+    labels, planted, tmp_path, monkeypatch
+):
+    packed = tmp_path / "labels.safetensors.xz"
+    said = {"digest": "x", "provenance": labels.provenance.as_dict()}
+    stored_labels.pack(pack_labels(labels.columns, said), packed)
+    monkeypatch.setattr(stored_labels, "PACKED", packed)
+    own = replace(planted, source=replace(planted.source, kind="embedded"))
+    found = stored_labels.embedded_labels(own)
+    assert found is not None
+    assert found.table.equals(labels.table)
+    assert stored_labels.embedded_labels(planted) is None
+    other = replace(own, fingerprint="0" * 32)
+    assert stored_labels.embedded_labels(other) is None
+
+
+def test_pockets_labels_are_short_if_they_are_of_this_pocket(pocket):
+    found = stored_labels.embedded_labels(pocket)
+    if found is None:
+        pytest.skip("no labels of this pocket; python analyses/label_pocket.py makes them")
+    assert stored_labels.PACKED.stat().st_size <= 1_000_000
+    assert len(found) == pocket.config.neurons
+    assert max(len(text.split()) for text in found.columns["label"]) <= MOST_WORDS
+    assert 0 < found.explained < 1
