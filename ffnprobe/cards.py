@@ -62,17 +62,26 @@ def _cell(value: object) -> str:
 
 
 def tokens_html(
-    tokens: Sequence[str], values: Sequence[float] | None = None, *, most: float | None = None
+    tokens: Sequence[str],
+    values: Sequence[float | None] | None = None,
+    *,
+    most: float | None = None,
 ) -> str:
-    """Write tokens one after the other, coloured by their values, the strongest at `most`."""
-    if values is None:
-        return "".join(f'<span style="{_CHIP}">{escape(token)}</span>' for token in tokens)
-    limit = most or max(map(abs, values), default=0.0) or 1.0
+    """Write tokens one after the other, coloured by their values (if any), the strongest at `most`."""
+    given = [None] * len(tokens) if values is None else values
+    limit = most or largest(given)
     return "".join(
-        f'<span style="{_CHIP};background:{shade(value / limit)}" title="{format_value(value)}">'
+        f'<span style="{_CHIP}">{escape(token)}</span>'
+        if value is None
+        else f'<span style="{_CHIP};background:{shade(value / limit)}" title="{format_value(value)}">'
         f"{escape(token)}</span>"
-        for token, value in zip(tokens, values, strict=True)
+        for token, value in zip(tokens, given, strict=True)
     )
+
+
+def largest(values: Sequence[float | None]) -> float:
+    """Return the size of the largest value, by which colours are scaled; 1 if all are 0."""
+    return max((abs(value) for value in values if value is not None), default=0.0) or 1.0
 
 
 def shade(share: float) -> str:

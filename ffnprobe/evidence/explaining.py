@@ -7,7 +7,7 @@ convention `folded` reads the model's own logit.
 
 Neurons are looked for where the answer is predicted (the last position), and at the subject. With
 contrast prompts (the same sentence about others) the subject is where the prompts differ; without, it
-is where the MLPs matter most, attention sinks set aside. At the last position a push is
+is where neurons matter most by their estimates, attention sinks set aside. At the last position a push is
 direct. Before it, a push goes through attention: `through` is the head that carried most of it.
 
 Removed means set to its mean over the contrast prompts; without them to its mean over the model's corpus
@@ -38,7 +38,13 @@ from ffnprobe.evidence.candidates import answer_z, list_first, list_graded
 from ffnprobe.evidence.explanation import ExplainOptions, Explanation
 from ffnprobe.evidence.grades import CONTROLS
 from ffnprobe.evidence.pieces import table_pieces
-from ffnprobe.evidence.positions import Looked, find_sinks, look_at_map, look_at_subject
+from ffnprobe.evidence.positions import (
+    Looked,
+    choose_columns,
+    find_sinks,
+    look_at_estimates,
+    look_at_subject,
+)
 from ffnprobe.evidence.query import Query
 from ffnprobe.evidence.removals import Coverage, measure_coverage, remove_candidates, remove_every
 from ffnprobe.evidence.shares import table_paths, table_shares
@@ -84,7 +90,9 @@ def explain(
 
     The gradient proposes neurons, and the exact effect of removing them decides: few are removed, chosen
     so that those that `exact=True` would list are among them. `exact=True` removes every neuron at the
-    last position. `coverage` says how many were removed, and how well estimates and effects agree.
+    last position, and layers at every position (`map`), which in a small model is done anyway; otherwise
+    layers are removed where neurons are looked for. `coverage` says how many neurons were removed, and how
+    well estimates and effects agree.
 
     With `contrast` (prompts about other subjects, or rows of facts) the evidence is for this subject,
     not for this kind of sentence. With a scan, neurons are set to their means over its corpus, and
@@ -229,9 +237,10 @@ def _explain(
         yield assemble([first], {"effects": "not measured"})
     if not effects:
         return
-    layer_map = query.map_effects()
     if query.contrast is None:
-        looked = look_at_map(layer_map, trace)
+        looked = look_at_estimates(query.estimates, trace)
+    columns = choose_columns(looked, len(trace), model.config, exact=exact)
+    layer_map = query.map_effects(columns)
     if not only_last:
         yield assemble([first], {"effects": "of layers only"}, layer_map)
     if exact:

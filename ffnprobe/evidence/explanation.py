@@ -38,7 +38,8 @@ class Explanation(Result):
     """Why the model said an answer: what it predicts, where its MLPs matter, which neurons, how much.
 
     predictions   the likeliest next tokens
-    map           layer × position: what the answer loses without an MLP layer there (None: not asked)
+    map           layer × position: what the answer loses without an MLP layer there (None: not asked).
+                  All positions of a small model or with `exact`, else those looked at
     neurons       the neurons that matter, graded
     parts         who carries the answer's logit; adds up to it
     paths         the strongest paths: neuron at an earlier position, head that carried it, answer
@@ -87,6 +88,14 @@ class Explanation(Result):
     def logit(self) -> float:
         """The answer's logit (with a rival, its lead); of several pieces, their sum."""
         return sum(piece.logit for piece in self.pushes.pieces)
+
+    @property
+    def position_effects(self) -> list[float | None]:
+        """What the answer loses without MLP layers at each position, added up over layers; None: not measured."""
+        if self.map is None:
+            return [None] * len(self.trace)
+        known = self.map.groupby("position").effect.sum().to_dict()
+        return [known.get(position) for position in range(len(self.trace))]
 
     @property
     def standing(self) -> str:

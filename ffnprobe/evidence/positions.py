@@ -1,7 +1,8 @@
 """Where neurons are looked for besides the last position, and which positions are set aside.
 
-With contrast prompts: where the prompts differ (the subject). Without: the positions whose MLPs matter
-most when they are removed.
+With contrast prompts: where the prompts differ (the subject). Without: the positions whose neurons matter
+most by their estimates, those that help the answer added up. The effects of whole layers find the subject
+less often: to remove a layer breaks more than it recalls (docs/evidence.md has the figures).
 
 Attention sinks are set aside: the first position, and any with an activation far beyond the
 others'. Heads look there when they have nothing to look for; its neurons matter to every sentence alike.
@@ -13,17 +14,20 @@ is not beyond its own.
 
 from dataclasses import dataclass
 
+from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.interventions.ablation import LayerEffects
+from ffnprobe.models.config import Config
 from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.trace import Trace
 
 FAR_BEYOND = 10.0
-# Of the positions whose MLPs matter, those with at least this share of the strongest one's effect.
+# Of the positions that matter, those with at least this share of the strongest one's estimate.
 AT_LEAST = 0.5
 MOST = 3
+# Up to so many parameters, the map of layers is measured at every position.
+SMALL = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,10 @@ def look_at_subject(contrast: Contrast) -> Looked:
     return Looked(tuple(kept or differing), sinks)
 
 
-def look_at_map(layer_map: LayerEffects, trace: Trace) -> Looked:
-    """Look where removing MLPs costs most, attention sinks aside."""
+def look_at_estimates(estimates: Float[Tensor, "layer pos neuron"], trace: Trace) -> Looked:
+    """Look where the neurons that help the answer are estimated to matter most, attention sinks aside."""
     sinks = find_sinks(trace.activations)
-    costs = layer_map.values.clamp(min=0).sum(0).tolist()
+    costs = reduce(estimates.clamp(min=0), "layer pos neuron -> pos", "sum").tolist()
     candidates = [
         position
         for position in range(len(trace) - 1)
@@ -89,3 +93,10 @@ def look_at_map(layer_map: LayerEffects, trace: Trace) -> Looked:
         position for position in candidates if costs[position] >= AT_LEAST * costs[candidates[0]]
     ]
     return Looked(tuple(sorted(kept)), sinks)
+
+
+def choose_columns(looked: Looked, length: int, config: Config, *, exact: bool) -> tuple[int, ...]:
+    """Choose the positions whose layers are removed: all of them, or those looked at and the last."""
+    if exact or config.parameters() <= SMALL:
+        return tuple(range(length))
+    return (*looked.earlier, length - 1)

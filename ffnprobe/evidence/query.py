@@ -101,10 +101,10 @@ class Query:
             convention=self.pieces[0].convention,
         )  # fmt: skip
 
-    def map_effects(self, progress: Progress | None = None) -> LayerEffects:
-        """Remove every MLP layer at every position."""
+    def map_effects(self, positions: Sequence[int]) -> LayerEffects:
+        """Remove every MLP layer at each of the positions."""
         clean = self.readout.check(self._replayed[1])
-        return map_layers(self.readout, self.removal, self.trace, clean=clean, progress=progress)
+        return map_layers(self.readout, self.removal, self.trace, positions=positions, clean=clean)
 
     def sweep(self, progress: Progress | None) -> Iterator[Effects]:
         """Remove every neuron at the last position, layer by layer."""

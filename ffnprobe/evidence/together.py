@@ -51,19 +51,21 @@ def draw_sources(
 def remove_together(query: Query, tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
     """Table what removing the listed neurons at once does, compared with as many neurons like them.
 
-    A block for the last position, one for the earlier ones, and one for all of them together. With
-    contrast prompts each block says what the same removal costs their own answers, on average.
+    A block for the last position, one for the earlier ones, and one for all of them together, whose draws
+    are those of the two. With contrast prompts each block says what the same removal costs their own
+    answers, on average.
     """
     import pandas as pd
 
-    blocks = [read_sources(table) for table in tables if len(table)]
-    if len(blocks) > 1:
-        blocks.append([source for block in blocks for source in block])
     every: list[list[list[Source]]] = []
-    for number, block in enumerate(blocks):
+    for number, block in enumerate(read_sources(table) for table in tables if len(table)):
         generator = torch.Generator().manual_seed(query.seed + 1 + number)
         drawn = (draw_sources(query, block, generator) for _ in range(DRAWS))
         every.append([group for group in (block, *drawn) if group])
+    if len(every) > 1:
+        every.append(
+            [[one for group in pair for one in group] for pair in zip(*every, strict=False)]
+        )
     rows: list[dict[str, object]] = []
     values = _remove_groups(query, [group for groups in every for group in groups])
     for groups in every:

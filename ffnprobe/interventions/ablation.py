@@ -19,7 +19,7 @@ d_mlp is not a multiple of 16), and the sign of an effect below 1e-6 logits mean
 ['name', 'layer', 'neuron', 'activation', 'effect', 'log_probability_effect']
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
@@ -269,7 +269,9 @@ def ablate_stepwise(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LayerEffects(Result):
-    """What the answer loses without each MLP layer's neurons at each position of the prompt.
+    """What the answer loses without each MLP layer's neurons at each of some positions.
+
+    `tokens` are those at the positions.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -279,6 +281,7 @@ class LayerEffects(Result):
 
     values: Float[Tensor, "layer pos"]
     log_probability: Float[Tensor, "layer pos"] | None
+    positions: tuple[int, ...]
     tokens: tuple[str, ...]
     clean: AnswerValues
     provenance: Provenance
@@ -299,7 +302,7 @@ class LayerEffects(Result):
         columns = {"effect": self.values}
         if self.log_probability is not None:
             columns["log_probability_effect"] = self.log_probability
-        return self.provenance.note(table_map(columns, {"token": self.tokens}))
+        return self.provenance.note(table_map(columns, {"token": self.tokens}, self.positions))
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these effects holds."""
@@ -340,19 +343,22 @@ def map_layers(
     removal: Removal,
     trace: Trace,
     *,
+    positions: Sequence[int] | None = None,
     clean: AnswerValues | None = None,
     progress: Progress | None = None,
 ) -> LayerEffects:
-    """Remove every MLP layer at every position, with a readout that is known already."""
+    """Remove every MLP layer at positions (by default all), with a readout that is known already."""
     clean = readout.clean() if clean is None else clean
     replacement = removal.on(readout.replay.trace)
-    found = sweep_layers(readout, replacement, progress=progress)
+    chosen = tuple(positions or range(len(trace)))
+    found = sweep_layers(readout, replacement, positions=chosen, progress=progress)
     pattern, layers = "(layer pos) -> layer pos", trace.model.config.layers
     logs = found.log_probability
     return LayerEffects(
         values=rearrange(found.logit, pattern, layer=layers),
         log_probability=None if logs is None else rearrange(logs, pattern, layer=layers),
-        tokens=trace.tokens,
+        positions=chosen,
+        tokens=tuple(trace.tokens[position] for position in chosen),
         clean=clean,
         provenance=readout.provenance(trace, settings=removal.settings()),
     )

@@ -1,6 +1,6 @@
 """Lay results out: chosen neurons back in their cells, tables of neurons, layer × position maps."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -43,18 +43,20 @@ def table_neurons(
 
 
 def table_map(
-    columns: Mapping[str, Float[Tensor, "layer pos"]], tokens: Mapping[str, tuple[str, ...]]
+    columns: Mapping[str, Float[Tensor, "layer pos"]],
+    tokens: Mapping[str, tuple[str, ...]],
+    positions: Sequence[int],
 ) -> "pd.DataFrame":
-    """Table every layer and position in order, with the tokens that stand there."""
+    """Table every layer at each of the positions in order, with the tokens that stand there."""
     import pandas as pd
 
-    layers, length = next(iter(columns.values())).shape
+    layers = range(len(next(iter(columns.values()))))
     frame = pd.DataFrame(
-        [(layer, position) for layer in range(layers) for position in range(length)],
+        [(layer, position) for layer in layers for position in positions],
         columns=["layer", "position"],
     )
     for name, shown in tokens.items():
-        frame[name] = [shown[position] for position in frame.position]
+        frame[name] = [*shown] * len(layers)
     for name, values in columns.items():
         frame[name] = rearrange(values, "layer pos -> (layer pos)").double().numpy()
     return frame

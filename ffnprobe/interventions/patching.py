@@ -145,7 +145,9 @@ class LayerPatches(Result):
     def table(self) -> "pd.DataFrame":
         """Every layer and position, in order."""
         tokens = {"token_source": self.tokens_source, "token_target": self.tokens_target}
-        return self.provenance.note(table_map({"carried": self.carried}, tokens))
+        return self.provenance.note(
+            table_map({"carried": self.carried}, tokens, range(len(self.tokens_source)))
+        )
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these patches holds."""

@@ -50,7 +50,7 @@ class AnswerValues:
     logit: Float[Tensor, " variant"]
     log_probability: Float[Tensor, " variant"] | None
 
-    def part(self, rows: slice) -> "AnswerValues":
+    def part(self, rows: slice | list[int]) -> "AnswerValues":
         """Return some of the variants."""
         logs = self.log_probability
         return AnswerValues(self.logit[rows], None if logs is None else logs[rows])

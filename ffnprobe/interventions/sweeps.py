@@ -81,14 +81,18 @@ def sweep_neurons(
 
 
 def sweep_layers(
-    readout: Readout, replacement: Replacement, *, progress: Progress | None = None
+    readout: Readout,
+    replacement: Replacement,
+    *,
+    positions: Sequence[int] | None = None,
+    progress: Progress | None = None,
 ) -> AnswerValues:
-    """Replace a whole MLP layer at one position, for each layer and position in turn."""
+    """Replace a whole MLP layer at one position, for each layer and position (by default all) in turn."""
     replay, length = readout.replay, readout.first + 1
-    layers = range(replay.model.config.layers)
+    layers, chosen = range(replay.model.config.layers), list(positions or range(length))
     given = replacement.expand_as(replay.trace.activations)[:, :length]
-    moves = [replay.replaced(layer, given[layer]) for layer in layers]
-    sites = [(layer, position) for layer in layers for position in range(length)]
+    moves = [replay.replaced(layer, given[layer])[chosen] for layer in layers]
+    sites = [(layer, position) for layer in layers for position in chosen]
     return sweep_singles(readout, sites, torch.cat(moves), progress=progress)
 
 
@@ -118,7 +122,8 @@ def sweep_changes(readout: Readout, groups: Sequence[Sequence[Change]]) -> Answe
     """Give neurons at positions new activations, all of a group together, for each group in turn.
 
     Groups that begin at different positions share the products of a batch; each is compared with a
-    clean row that begins where it does.
+    clean row that begins where it does. Groups are one row until they differ: a group joins in the layer
+    of its first change, as a copy of the row that has made the same changes before.
     """
     replay, layers = readout.replay, readout.replay.model.config.layers
     groups = _drop_idle(readout, groups)
@@ -133,25 +138,55 @@ def sweep_changes(readout: Readout, groups: Sequence[Sequence[Change]]) -> Answe
             start: [number for number in batch if starts[number] == start]
             for start in sorted({starts[number] for number in batch})
         }
-        edits = [_set([groups[n] for n in rows], len(replay.trace)) for rows in begun.values()]
-        streams = [
-            replay.entering(layer, start=start).repeat(1 + len(rows), 1, 1)
-            for start, rows in begun.items()
-        ]
+        forks = [Forks([groups[number] for number in rows]) for rows in begun.values()]
+        streams = [replay.entering(layer, start=start)[None] for start in begun]
         for number in range(layer, layers):
+            streams = [
+                stream[fork.divide(number)] for stream, fork in zip(streams, forks, strict=True)
+            ]
+            edits = [_set(fork.made, len(replay.trace)) for fork in forks]
             # Of the last layer only the positions that are read are needed.
             kept = readout.first if number == layers - 1 else 0
             streams = replay.advance_all(
                 streams, list(begun), layer=number, edits=edits, first=kept
             )
         values = readout.replayed(torch.cat(streams), layer=layers, start=readout.first)
-        for stream, rows in zip(streams, begun.values(), strict=True):
+        for stream, rows, fork in zip(streams, begun.values(), forks, strict=True):
             part, values = values.part(slice(0, len(stream))), values.part(slice(len(stream), None))
-            lost = part.part(slice(0, 1)).less(part.part(slice(1, None)))
+            lost = part.part(slice(0, 1)).less(part.part(fork.rows))
             found[rows] = lost.logit.to(found)
             if logs is not None and lost.log_probability is not None:
                 logs[rows] = lost.log_probability.to(logs)
     return AnswerValues(found, logs)
+
+
+class Forks:
+    """Which rows of a batch the groups need, layer by layer; the first is clean.
+
+    `made` are the changes that each row but the first has made so far, `rows` the row of each group.
+
+    >>> one, other = Change(1, 0, 5, 0.0), Change(3, 0, 7, 0.0)
+    >>> forks = Forks([[one], [one, other]])
+    >>> forks.divide(0), forks.divide(1), forks.divide(2), forks.divide(3)
+    ([0], [0, 0], [0, 1], [0, 1, 1])
+    >>> forks.rows
+    [1, 2]
+    """
+
+    def __init__(self, groups: Sequence[Sequence[Change]]) -> None:
+        self._groups = [sorted(group) for group in groups]
+        self.made: list[tuple[Change, ...]] = []
+        self.rows = [0] * len(groups)
+
+    def divide(self, layer: int) -> list[int]:
+        """Go on to a layer; return, of each row that it needs, the row that it is a copy of."""
+        sources: dict[tuple[Change, ...], int] = {(): 0}
+        for group, row in zip(self._groups, self.rows, strict=True):
+            sources.setdefault(tuple(c for c in group if c.layer <= layer), row)
+        numbers = {made: row for row, made in enumerate(sources)}
+        self.rows = [numbers[tuple(c for c in group if c.layer <= layer)] for group in self._groups]
+        self.made = list(sources)[1:]
+        return list(sources.values())
 
 
 def change_logits(

@@ -10,8 +10,10 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, OptionRefused
+from ffnprobe.evidence import positions
 from ffnprobe.evidence.grades import Bar, draw_alike, find_bar, name_grade
 from ffnprobe.models import pocket as table
+from ffnprobe.views.report.explanations import explanation_sections
 from tests.conftest import JORDAN
 
 
@@ -38,6 +40,32 @@ def test_the_answer_is_explained_with_every_table(explanation):
     ]  # fmt: skip
     assert set(explanation.neurons.grade) <= {"A", "B", "C", ""}
     assert len(explanation.map) == explanation.trace.model.config.layers * len(explanation.trace)
+
+
+def test_without_contrast_it_looks_where_neurons_are_estimated_to_help(explanation, jordan):
+    helping = fp.estimate(jordan, " basketball").values.clamp(min=0).sum(dim=(0, 2))
+    strongest = 1 + int(helping[1:-1].argmax())  # position 0 is BOS, set aside
+    assert jordan.tokens[strongest] == "␣Jordan"
+    assert set(explanation.neurons.position) == {strongest, len(jordan) - 1}
+
+
+def test_of_a_larger_model_layers_are_removed_only_where_it_looks(pocket, jordan, monkeypatch):
+    """With `exact` everywhere; the numbers are the same."""
+    monkeypatch.setattr(positions, "SMALL", 0)
+    found, every = (fp.explain(pocket, JORDAN, " basketball", exact=e) for e in (False, True))
+    last, whole = len(jordan) - 1, fp.ablate_layers(jordan, " basketball").values
+    assert sorted(set(found.map.position)) == [2, last]
+    assert sorted(set(every.map.position)) == list(range(last + 1))
+    for one in (found, every):
+        expected = [float(whole[row.layer, row.position]) for row in one.map.itertuples()]
+        assert one.map.effect.tolist() == pytest.approx(expected, abs=1e-5)
+        assert one.map.token.tolist() == [jordan.tokens[place] for place in one.map.position]
+    effects = found.position_effects
+    assert [place for place, effect in enumerate(effects) if effect is not None] == [2, last]
+    assert effects[2] == pytest.approx(float(whole[:, 2].sum()), abs=1e-4)
+    assert list(fp.plot(found, "map").layout.xaxis.ticktext) == ["␣Jordan", "␣of"]
+    assert "were not measured" in explanation_sections(found)[0]
+    assert "were not measured" not in explanation_sections(every)[0]
 
 
 def test_its_numbers_are_those_of_attribute_and_ablate(explanation, jordan):

@@ -5,7 +5,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.interventions.readout import read_answer
-from ffnprobe.interventions.sweeps import Change, sweep_changes
+from ffnprobe.interventions.sweeps import Change, Forks, sweep_changes
 from ffnprobe.models.passes import forward
 
 
@@ -48,3 +48,29 @@ def test_groups_at_different_positions_are_hooked_passes(tiny):
         assert float(found.log_probability[number]) == pytest.approx(float(lost), abs=1e-5)
     assert float(found.logit[3]) == 0.0
     assert all(float(value) != 0.0 for value in found.logit[:3])
+
+
+def test_groups_that_begin_alike_share_rows_and_are_as_if_alone(tiny, monkeypatch):
+    trace = fp.run(tiny, "the cat sat on the mat")
+    end, top = len(trace) - 1, tiny.config.layers - 1
+    first, second = Change(0, 1, 3, 1.5), Change(top, end, 4, 3.0)
+    groups = [[first], [second, first], [second], [first, second], [Change(0, 1, 3, 2.5)]]
+    readout = read_answer(trace, 5)
+    rows: list[list[int]] = []
+    divide = Forks.divide
+
+    def watch(self, layer):
+        rows.append(divide(self, layer))
+        return rows[-1]
+
+    monkeypatch.setattr(Forks, "divide", watch)
+    found = sweep_changes(readout, groups)
+    # In the first layer two groups and the clean row; in the last one more, and none twice.
+    begun = [r for r in rows if len(r) > 2]
+    assert [len(r) for r in begun] == [3] * top + [4]
+    monkeypatch.undo()
+    for number, group in enumerate(groups):
+        alone = sweep_changes(readout, [group])
+        assert float(found.logit[number]) == pytest.approx(float(alone.logit[0]), abs=1e-5)
+        assert abs(float(alone.logit[0])) > 1e-4
+    assert found.logit[1] == found.logit[3]

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from dash import dcc, html
 from pandas.api.types import is_numeric_dtype
 
-from ffnprobe.cards import shade
+from ffnprobe.cards import largest, shade
 from ffnprobe.cells import format_value
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.views.explorer.addresses import Address
@@ -125,19 +125,19 @@ def _head(column: str, *, is_number: bool) -> Component:
 
 def chips(
     tokens: Sequence[str],
-    values: Sequence[float] | None = None,
+    values: Sequence[float | None] | None = None,
     *,
     hrefs: Sequence[str] | None = None,
     current: int | None = None,
 ) -> Component:
-    """Write tokens as chips, coloured by their values; `hrefs` makes them links."""
-    most = max(map(abs, values), default=0.0) or 1.0 if values is not None else 1.0
-    shown = []
-    for order, token in enumerate(tokens):
+    """Write tokens as chips, coloured by their values (if any); `hrefs` makes them links."""
+    given = [None] * len(tokens) if values is None else values
+    most, shown = largest(given), []
+    for order, (token, value) in enumerate(zip(tokens, given, strict=True)):
         more: dict[str, Any] = {"className": "chip"}
-        if values is not None:
-            more["style"] = {"backgroundColor": shade(values[order] / most)}
-            more["title"] = format_value(values[order])
+        if value is not None:
+            more["style"] = {"backgroundColor": shade(value / most)}
+            more["title"] = format_value(value)
         if order == current:
             more["aria-current"] = "true"
         if hrefs is None:

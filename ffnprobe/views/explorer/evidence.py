@@ -125,12 +125,14 @@ def _others(prompts: tuple[str, ...] | None) -> list[Component]:
 def _map(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
     if explanation.map is None:
         return []
-    by_position = explanation.map.groupby("position").effect.sum().tolist()
+    effects = explanation.position_effects
     said = "Colour: what the answer loses without the MLP layers at a token, added up (blue: they help)."
+    if None in effects:
+        said += " Tokens without colour were not measured."
     return [
         html.H3("Where the MLP layers matter"),
         figure(plot(explanation, "map"), viewport),
-        chips(explanation.trace.tokens, by_position),
+        chips(explanation.trace.tokens, effects),
         words(said, is_soft=True),
     ]
 

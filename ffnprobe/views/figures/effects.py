@@ -171,12 +171,9 @@ def plot_explanation_map(explanation: Explanation) -> go.Figure:
         raise OptionRefused(
             "this explanation was made without effects.", remedy="explain(…, effects=True)"
         )
-    grid = (
-        explanation.map.pivot(index="layer", columns="position", values="effect")
-        .to_numpy()
-        .tolist()
-    )
-    return _map(grid, explanation.trace.tokens, explanation.provenance, "effect", _lose)
+    grid = explanation.map.pivot(index="layer", columns="position", values="effect")
+    tokens = [explanation.trace.tokens[position] for position in map(int, grid.columns)]
+    return _map(grid.to_numpy().tolist(), tokens, explanation.provenance, "effect", _lose)
 
 
 def plot_patch_map(patches: LayerPatches) -> go.Figure:

@@ -78,12 +78,14 @@ def _prompt(explanation: Explanation) -> str:
     """Colour the prompt's tokens by the effect of ablating the MLPs there."""
     if explanation.map is None:
         return f"<p class=prompt>{tokens_html(explanation.trace.tokens)}</p>"
-    by_position = explanation.map.groupby("position").effect.sum().tolist()
+    effects = explanation.position_effects
     note = (
         "Colour: what the answer loses without the feed-forward layers at a token, added up over "
         "layers (blue: they help, orange: they hinder)."
     )
-    tokens = tokens_html(explanation.trace.tokens, by_position)
+    if None in effects:
+        note += " Tokens without colour were not measured; --exact measures all."
+    tokens = tokens_html(explanation.trace.tokens, effects)
     return f"<p class=prompt>{tokens}</p>{words(note, soft=True)}"
 
 
