@@ -10,7 +10,7 @@ one part of its texts and compared on the other, so that a kind with many rare k
 by remembering them. A simpler kind wins within `TIE`. Then the set is found again on the whole half.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ from ffnprobe.labels.keys import CLASSES, KINDS, SETS, Keys
 MOST_KEYS = 32
 LEAST = 2
 TIE = 0.01
+# Rules are found for so many strong tokens at once, of as many neurons as have them.
+PAIRS_AT_ONCE = 2**17
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,17 @@ class Strong:
         parts = self.part[self.tokens]
         counts = np.bincount(parts * self.many + self.neurons, minlength=2 * self.many)
         return counts.reshape(2, self.many)
+
+    def split(self) -> "Iterator[Strong]":
+        """Yield the strong tokens of a few neurons at a time, numbered from 0, in order."""
+        order = np.argsort(self.neurons, kind="stable")
+        ends = np.cumsum(np.bincount(self.neurons, minlength=self.many))
+        start = done = 0
+        while start < self.many:
+            end = max(start + 1, int(np.searchsorted(ends, done + PAIRS_AT_ONCE, side="right")))
+            mine = order[done : ends[end - 1]]
+            yield Strong(self.tokens[mine], self.neurons[mine] - start, end - start, self.part)
+            start, done = end, int(ends[end - 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +81,17 @@ class _Candidates:
 
 
 def find_rules(strong: Strong, keys: Sequence[Keys]) -> Rules:
-    """Find each neuron's best rule among all kinds."""
+    """Find each neuron's best rule among all kinds, a few neurons at a time to bound memory."""
+    parts, first = [_find_rules(one, keys) for one in strong.split()], 0
+    neurons = []
+    for part in parts:
+        neurons.append(part.neurons + first)
+        first += len(part.kinds)
+    kinds, found, f1 = (np.concatenate([vars(p)[name] for p in parts]) for name in ("kinds", "keys", "f1"))  # fmt: skip
+    return Rules(kinds, np.concatenate(neurons), found, f1)
+
+
+def _find_rules(strong: Strong, keys: Sequence[Keys]) -> Rules:
     totals = strong.totals
     tried = [_try(strong, each, totals) for each in keys]
     compared = np.stack([each.compared for each in tried])

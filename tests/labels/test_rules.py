@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ffnprobe.corpora.passages import Passage
+from ffnprobe.labels import rules
 from ffnprobe.labels.classes import BEFORE, classify
 from ffnprobe.labels.halves import gather, mark_classes
 from ffnprobe.labels.keys import KINDS, make_keys
@@ -124,6 +125,25 @@ def test_noise_is_not_remembered():
         strong = draw.random(len(other)) < 0.01
         scores.append(2 * (fires & strong).sum() / max(1, fires.sum() + strong.sum()))
     assert np.median(scores) < 0.03
+
+
+@pytest.mark.parametrize("at_once", [1, 700])
+def test_rules_found_a_few_neurons_at_a_time_are_the_same(monkeypatch, at_once):
+    half, other = make_half(1, tokens=5_000, vocab=60), make_half(2, tokens=500, vocab=60)
+    keys = make_keys(half, other, classify([f"␣w{n}x" for n in range(60)]))
+    draw = np.random.default_rng(4)
+    is_strong = draw.random((40, len(half))) < 0.02
+    is_strong[:20] |= half.tokens == np.arange(20)[:, None]  # some have a rule to find
+    is_strong[7] = False
+    tokens, neurons = np.nonzero(is_strong.T)
+    strong = Strong(tokens, neurons, 40, half.part)
+    whole = find_rules(strong, keys)
+    monkeypatch.setattr(rules, "PAIRS_AT_ONCE", at_once)
+    assert 1 < len(list(strong.split())) <= 40
+    found = find_rules(strong, keys)
+    for name, expected in vars(whole).items():
+        assert np.array_equal(vars(found)[name], expected), name
+    assert whole.kinds[7] == -1
 
 
 def test_words_of_one_family_are_one():
