@@ -11,8 +11,9 @@ from ffnprobe.circuits.openings import choose_openings
 from ffnprobe.circuits.recovery import SIZES, Recovery, measure_recovery
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.gradients import measure_slopes
+from ffnprobe.interventions.group_changes import sweep_changes
 from ffnprobe.interventions.readout import Readout, read_answer
-from ffnprobe.interventions.sweeps import Change, sweep_changes
+from ffnprobe.interventions.sweeps import Change
 from ffnprobe.tracing.path_tables import Source
 from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 

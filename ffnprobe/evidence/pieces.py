@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from ffnprobe.evidence.query import Query
 from ffnprobe.evidence.together import read_sources
+from ffnprobe.interventions.group_changes import sweep_changes
 from ffnprobe.interventions.readout import Readout
 from ffnprobe.interventions.replay import Replay
-from ffnprobe.interventions.sweeps import sweep_changes
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,11 +18,12 @@ from ffnprobe.interventions.ablation import Effects, LayerEffects, ablate_stepwi
 from ffnprobe.interventions.batches import Progress
 from ffnprobe.interventions.choices import Replace
 from ffnprobe.interventions.gradients import measure_slopes
+from ffnprobe.interventions.group_changes import sweep_changes
 from ffnprobe.interventions.readout import AnswerValues, Readout, read_answer
 from ffnprobe.interventions.removal import Removal
 from ffnprobe.interventions.replay import Stream
 from ffnprobe.interventions.single_changes import sweep_singles
-from ffnprobe.interventions.sweeps import Change, sweep_changes
+from ffnprobe.interventions.sweeps import Change
 from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.owners import Owners
 from ffnprobe.tracing.path_tables import Source

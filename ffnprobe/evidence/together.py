@@ -8,8 +8,8 @@ import torch
 
 from ffnprobe.evidence.grades import draw_alike
 from ffnprobe.evidence.query import Query
+from ffnprobe.interventions.group_changes import sweep_changes
 from ffnprobe.interventions.readout import AnswerValues, read_answer
-from ffnprobe.interventions.sweeps import sweep_changes
 from ffnprobe.names import NeuronId
 from ffnprobe.tracing.path_tables import Source
 

@@ -21,7 +21,7 @@ arithmetic is done in the trace's dtype: a trace in float64 is replayed in float
 True
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -165,11 +165,13 @@ class Replay:
         layer: int,
         edits: Sequence[Edit] | None = None,
         first: int = 0,
+        behind: Mapping[int, tuple[int, Sequence[int]]] | None = None,
     ) -> list[Stream]:
         """Take streams that begin at different positions through one layer, their products in common.
 
         Positions before `first` are dropped once heads have looked at them: for the last layer, of
-        which nothing else is read. There is an edit for each of the streams, or none.
+        which nothing else is read. There is an edit for each of the streams, or none. A stream that is
+        `behind` rows of another one, which begins earlier, sees their keys and values before its own.
         """
         model, a = self.model, self.model.attention[layer]
         rows = torch.cat([rearrange(one, "variant pos d_model -> (variant pos) d_model") for one in streams])  # fmt: skip
@@ -184,9 +186,14 @@ class Replay:
             rows = torch.cat([rearrange(one, "variant pos d_model -> (variant pos) d_model") for one in kept])  # fmt: skip
             seen = self.normalise(rows)
         queries = self._split(self._read(seen, a.query, a.query_bias, a.query_gain), streams)
+        froms = list(starts)
+        for number, (other, chosen) in (behind or {}).items():
+            ahead, froms[number] = starts[number] - starts[other], starts[other]
+            for each in (keys, values):
+                each[number] = torch.cat([each[other][list(chosen), :ahead], each[number]], dim=1)
         mixes = [
             self._mix(query, key, value, layer, start)
-            for query, key, value, start in zip(queries, keys, values, starts, strict=True)
+            for query, key, value, start in zip(queries, keys, values, froms, strict=True)
         ]
         joined = torch.cat([rearrange(one, "variant pos head d_head -> (variant pos) head d_head") for one in mixes])  # fmt: skip
         after = rows + write_heads(model, layer, joined)

@@ -24,7 +24,6 @@ from torch import Tensor
 from ffnprobe.interventions.batches import (
     Progress,
     count_at_once,
-    gather_batches,
     join_values,
     lose,
 )
@@ -118,77 +117,6 @@ def sweep_groups(
     return _spread(readout, is_acting, found)
 
 
-def sweep_changes(readout: Readout, groups: Sequence[Sequence[Change]]) -> AnswerValues:
-    """Give neurons at positions new activations, all of a group together, for each group in turn.
-
-    Groups that begin at different positions share the products of a batch; each is compared with a
-    clean row that begins where it does. Groups are one row until they differ: a group joins in the layer
-    of its first change, as a copy of the row that has made the same changes before.
-    """
-    replay, layers = readout.replay, readout.replay.model.config.layers
-    groups = _drop_idle(readout, groups)
-    own = [number for number, group in enumerate(groups) if group]
-    found = torch.zeros(len(groups), dtype=replay.trace.final.dtype)
-    logs = torch.zeros(len(groups)) if readout.has_log_probability else None
-    layer = min((c.layer for group in groups for c in group), default=layers)
-    starts = [min((c.position for c in group), default=readout.first) for group in groups]
-    for chosen in gather_batches(replay, [starts[number] for number in own]):
-        batch = [own[number] for number in chosen]
-        begun = {
-            start: [number for number in batch if starts[number] == start]
-            for start in sorted({starts[number] for number in batch})
-        }
-        forks = [Forks([groups[number] for number in rows]) for rows in begun.values()]
-        streams = [replay.entering(layer, start=start)[None] for start in begun]
-        for number in range(layer, layers):
-            streams = [
-                stream[fork.divide(number)] for stream, fork in zip(streams, forks, strict=True)
-            ]
-            edits = [_set(fork.made, len(replay.trace)) for fork in forks]
-            # Of the last layer only the positions that are read are needed.
-            kept = readout.first if number == layers - 1 else 0
-            streams = replay.advance_all(
-                streams, list(begun), layer=number, edits=edits, first=kept
-            )
-        values = readout.replayed(torch.cat(streams), layer=layers, start=readout.first)
-        for stream, rows, fork in zip(streams, begun.values(), forks, strict=True):
-            part, values = values.part(slice(0, len(stream))), values.part(slice(len(stream), None))
-            lost = part.part(slice(0, 1)).less(part.part(fork.rows))
-            found[rows] = lost.logit.to(found)
-            if logs is not None and lost.log_probability is not None:
-                logs[rows] = lost.log_probability.to(logs)
-    return AnswerValues(found, logs)
-
-
-class Forks:
-    """Which rows of a batch the groups need, layer by layer; the first is clean.
-
-    `made` are the changes that each row but the first has made so far, `rows` the row of each group.
-
-    >>> one, other = Change(1, 0, 5, 0.0), Change(3, 0, 7, 0.0)
-    >>> forks = Forks([[one], [one, other]])
-    >>> forks.divide(0), forks.divide(1), forks.divide(2), forks.divide(3)
-    ([0], [0, 0], [0, 1], [0, 1, 1])
-    >>> forks.rows
-    [1, 2]
-    """
-
-    def __init__(self, groups: Sequence[Sequence[Change]]) -> None:
-        self._groups = [sorted(group) for group in groups]
-        self.made: list[tuple[Change, ...]] = []
-        self.rows = [0] * len(groups)
-
-    def divide(self, layer: int) -> list[int]:
-        """Go on to a layer; return, of each row that it needs, the row that it is a copy of."""
-        sources: dict[tuple[Change, ...], int] = {(): 0}
-        for group, row in zip(self._groups, self.rows, strict=True):
-            sources.setdefault(tuple(c for c in group if c.layer <= layer), row)
-        numbers = {made: row for row, made in enumerate(sources)}
-        self.rows = [numbers[tuple(c for c in group if c.layer <= layer)] for group in self._groups]
-        self.made = list(sources)[1:]
-        return list(sources.values())
-
-
 def change_logits(
     replay: Replay, groups: Sequence[Sequence[Change]]
 ) -> Float[Tensor, "variant vocab"]:
@@ -204,14 +132,14 @@ def change_logits(
         batch = groups[first : first + size]
         streams = clean.repeat(1 + len(batch), 1, 1)
         final = replay.finish(
-            streams, layer=layer, start=start, edit=_set(batch, len(replay.trace))
+            streams, layer=layer, start=start, edit=set_activations(batch, len(replay.trace))
         )
         seen = replay.normalise(final[0 if first == 0 else 1 :, -1])
         found.append(cap(replay.model, torch.nn.functional.linear(seen, unembedding, bias)).cpu())
     return torch.cat(found)
 
 
-def _set(groups: Sequence[Sequence[Change]], length: int) -> Edit:
+def set_activations(groups: Sequence[Sequence[Change]], length: int) -> Edit:
     """Build the edit that makes each group's changes in its own variant, after the clean one.
 
     Activations are of the last positions of so many; a change before those is not read any more.
@@ -242,18 +170,6 @@ def _find_acting(
     moves = (replacement != readout.replay.trace.activations)[:, positions]
     moves[-1] &= torch.tensor(positions)[:, None] >= readout.first
     return moves.any(dim=1).cpu()
-
-
-def _drop_idle(readout: Readout, groups: Sequence[Sequence[Change]]) -> list[list[Change]]:
-    """Drop the changes that cannot change the answer."""
-    own, last = readout.replay.trace.activations, readout.replay.model.config.layers - 1
-    every = [change for group in groups for change in group]
-    at = torch.tensor([change[:3] for change in every], dtype=torch.long).reshape(-1, 3)
-    before = iter(own[at[:, 0], at[:, 1], at[:, 2]].tolist())
-    return [
-        [c for c in group if next(before) != c.value and (c.layer < last or c.position >= readout.first)]
-        for group in groups
-    ]  # fmt: skip
 
 
 def _spread(
