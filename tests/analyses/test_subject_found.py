@@ -1,27 +1,11 @@
 """Where `explain` looks: the script's positions are those of `explain`, and pocket's subjects are found."""
 
-import sys
-from pathlib import Path
-
-import pytest
-
 import ffnprobe as fp
+import subject_found as script
 from ffnprobe.facts.formats import read_facts
 
-ANALYSES = Path(__file__).parents[2] / "analyses"
 
-
-@pytest.fixture(scope="module")
-def script():
-    sys.path.insert(0, str(ANALYSES))
-    try:
-        import subject_found
-    finally:
-        sys.path.remove(str(ANALYSES))
-    return subject_found
-
-
-def test_a_fact_without_its_subject_in_the_prompt_is_passed_over(script, pocket):
+def test_a_fact_without_its_subject_in_the_prompt_is_passed_over(pocket):
     prompt = "Michael Jordan plays the sport of"
     for subject in ("", "Tiger Woods", prompt):
         assert script.find_subject(pocket, fp.FactRow(prompt, " basketball", "", subject)) is None
@@ -33,7 +17,7 @@ def test_a_fact_without_its_subject_in_the_prompt_is_passed_over(script, pocket)
     assert (trace.tokens[subject], pocket.vocab.show_all([answer])) == ("␣Jordan", ["␣basketball"])
 
 
-def test_what_is_counted_is_where_explain_looks(script, pocket):
+def test_what_is_counted_is_where_explain_looks(pocket):
     for row in read_facts("pocket").rows[:3]:
         trace, answer, subject = script.find_subject(pocket, row)
         found = {one["rule"]: one for one in script.compare_rules(trace, answer, subject)}
@@ -42,7 +26,7 @@ def test_what_is_counted_is_where_explain_looks(script, pocket):
         assert found["estimates"]["looked_at"] >= len(listed - {len(trace) - 1})
 
 
-def test_on_pocket_the_subject_is_found(script, capsys):
+def test_on_pocket_the_subject_is_found(capsys):
     script.main(["pocket", "--facts", "5"])
     printed = capsys.readouterr().out
     assert "pocket, 5 facts" in printed
