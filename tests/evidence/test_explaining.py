@@ -14,6 +14,7 @@ from ffnprobe.evidence import positions
 from ffnprobe.evidence.grades import Bar, draw_alike, find_bar, name_grade
 from ffnprobe.models import pocket as table
 from ffnprobe.views.report.explanations import explanation_sections
+from ffnprobe.views.terminal.explanations import print_as_known
 from tests.conftest import JORDAN
 
 
@@ -49,7 +50,9 @@ def test_without_contrast_it_looks_where_neurons_are_estimated_to_help(explanati
     assert set(explanation.neurons.position) == {strongest, len(jordan) - 1}
 
 
-def test_of_a_larger_model_layers_are_removed_only_where_it_looks(pocket, jordan, monkeypatch):
+def test_of_a_larger_model_layers_are_removed_only_where_it_looks(
+    pocket, jordan, monkeypatch, capsys
+):
     """With `exact` everywhere; the numbers are the same."""
     monkeypatch.setattr(positions, "SMALL", 0)
     found, every = (fp.explain(pocket, JORDAN, " basketball", exact=e) for e in (False, True))
@@ -66,6 +69,11 @@ def test_of_a_larger_model_layers_are_removed_only_where_it_looks(pocket, jordan
     assert list(fp.plot(found, "map").layout.xaxis.ticktext) == ["␣Jordan", "␣of"]
     assert "were not measured" in explanation_sections(found)[0]
     assert "were not measured" not in explanation_sections(every)[0]
+    print_as_known([found])
+    printed = capsys.readouterr().out
+    assert "by position (logits); --exact: at all" in printed
+    print_as_known([every])
+    assert "--exact" not in capsys.readouterr().out
 
 
 def test_its_numbers_are_those_of_attribute_and_ablate(explanation, jordan):

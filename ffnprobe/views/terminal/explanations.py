@@ -21,7 +21,7 @@ def print_as_known(steps: Iterable[Explanation], *, with_pieces: bool = False) -
             _print_head(step)
             has_head = True
         if step.map is not None and not has_map:
-            _print_map(step.map)
+            _print_map(step.map, is_whole=None not in step.position_effects)
             has_map = True
         if step.coverage is not None and not has_neurons:
             _print_neurons(step, with_pieces)
@@ -42,9 +42,9 @@ def _print_head(explanation: Explanation) -> None:
     print_tables({"what the model predicts next": explanation.predictions.drop(columns="id")})
 
 
-def _print_map(table: pd.DataFrame) -> None:
+def _print_map(table: pd.DataFrame, *, is_whole: bool) -> None:
     title = "what the answer loses without an MLP layer, by position (logits)"
-    print_grid(title, lay_out_map(table))
+    print_grid(title if is_whole else f"{title}; --exact: at all", lay_out_map(table))
 
 
 def _print_neurons(explanation: Explanation, with_pieces: bool) -> None:
