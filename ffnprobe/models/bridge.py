@@ -14,7 +14,8 @@ Hooks, by our words; `[batch pos …]` at each layer:
     patterns                       attention, `[batch head query key]`
     final, final_scale             the residual stream before the last LayerNorm, and its scale
 
-Hooks sit on the network itself, so runs take turns: two threads never see each other's hooks.
+Hooks sit on the network itself, so the runs of a model take turns: two threads never see each other's
+hooks. Every model has a network of its own, so those of two models do not wait for each other.
 """
 
 import logging
@@ -60,6 +61,7 @@ FINAL_HOOKS = {"final": "ln_final.hook_in"}
 _booted: "WeakKeyDictionary[Model, TransformerBridge]" = WeakKeyDictionary()
 _rotaries: "WeakKeyDictionary[Model, Any]" = WeakKeyDictionary()
 _compared: "WeakSet[Model]" = WeakSet()
+_running: "WeakKeyDictionary[Model, RLock]" = WeakKeyDictionary()
 _turn = RLock()
 
 
@@ -68,6 +70,7 @@ def bridge_of(model: Model) -> "TransformerBridge":
     with _turn:
         if model not in _booted:
             _booted[model] = _boot(model)
+            _running[model] = RLock()
         return _booted[model]
 
 
@@ -175,6 +178,7 @@ def run_hooked(
 
     names = hooks_of(model)
     hooks = [(names[name].format(layer=layer), hook(tap)) for (name, layer), tap in taps.items()]
-    with _turn:
-        logits: Tensor = bridge_of(model).run_with_hooks(ids, fwd_hooks=hooks)
+    bridge = bridge_of(model)
+    with _running[model]:
+        logits: Tensor = bridge.run_with_hooks(ids, fwd_hooks=hooks)
     return logits
