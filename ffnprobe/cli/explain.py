@@ -55,7 +55,8 @@ def explain(
     exact: Annotated[
         bool,
         typer.Option(
-            "--exact", help="Ablate every neuron, not only those that the gradient proposes."
+            "--exact",
+            help="Ablate every neuron, not only those the gradient proposes, and layers everywhere.",
         ),
     ] = False,
     pieces: Annotated[

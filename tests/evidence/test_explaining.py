@@ -67,6 +67,8 @@ def test_of_a_larger_model_layers_are_removed_only_where_it_looks(
     assert [place for place, effect in enumerate(effects) if effect is not None] == [2, last]
     assert effects[2] == pytest.approx(float(whole[:, 2].sum()), abs=1e-4)
     assert list(fp.plot(found, "map").layout.xaxis.ticktext) == ["␣Jordan", "␣of"]
+    assert "more than any other measured" in fp.plot(found, "map").layout.title.text
+    assert "any other measured" not in fp.plot(every, "map").layout.title.text
     assert "were not measured" in explanation_sections(found)[0]
     assert "were not measured" not in explanation_sections(every)[0]
     print_as_known([found])

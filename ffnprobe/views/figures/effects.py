@@ -173,7 +173,10 @@ def plot_explanation_map(explanation: Explanation) -> go.Figure:
         )
     grid = explanation.map.pivot(index="layer", columns="position", values="effect")
     tokens = [explanation.trace.tokens[position] for position in map(int, grid.columns)]
-    return _map(grid.to_numpy().tolist(), tokens, explanation.provenance, "effect", _lose)
+    is_whole = None not in explanation.position_effects
+    return _map(
+        grid.to_numpy().tolist(), tokens, explanation.provenance, "effect", _lose, is_whole=is_whole
+    )
 
 
 def plot_patch_map(patches: LayerPatches) -> go.Figure:
@@ -198,6 +201,8 @@ def _map(
     provenance: Provenance,
     bar: str,
     words: Callable[[float], str],
+    *,
+    is_whole: bool = True,
 ) -> go.Figure:
     figure = new_grids()
     layers = [f"L{layer}" for layer in range(len(grid))]
@@ -211,5 +216,8 @@ def _map(
         for position, v in enumerate(row)
     ]
     _, layer, position = max(cells, key=lambda cell: (cell[0], -cell[1], -cell[2]))
-    title = f"{provenance.answer} {words(grid[layer][position])} the MLP of L{layer} at {tokens[position]}{_ahead(torch.tensor(grid).abs())}"
+    ahead = _ahead(torch.tensor(grid).abs())
+    if ahead and not is_whole:
+        ahead = f"{ahead} measured"
+    title = f"{provenance.answer} {words(grid[layer][position])} the MLP of L{layer} at {tokens[position]}{ahead}"
     return apply_theme(figure, title, note=say(provenance), height=140 + 34 * len(grid))
