@@ -6,11 +6,13 @@ same whether all neurons are removed or few. Of the pools, those are removed tha
 estimates were effects; the effect's bar counts only half, so that an estimate that is too small by half
 drops no neuron.
 
-The control at the last position is removed whole. At an earlier position a removal costs as much as there
-are positions behind it, and the bar is a matter of a few order statistics of the control: its 99 %
-quantile, its median, its median absolute deviation. The neurons whose estimates are nearest to those are
-removed; the others count by their estimates. Where a neuron that passes the other tests comes close to a
-bar made so, the whole control there is removed. docs/evidence.md has what this changes.
+Of a control only what decides is removed. Its bar is a matter of a few order statistics: the 99 % quantile,
+the median, the median absolute deviation. Neurons that are not removed count by their estimates, which set
+the bar well at earlier positions and less well at the last. So at the last position the neurons nearest to
+those statistics are removed (`choose_deciding`). Where the grade of a neuron that passes the other two tests
+depends on a bar made so, more of its control is removed: at the last position all of it; at an earlier one,
+where a removal costs as much as there are positions behind it, first the deciding neurons, then all.
+docs/evidence.md has what this changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,13 +31,16 @@ from ffnprobe.tracing.path_tables import Source
 # So many by push, and so many by estimate, at each position.
 POOL = 64
 # Of the pools, so many are removed: at the last position, and at the earlier ones together, where a
-# removal costs as much as there are positions behind it.
+# removal costs as much as there are positions behind it; there more if more could get an A.
 REMOVED = 64
-REMOVED_EARLIER = 40
+REMOVED_EARLIER = 24
+MOST_EARLIER = 40
 MARGIN = 0.5
-# Of an earlier position's control, so many nearest to each of three order statistics.
+# Of a control, so many nearest to each of three order statistics.
 DECIDING = 4
-# A bar made of estimates is off by 3 % (median) or 11 % (nine in ten): closer than this, it is measured.
+# An effect this close to a bar made of estimates asks for a better bar; of a bar with its deciding neurons
+# removed, which is off by 3 % (median) or 11 % (nine in ten) at earlier positions, for the measured one.
+NEAR = 0.25
 CLOSE = 0.1
 
 
@@ -76,8 +81,13 @@ def list_most(
 
 
 def choose_candidates(query: Query, pools: Sequence[Pool], *, looked_at: int) -> list[Source]:
-    """Choose the neurons that would be listed if estimates were effects, with a margin."""
-    ranked: list[tuple[int, float, int, NeuronId]] = []
+    """Choose the neurons that would be listed if estimates were effects, with a margin.
+
+    Before the last position few are removed, and first those that any effect could give an A: they pass
+    the other two tests. An estimate may be far too small where the answer is saturated.
+    """
+    ranked: list[tuple[bool, int, float, int, NeuronId]] = []
+    is_last = all(pool.position == query.last for pool in pools)
     for pool in pools:
         estimates = query.estimates[:, pool.position]
         own, pushes = pick(estimates, pool.names), query.pushes[:, pool.position]
@@ -85,15 +95,17 @@ def choose_candidates(query: Query, pools: Sequence[Pool], *, looked_at: int) ->
             pick(pushes, pool.control), pick(estimates, pool.control), looked_at=looked_at
         )
         eased = Bar(bar.push, None if bar.effect is None else MARGIN * bar.effect)
-        acted = pick(query.acted[:, pool.position], pool.names)
-        passed = eased.count(acted, pick(pushes, pool.names), own)
+        asked = pick(query.acted[:, pool.position], pool.names), pick(pushes, pool.names)
+        passed, needed = eased.count(*asked, own), Bar(bar.push, None).count(*asked, None)
+        each = zip(pool.names, passed.tolist(), needed.tolist(), own.tolist(), strict=True)
         ranked += [
-            (-count, -value, pool.position, name)
-            for name, count, value in zip(pool.names, passed.tolist(), own.tolist(), strict=True)
+            (is_last or others < 2, -count, -value, pool.position, name)
+            for name, count, others, value in each
         ]
-    most = REMOVED if all(pool.position == query.last for pool in pools) else REMOVED_EARLIER
-    many = max(most, 2 * query.top)
-    return [(name, position) for _, _, position, name in sorted(ranked)[:many]]
+    could_be_a = sum(not is_other for is_other, *_ in ranked)
+    most = REMOVED if is_last else max(REMOVED_EARLIER, min(could_be_a, MOST_EARLIER))
+    chosen = sorted(ranked)[: max(most, 2 * query.top)]
+    return [(name, position) for *_, position, name in chosen]
 
 
 def choose_deciding(query: Query, pool: Pool) -> list[NeuronId]:
@@ -120,9 +132,14 @@ def find_bars(
 
 
 def is_close(
-    query: Query, pool: Pool, effects: Float[Tensor, "layer neuron"], *, looked_at: int
+    query: Query,
+    pool: Pool,
+    effects: Float[Tensor, "layer neuron"],
+    *,
+    looked_at: int,
+    within: float,
 ) -> bool:
-    """Say whether a grade depends on where exactly the effect's bar is."""
+    """Say whether an A depends on where exactly the effect's bar is: some effect is so near to it."""
     bar = find_bars(query, pool, effects, looked_at=looked_at)
     own = pick(effects, pool.names)
     others = Bar(bar.push, None).count(
@@ -130,7 +147,7 @@ def is_close(
         pick(query.pushes[:, pool.position], pool.names), None,
     )  # fmt: skip
     away = (own - (bar.effect or 0.0)).abs()
-    return bool(((others == 2) & (away <= CLOSE * (bar.effect or 0.0))).any())
+    return bool(((others == 2) & (away <= within * (bar.effect or 0.0))).any())
 
 
 def pick(values: Float[Tensor, "layer neuron"], names: Sequence[NeuronId]) -> Float[Tensor, " row"]:

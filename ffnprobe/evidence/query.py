@@ -118,6 +118,8 @@ class Query:
     ) -> dict[Source, float]:
         """Remove neurons, each at its position, one at a time: what the answer loses."""
         replay, each = self.readout.replay, list(dict.fromkeys(sources))
+        if not each:
+            return {}
         sites = [(name.layer, position) for name, position in each]
         gaps = torch.stack([self._gaps[n.layer, position, n.neuron] for n, position in each])
         rows = torch.stack([replay.model.rows[n.layer, n.neuron] for n, _ in each])

@@ -8,6 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.evidence.proposals import (
+    CLOSE,
+    NEAR,
     Pool,
     Removed,
     choose_candidates,
@@ -18,6 +20,7 @@ from ffnprobe.evidence.proposals import (
 from ffnprobe.evidence.query import Query
 from ffnprobe.interventions.batches import Progress
 from ffnprobe.models.provenance import Setting
+from ffnprobe.names import NeuronId
 from ffnprobe.tracing.path_tables import Source
 
 
@@ -67,26 +70,25 @@ def remove_candidates(
     neurons = query.trace.model.config.neurons
     last = gather_pool(query, query.last, query.estimates[:, query.last])
     pools = [gather_pool(query, position, query.estimates[:, position]) for position in earlier]
-    looked_at = len(pools) * neurons
     chosen = choose_candidates(query, [last], looked_at=neurons)
-    chosen += choose_candidates(query, pools, looked_at=looked_at)
-    control = [(name, query.last) for name in last.control]
-    for pool in pools:
-        control += [(name, pool.position) for name in choose_deciding(query, pool)]
-    found = query.remove_each([*chosen, *control], progress)
+    chosen += choose_candidates(query, pools, looked_at=len(pools) * neurons)
     kept = {pool.position: _only(pool, chosen) for pool in (last, *pools)}
-    effects = {position: _spread(query, found, position) for position in kept}
-    doubtful = [
-        (name, pool.position)
-        for pool in pools
-        if is_close(query, kept[pool.position], effects[pool.position], looked_at=looked_at)
-        for name in pool.control
-        if (name, pool.position) not in found
-    ]
-    if doubtful:
-        found |= query.remove_each(doubtful, progress)
-        effects = {position: _spread(query, found, position) for position in kept}
-    return Removed(kept, effects)
+    found = query.remove_each([*chosen, *_at(last, choose_deciding(query, last))], progress)
+
+    def list_doubtful(pool: Pool, within: float, control: Sequence[NeuronId]) -> list[Source]:
+        looked_at = neurons if pool is last else len(pools) * neurons
+        effects, own = _spread(query, found, pool.position), kept[pool.position]
+        if not is_close(query, own, effects, looked_at=looked_at, within=within):
+            return []
+        return [one for one in _at(pool, control) if one not in found]
+
+    more = list_doubtful(last, NEAR, last.control)
+    for pool in pools:
+        more += list_doubtful(pool, NEAR, choose_deciding(query, pool))
+    found |= query.remove_each(more, progress)
+    more = [one for pool in pools for one in list_doubtful(pool, CLOSE, pool.control)]
+    found |= query.remove_each(more, progress)
+    return Removed(kept, {position: _spread(query, found, position) for position in kept})
 
 
 def remove_every(
@@ -131,6 +133,10 @@ def measure_coverage(query: Query, removed: Removed) -> Coverage:
         pearson=float(table.corr().to_numpy()[0, 1]) if has_both else None,
         spearman=float(table.corr(method="spearman").to_numpy()[0, 1]) if has_both else None,
     )
+
+
+def _at(pool: Pool, names: Sequence[NeuronId]) -> list[Source]:
+    return [(name, pool.position) for name in names]
 
 
 def _only(pool: Pool, chosen: Sequence[Source]) -> Pool:

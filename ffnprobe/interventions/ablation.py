@@ -178,7 +178,7 @@ def ablate(
     of them together. An answer of several tokens is teacher-forced and its pieces summed; at the
     pieces' own positions nothing is removed. With `contrast` (prompts about other subjects, or rows of
     facts) a neuron is set to its mean over them: what is lost is owed to the subject. The log-probability
-    needs the whole vocabulary for each neuron: in GPT-2 small about half of the time; it can be left out.
+    needs the whole vocabulary for each neuron that moves the prediction far (`log_sums`); it can be left out.
 
     With `together`, the neurons of a group are removed at once: a list of names is one group, a list
     of lists several. This returns a `GroupEffects`.

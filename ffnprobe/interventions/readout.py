@@ -30,6 +30,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import AccountNotClosed, OptionRefused
+from ffnprobe.interventions.log_sums import Surroundings
 from ffnprobe.interventions.replay import Edit, Replay, Stream
 from ffnprobe.models.arithmetic import cap
 from ffnprobe.models.provenance import Provenance, Setting
@@ -41,6 +42,8 @@ from ffnprobe.tracing.trace import Trace
 # So many logits at a time, whatever the vocabulary: 32 MB in fp32.
 LOGITS_AT_ONCE = 2**23
 CLOSED_WITHIN = 1e-3
+# In nats, as multiples of the dtype's epsilon: 2e-6 in fp32, by which a sum over a vocabulary is off too.
+SHIFT_WITHIN = 16
 
 
 @dataclass(frozen=True)
@@ -103,15 +106,42 @@ class Readout:
         logit = reduce(products, "variant piece d_model -> variant", "sum") + self._bias
         if not self.has_log_probability:
             return AnswerValues(logit.cpu(), None)
+        pieces = enumerate(torch.split(seen, 1, dim=1))
         logs = torch.stack(
             [
-                self._log_probabilities(
-                    rearrange(piece, "variant 1 d_model -> variant d_model"), token
-                )
-                for piece, token in zip(torch.split(seen, 1, dim=1), self.tokens, strict=True)
+                self._follow(rearrange(own, "variant 1 d_model -> variant d_model"), piece)
+                for piece, own in pieces
             ]
         )
         return AnswerValues(logit.cpu(), reduce(logs, "piece variant -> variant", "sum").cpu())
+
+    def _follow(
+        self, seen: Float[Tensor, "variant d_model"], piece: int
+    ) -> Float[Tensor, " variant"]:
+        """Return a piece's log-probability; of many variants only those far from the first by all logits."""
+        model, token = self.replay.model, self.tokens[piece]
+        if len(seen) <= model.config.d_model or model.config.logit_cap is not None:
+            return self._log_probabilities(seen, token)
+        unembedding, bias = (
+            self.replay.held(t) for t in (model.unembedding, model.unembedding_bias)
+        )
+        if piece not in self._around:
+            logits = torch.nn.functional.linear(seen[0], unembedding, bias)
+            self._around[piece] = Surroundings.of(unembedding, logits)
+        moves = seen - seen[:1]
+        shifts, errors = self._around[piece].follow(moves)
+        is_far = errors > SHIFT_WITHIN * torch.finfo(seen.dtype).eps
+        is_far[0] = True
+        logs = torch.empty_like(shifts)
+        logs[is_far] = self._log_probabilities(seen[is_far], token).to(logs)
+        near = moves[~is_far].double() @ unembedding[token].double() - shifts[~is_far]
+        logs[~is_far] = logs[0] + near
+        return logs
+
+    @cached_property
+    def _around(self) -> dict[int, Surroundings]:
+        """The clean prediction of each piece that many variants were compared with."""
+        return {}
 
     def _log_probabilities(
         self, seen: Float[Tensor, "variant d_model"], token: int

@@ -27,8 +27,8 @@ def sort_neurons(
     values: Float[Tensor, "layer neuron"], k: int, *, smallest: bool = False
 ) -> list[NeuronId]:
     """Name the k neurons of largest (or smallest) value, ties by layer and neuron."""
-    flat = rearrange(values, "layer neuron -> (layer neuron)")
-    order = torch.sort(flat, descending=not smallest, stable=True).indices[:k].tolist()
+    flat = rearrange(values, "layer neuron -> 1 (layer neuron)")
+    (order,) = _best_columns(flat, min(k, flat.shape[-1]), smallest=smallest).tolist()
     return [NeuronId(*divmod(number, values.shape[-1])) for number in order]
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.evidence import proposals
+from ffnprobe.evidence import removals
 from ffnprobe.evidence.proposals import DECIDING, Pool, choose_deciding
 from ffnprobe.models import pocket as table
 from tests.conftest import JORDAN
@@ -54,14 +54,25 @@ def test_the_same_neurons_get_an_a_as_if_every_one_were_removed(pocket):
 
 
 def test_a_bar_that_decides_a_grade_is_measured(pocket, monkeypatch):
-    """Johnny Bench's L5N741 comes close to the bar at his name: estimates alone would grade it wrongly."""
-    asked = ("Johnny Bench plays the sport of", " baseball")
+    """Don Quixote's L1N403 comes close to the bar at its name: estimates alone would grade it wrongly."""
+    asked = ("Don Quixote was written by", " Cervantes")
     every = fp.explain(pocket, *asked, exact=True)
     measured = fp.explain(pocket, *asked)
-    monkeypatch.setattr(proposals, "CLOSE", 0.0)
+    for name in ("NEAR", "CLOSE"):
+        monkeypatch.setattr(removals, name, 0.0)
     estimated = fp.explain(pocket, *asked)
-    assert graded(measured) == graded(every) != graded(estimated)
+    assert graded(measured) == graded(every)
+    assert ("L1N403", 2) in graded(measured) ^ graded(estimated)
     assert measured.coverage.removed > estimated.coverage.removed
+
+
+def test_a_neuron_whose_estimate_is_far_off_is_removed(pocket):
+    """By its estimate L2N11 hurts the answer at the end of Moby-Dick; without it the answer loses a logit."""
+    found = fp.explain(pocket, "The author of Moby-Dick is", " Melville")
+    row = found.neurons[found.neurons.name == "L2N11"].iloc[0]
+    guessed = fp.estimate(found.trace, " Melville").values[row.layer, row.position, row.neuron]
+    assert row.grade == "A"
+    assert float(guessed) < 0 < 1 < row.effect
 
 
 def test_few_are_removed_and_it_is_said_how_many(pocket):
