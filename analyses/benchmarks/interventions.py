@@ -5,6 +5,7 @@ timed over a sample of neurons spread over the layers and extrapolated to all of
 timed before and after the sweeps and the faster one counts. It reads every logit, so the like of it
 is the sweep with log-probabilities; the sweep of logits alone is what a ranking needs. The bound of both
 is the arithmetic: every neuron's variant must pass all matrices of the layers above it, at one position.
+The last ratio says how far above this bound a sweep of logits is.
 """
 
 import time
@@ -19,7 +20,7 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.passes import forward
 
 # Eight tokens and an answer of one by their ids, so that no tokenizer decides how long they are.
-PROMPT, ANSWER, GOAL = (11, 45, 78, 102, 133, 160, 191, 210), 77, 80
+PROMPT, ANSWER = (11, 45, 78, 102, 133, 160, 191, 210), 77
 
 
 def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
@@ -33,8 +34,8 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     logits = seconds(lambda: fp.ablate(trace, ANSWER, log_probability=False))
     loop = min(first, hook_loop(model, trace, size.sample)) / size.sample * model.config.neurons
     return [
-        ("sweep of logits to hook loop", loop / logits, f"≥ {GOAL}"),
-        ("sweep with log-probabilities to hook loop", loop / with_logs, "shown"),
+        ("sweep of logits to hook loop", loop / logits, "at least 250"),
+        ("sweep with log-probabilities to hook loop", loop / with_logs, "at least 150"),
         ("sweep of logits to its bare matrix products", logits / bare_products(model), "shown"),
     ]
 

@@ -42,8 +42,8 @@ from ffnprobe.tracing.trace import Trace
 # So many logits at a time, whatever the vocabulary: 32 MB in fp32.
 LOGITS_AT_ONCE = 2**23
 CLOSED_WITHIN = 1e-3
-# In nats, as multiples of the dtype's epsilon: 2e-6 in fp32, by which a sum over a vocabulary is off too.
-SHIFT_WITHIN = 16
+# In nats, as multiples of the dtype's epsilon: 4e-6 in fp32, as a sum over a vocabulary may be off.
+SHIFT_WITHIN = 32
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Readout:
             self._around[piece] = Surroundings.of(unembedding, logits)
         moves = seen - seen[:1]
         shifts, errors = self._around[piece].follow(moves)
-        is_far = errors > SHIFT_WITHIN * torch.finfo(seen.dtype).eps
+        is_far = ~(errors <= SHIFT_WITHIN * torch.finfo(seen.dtype).eps)
         is_far[0] = True
         logs = torch.empty_like(shifts)
         logs[is_far] = self._log_probabilities(seen[is_far], token).to(logs)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.interventions import readout
+from ffnprobe.interventions import log_sums, readout
 from ffnprobe.interventions.log_sums import Surroundings
 from ffnprobe.interventions.readout import Readout, read_answer
 from tests.conftest import JORDAN
@@ -13,7 +13,8 @@ from tests.conftest import JORDAN
 @pytest.mark.parametrize("size", [1e-3, 0.03, 0.3, 3.0])
 @pytest.mark.parametrize("sharp", [0.1, 5.0])
 def test_the_error_is_at_most_what_is_proven(size, sharp, monkeypatch):
-    monkeypatch.setattr("ffnprobe.interventions.log_sums.TOKENS_AT_ONCE", 100)
+    monkeypatch.setattr(log_sums, "TOKENS_AT_ONCE", 100)
+    monkeypatch.setattr(log_sums, "HEAVIEST", 3)
     chance = torch.Generator().manual_seed(7)
     rows, moves = (torch.randn(n, 13, generator=chance, dtype=torch.double) for n in (1001, 257))
     logits = sharp * torch.randn(1001, generator=chance, dtype=torch.double)
@@ -26,14 +27,25 @@ def test_the_error_is_at_most_what_is_proven(size, sharp, monkeypatch):
         assert float(errors.max()) < 0.1 * float(exact.abs().max())
 
 
-def test_the_error_comes_close_to_what_is_proven_where_one_of_two_tokens_is_rare():
+def test_the_error_comes_close_to_what_is_proven_where_one_of_two_tokens_is_rare(monkeypatch):
     """There the third moment is nearly as large as it can be."""
+    monkeypatch.setattr(log_sums, "HEAVIEST", 0)
     rows = torch.tensor([[1.0], [-1.0]], dtype=torch.double)
     logits = torch.tensor([0.0, -5.0], dtype=torch.double)
     move = torch.tensor([[0.01]], dtype=torch.double)
     shifts, errors = Surroundings.of(rows, logits).follow(move)
     exact = (logits + (move @ rows.T)[0]).logsumexp(-1) - logits.logsumexp(-1)
     assert 0.9 < float((shifts - exact).abs() / errors) <= 1
+
+
+def test_a_small_vocabulary_is_taken_exactly():
+    chance = torch.Generator().manual_seed(1)
+    rows, moves = (torch.randn(n, 5, generator=chance, dtype=torch.double) for n in (100, 20))
+    logits = torch.randn(100, generator=chance, dtype=torch.double)
+    shifts, errors = Surroundings.of(rows, logits).follow(moves)
+    exact = (logits + moves @ rows.T).logsumexp(-1) - logits.logsumexp(-1)
+    torch.testing.assert_close(shifts, exact, rtol=0, atol=1e-12)
+    assert bool((errors == 0).all())
 
 
 def test_a_log_probability_is_that_of_all_logits(pocket):
