@@ -23,11 +23,12 @@ def write_model(name: str, rows: pd.DataFrame) -> str:
     parts = []
     for part, table in summarise(rows).items():
         titles = {
-            "alone": ("facts", "passes", "one fact at a time; the cost in bare forward passes"),
-            "in turn": ("edits", "known", "edits in turn; known: of the table's other facts"),
+            "alone": ("facts", "passes", "one fact at a time", "the cost in bare forward passes"),
+            "in turn": ("edits", "known", "edits in turn", "known: of the table's other facts"),
         }
-        first, last, title = titles[part]
+        first, last, title, meaning = titles[part]
         kept = [last] if last in table else []
+        title += f"; {meaning}" if kept else ""
         head = ["method", first, *MEASURES, *kept]
         parts += [f"**{name}**, {title}:", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
         for row in table.itertuples():
