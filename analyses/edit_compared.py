@@ -13,6 +13,7 @@ A store keeps each fact, and each method's sequence, as it is measured; the same
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +108,10 @@ def summarise(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _harmonic(shares: list[float]) -> float:
-    return (
-        0.0 if not all(share > 0 for share in shares) else len(shares) / sum(1 / s for s in shares)
-    )
+    """Return the harmonic mean; NaN where a share has no cases."""
+    if any(math.isnan(share) for share in shares):
+        return math.nan
+    return len(shares) / sum(1 / share for share in shares) if all(shares) else 0.0
 
 
 def _read(store: Path | None, asked: dict[str, Any]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@
 The text around the tables is written by hand: read it again after this.
 """
 
+import math
 import sys
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def write_model(name: str, rows: pd.DataFrame) -> str:
         head = ["method", first, *MEASURES, *kept]
         parts += [f"**{name}**, {title}:", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
         for row in table.itertuples():
-            figures = [f"{100 * getattr(row, one):.1f}" for one in MEASURES]
+            figures = [_write(one, getattr(row, one)) for one in MEASURES]
             ends = [_write(last, getattr(row, last)) for last in kept]
             cells = [str(row.method), f"{int(getattr(row, first))}", *figures, *ends]
             parts.append(f"| {' | '.join(cells)} |")
@@ -41,6 +42,8 @@ def write_model(name: str, rows: pd.DataFrame) -> str:
 
 
 def _write(column: str, value: float) -> str:
+    if math.isnan(value):
+        return "–"
     return f"{value:.0f}" if column == "passes" else f"{100 * value:.1f}"
 
 

@@ -1,6 +1,7 @@
 """The comparison of three methods: its table, its page, and how it resumes."""
 
 import json
+import math
 
 import pandas as pd
 import pytest
@@ -36,3 +37,19 @@ def test_shares_are_taken_over_all_cases():
     table = edit_compared.summarise(rows)["alone"].iloc[0]
     assert (table.efficacy, table.paraphrases, table.neighbourhood) == (1.0, 0.6, 0.5)
     assert table.score == pytest.approx(3 / (1 + 1 / 0.6 + 2))
+
+
+def test_a_score_without_cases_is_not_a_number():
+    own = {"efficacy": 1, "paraphrases": 2, "neighbourhood": 0}
+    cases = {f"{name}_cases": number for name, number in own.items()}
+    rows = pd.DataFrame([
+        {"part": "turn", "method": "rome", "number": 1, "edits": 1, **own, **cases},
+        {"part": "turn", "method": "memit", "number": 1, "edits": 1, **own, **cases}
+        | {"neighbourhood_cases": 4},
+        {"part": "turn", "method": "alphaedit", "number": 1, "edits": 1, **own, **cases}
+        | {"neighbourhood": 1, "neighbourhood_cases": 2},
+    ])  # fmt: skip
+    table = edit_compared.summarise(rows)["in turn"].set_index("method")
+    assert math.isnan(table.score["rome"])
+    assert table.score["memit"] == 0
+    assert table.score["alphaedit"] == pytest.approx(3 / (1 + 1 + 2))
