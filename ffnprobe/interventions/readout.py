@@ -127,20 +127,22 @@ class Readout:
         )
         if piece not in self._around:
             logits = torch.nn.functional.linear(seen[0], unembedding, bias)
-            self._around[piece] = Surroundings.of(unembedding, logits)
-        moves = seen - seen[:1]
-        shifts, errors = self._around[piece].follow(moves)
-        is_far = ~(errors <= SHIFT_WITHIN * torch.finfo(seen.dtype).eps)
+            self._around[piece] = seen[0], Surroundings.of(unembedding, logits)
+        state, surroundings = self._around[piece]
+        moves = seen - state
+        shifts, errors = surroundings.follow(moves)
+        # Each is told from the first, so both errors count.
+        is_far = ~(errors + errors[0] <= SHIFT_WITHIN * torch.finfo(seen.dtype).eps)
         is_far[0] = True
         logs = torch.empty_like(shifts)
         logs[is_far] = self._log_probabilities(seen[is_far], token).to(logs)
-        near = moves[~is_far].double() @ unembedding[token].double() - shifts[~is_far]
-        logs[~is_far] = logs[0] + near
+        gains = moves.double() @ unembedding[token].double() - shifts
+        logs[~is_far] = logs[0] + (gains - gains[0])[~is_far]
         return logs
 
     @cached_property
-    def _around(self) -> dict[int, Surroundings]:
-        """The clean prediction of each piece that many variants were compared with."""
+    def _around(self) -> dict[int, tuple[Float[Tensor, " d_model"], Surroundings]]:
+        """For each piece the first state that many variants were compared with, and what is around it."""
         return {}
 
     def _log_probabilities(

@@ -64,6 +64,21 @@ def test_a_log_probability_is_that_of_all_logits(pocket):
         torch.testing.assert_close((found - found[0])[:200], (exact - exact[0])[:200], rtol=0, atol=3e-6)  # fmt: skip
 
 
+def test_a_batch_that_begins_elsewhere_is_not_told_from_there(pocket):
+    """What is around the first batch's first state is kept; a batch far from it needs all its logits."""
+    read = read_answer(fp.run(pocket, JORDAN), " basketball")
+    clean = read.replay.normalise(read.replay.trace.final)[read.first]
+    chance = torch.Generator().manual_seed(5)
+    moves = 1e-3 * torch.randn(400, pocket.config.d_model, generator=chance)
+    read._follow(clean + moves, 0)
+    for away in (1e-3, 3.0):
+        seen = clean + away * torch.randn(len(clean), generator=chance) + moves
+        logits = seen.double() @ pocket.unembedding.double().T + pocket.unembedding_bias.double()
+        exact = torch.log_softmax(logits, dim=-1)[:, read.tokens[0]]
+        found = read._follow(seen, 0).double()
+        torch.testing.assert_close(found - found[0], exact - exact[0], rtol=2e-6, atol=2e-5)
+
+
 def test_few_neurons_need_all_logits(pocket, monkeypatch):
     trace = fp.run(pocket, JORDAN)
     asked = {"neurons": ["L1"], "position": 2}
