@@ -16,7 +16,6 @@ import traceback
 from contextlib import contextmanager
 from pathlib import Path
 
-import ray
 import torch
 
 import ffnprobe as fp
@@ -32,6 +31,8 @@ OPTIONS = kills.OPTIONS | {"engine": "ray"}
 
 def hire(model):
     """Start a worker that outlives the driver that uses it."""
+    import ray
+
     known = (model.location, "cpu", model.identity, 1)
     worker = ray.remote(num_cpus=1)(clusters.Worker)
     actor = worker.options(name="worker", lifetime="detached", **PLACE).remote(*known)
@@ -42,6 +43,8 @@ def hire(model):
 @contextmanager
 def borrow(model, **asked):
     """Take the worker that is there."""
+    import ray
+
     yield clusters.WorkerPool((ray.get_actor("worker", **PLACE),))
 
 
@@ -52,6 +55,8 @@ def begin(model, corpus, store, address, *, is_stubborn=False):
         return number
     code = 2
     try:
+        import ray
+
         engines.start_pool = borrow
         ray.init(address=address, log_to_driver=False, logging_level="error", **PLACE)
         while code == 2:

@@ -21,7 +21,7 @@ from tests.corpora.conftest import OPTIONS, bytes_of
 
 pytestmark = pytest.mark.ray
 # How often two drivers are killed.
-ROUNDS = int(os.environ.get("FFNPROBE_RAY_KILLS", "20"))
+ROUNDS = int(os.environ.get("FFNPROBE_RAY_KILLS", "2"))
 ROOT = Path(kills.__file__).parents[2]
 
 
@@ -153,8 +153,6 @@ def test_two_drivers_killed_leave_one_scan(tiny, tiny_folder, tmp_path, cluster)
 
 
 def test_two_drivers_killed_at_random_moments_leave_one_scan(tiny, tiny_folder, tmp_path, cluster):
-    from tests.corpora import ray_kills  # which imports Ray
-
     actor = ray_kills.hire(tiny)
     address = cluster.get_runtime_context().gcs_address
     words = [

@@ -1,6 +1,5 @@
 """Files that promise more than any model has, or what cannot be, are refused in bounded time."""
 
-import json
 import os
 import struct
 
@@ -103,11 +102,9 @@ def test_lists_of_numbers_are_read_whole(tmp_path):
 
 def test_a_header_of_half_a_million_tensors_is_refused_before_it_is_read(tmp_path):
     folder = write_model(tmp_path)
-    header = {
-        f"{'x' * 20}{n}": {"dtype": "F32", "shape": [1], "data_offsets": [4 * n, 4 * n + 4]}
-        for n in range(500_000)
-    }
-    data = json.dumps(header).encode()
+    tensor = '"xxxxxxxxxxxxxxxxxxxx%d":{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]}'
+    listed = ",".join(tensor % (n, 4 * n, 4 * n + 4) for n in range(500_000))
+    data = f"{{{listed}}}".encode()
     path = folder / "model.safetensors"
     path.write_bytes(struct.pack("<Q", len(data)) + data + bytes(4 * 500_000))
     with pytest.raises(

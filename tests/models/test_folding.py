@@ -2,23 +2,17 @@
 
 import pytest
 import torch
-from transformer_lens.model_bridge import TransformerBridge
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.arithmetic import open_up
 from ffnprobe.models.folding import check_centred, fold_reader
+from tests.tracing.oracles import compatible
 
 
-@pytest.fixture(scope="module")
-def compatible(tiny_folder):
-    bridge = TransformerBridge.boot_transformers(str(tiny_folder), device="cpu")
-    bridge.enable_compatibility_mode()
-    return bridge
-
-
-def test_folded_weights_equal_transformer_lens_up_to_centring(tiny, compatible):
-    for layer, block in enumerate(compatible.blocks):
+def test_folded_weights_equal_transformer_lens_up_to_centring(tiny):
+    bridge = compatible(tiny)
+    for layer, block in enumerate(bridge.blocks):
         theirs = block.mlp.W_in.T
         torch.testing.assert_close(
             tiny.questions[layer], theirs - theirs.mean(-1, keepdim=True), rtol=1e-4, atol=1e-5
@@ -31,11 +25,11 @@ def test_folded_weights_equal_transformer_lens_up_to_centring(tiny, compatible):
         torch.testing.assert_close(
             ours - ours.mean(-1, keepdim=True), block.mlp.W_out, rtol=1e-4, atol=1e-5
         )
-    theirs = compatible.W_U.T - compatible.W_U.T.mean(-1, keepdim=True)
+    theirs = bridge.W_U.T - bridge.W_U.T.mean(-1, keepdim=True)
     ours = tiny.unembedding - tiny.mean_unembedding
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
     ours = tiny.unembedding_bias - tiny.unembedding_bias.mean()
-    torch.testing.assert_close(ours, compatible.b_U - compatible.b_U.mean(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(ours, bridge.b_U - bridge.b_U.mean(), rtol=1e-4, atol=1e-4)
 
 
 def test_folding_changes_nothing_it_was_given():

@@ -7,11 +7,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-import transformers
 from gguf import GGMLQuantizationType
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
@@ -30,21 +27,52 @@ SIZES = {
     "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 16,
     "max_position_embeddings": 29,
 }  # fmt: skip
+# Each family's case: its class of configuration, and the fields.
 CONFIGS = {
-    "llama": transformers.LlamaConfig(**SIZES, tie_word_embeddings=False),
-    "llama, tied": transformers.LlamaConfig(**SIZES, tie_word_embeddings=True),
-    "qwen2": transformers.Qwen2Config(
-        **{k: v for k, v in SIZES.items() if k != "head_dim"}, tie_word_embeddings=False
+    "llama": ("LlamaConfig", SIZES | {"tie_word_embeddings": False}),
+    "llama, tied": ("LlamaConfig", SIZES | {"tie_word_embeddings": True}),
+    "qwen2": (
+        "Qwen2Config",
+        {k: v for k, v in SIZES.items() if k != "head_dim"} | {"tie_word_embeddings": False},
     ),
-    "qwen3": transformers.Qwen3Config(**SIZES | {"head_dim": 24}),
-    "gemma2": transformers.Gemma2Config(**SIZES | {"head_dim": 256}),
-    "gemma3": transformers.Gemma3TextConfig(**SIZES | {"head_dim": 256}),
+    "qwen3": ("Qwen3Config", SIZES | {"head_dim": 24}),
+    "gemma2": ("Gemma2Config", SIZES | {"head_dim": 256}),
+    "gemma3": ("Gemma3TextConfig", SIZES | {"head_dim": 256}),
     # What transformers reads of a GPT-2 file goes without these two.
-    "gpt2": transformers.GPT2Config(
-        vocab_size=451, n_embd=96, n_layer=3, n_head=6, n_positions=1024, n_inner=384
+    "gpt2": (
+        "GPT2Config",
+        {"vocab_size": 451, "n_embd": 96, "n_layer": 3, "n_head": 6, "n_positions": 1024, "n_inner": 384},
     ),
-}
+}  # fmt: skip
 BROAD = replace(TINY, heads=4, d_model=64, d_mlp=96)
+
+
+def configure(name, **fields):
+    """Make a configuration of transformers, which is imported only where it is asked."""
+    import transformers
+
+    return getattr(transformers, name)(**fields)
+
+
+def draw_weights(config):
+    """Draw the weights of a network that transformers builds."""
+    from transformers import AutoModelForCausalLM
+
+    return draw(AutoModelForCausalLM.from_config(config))
+
+
+def read_network(folder, **named):
+    """Read a file as transformers does."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, **named)
+
+
+def read_tokenizer(path):
+    """Read a file's tokenizer as transformers does."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +85,18 @@ def words(tmp_path_factory):
 def files(tmp_path_factory, words):
     """Each family's file, and the weights it was written from."""
     made = {}
-    for name, config in CONFIGS.items():
+    for name, (kind, fields) in CONFIGS.items():
+        config = configure(kind, **fields)
         folder = tmp_path_factory.mktemp("gguf")
-        weights = draw(AutoModelForCausalLM.from_config(config))
+        weights = draw_weights(config)
         made[name] = write_gguf(folder / "model.gguf", config, weights, words), weights
     return made
 
 
 @pytest.mark.parametrize("family", CONFIGS)
 def test_configuration_and_tensors_are_those_transformers_reads(family, files):
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
     path, weights = files[family]
     file = open_gguf(path)
     theirs = load_gguf_checkpoint(path)["config"]
@@ -75,10 +106,11 @@ def test_configuration_and_tensors_are_those_transformers_reads(family, files):
     assert tensors.keys() == weights.keys()
     for name, tensor in weights.items():
         torch.testing.assert_close(tensors[name], tensor, rtol=0, atol=1e-6)
-    config = CONFIGS[family] if family == "qwen3" else None  # they miss its head_dim
-    network = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, **({"config": config} if config else {})
-    )
+    kind, fields = CONFIGS[family]
+    told = (
+        {"config": configure(kind, **fields)} if family == "qwen3" else {}
+    )  # they miss its head_dim
+    network = read_network(path.parent, gguf_file=path.name, **told)
     read = network.state_dict()
     for name, tensor in tensors.items():
         assert torch.equal(tensor, read[name]), name
@@ -99,7 +131,7 @@ def test_what_a_family_needs_is_read(files):
 @pytest.mark.parametrize(("kind", "bound"), [(F32, 0.0), (F16, 1e-3), (Q8_0, 1e-2)])
 def test_a_gpt2_file_is_loaded_end_to_end(kind, bound, tmp_path):
     weights = random_weights(BROAD)
-    config = transformers.GPT2Config(**config_json(BROAD))
+    config = configure("GPT2Config", **config_json(BROAD))
     path = tmp_path / "small gpt2.gguf"
     write_gguf(path, config, prefixed(weights), write_tokenizer(tmp_path), kind=kind)
     model = fp.load(path, device="cpu")
@@ -115,7 +147,7 @@ def test_a_gpt2_file_is_loaded_end_to_end(kind, bound, tmp_path):
     )
     trace = fp.run(model, "the cat sat on the mat")
     assert trace.provenance.source == model.source
-    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, config=config)
+    theirs = read_network(tmp_path, gguf_file=path.name, config=config)
     with torch.no_grad():
         logits = theirs(torch.tensor([trace.ids])).logits[0]
     torch.testing.assert_close(trace.logits, logits, rtol=1e-4, atol=1e-4)
@@ -125,7 +157,7 @@ def test_a_gpt2_file_is_loaded_end_to_end(kind, bound, tmp_path):
 
 
 def test_the_same_weights_have_the_same_fingerprint_in_any_file(tiny, tmp_path):
-    config = transformers.GPT2Config(**config_json(TINY))
+    config = configure("GPT2Config", **config_json(TINY))
     weights = prefixed(dict(tiny.weights))
     path = write_gguf(tmp_path / "tiny.gguf", config, weights, tiny.vocab.tokenizer)
     model = fp.load(str(path), device="cpu")
@@ -143,8 +175,8 @@ TEXTS = ("Paris is the capital", " Paris", "naïve 東京\n\n    x = 1", "<|im_s
 def test_the_tokenizer_is_the_one_written(write, cut, tmp_path):
     folder = write(tmp_path)
     own = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    config = transformers.LlamaConfig(**SIZES, tie_word_embeddings=True)
-    weights = draw(AutoModelForCausalLM.from_config(config))
+    config = configure("LlamaConfig", **SIZES, tie_word_embeddings=True)
+    weights = draw_weights(config)
     path = write_gguf(tmp_path / "model.gguf", config, weights, own, cut=cut)
     read = open_gguf(path).tokenizer()
     assert read.get_vocab_size() == config.vocab_size, "nothing is added to the file's tokens"
@@ -154,23 +186,24 @@ def test_the_tokenizer_is_the_one_written(write, cut, tmp_path):
 
 def test_the_tokenizer_is_the_one_transformers_builds(files):
     path, _ = files["llama"]
-    theirs = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    theirs = read_tokenizer(path)
     read = open_gguf(path).tokenizer()
     for text in TEXTS:
         assert read.encode(text, add_special_tokens=False).ids == theirs.encode(text, add_special_tokens=False)  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("write", "config"),
+    ("write", "kind"),
     [
-        (llama2, transformers.LlamaConfig(**SIZES | {"vocab_size": 460})),
-        (gemma, transformers.Gemma2Config(**SIZES | {"vocab_size": 460})),
+        (llama2, "LlamaConfig"),
+        (gemma, "Gemma2Config"),
     ],
 )
-def test_a_vocabulary_of_letters_with_bytes_to_fall_back_on(write, config, tmp_path):
+def test_a_vocabulary_of_letters_with_bytes_to_fall_back_on(write, kind, tmp_path):
     own = Tokenizer.from_file(str(write(tmp_path / "words") / "tokenizer.json"))
+    config = configure(kind, **SIZES | {"vocab_size": 460})
     path = write_gguf(tmp_path / "model.gguf", config, {}, own, bos=own.token_to_id("<s>") or 2)
-    theirs = AutoTokenizer.from_pretrained(tmp_path, gguf_file=path.name)
+    theirs = read_tokenizer(path)
     vocab = Vocab(open_gguf(path).tokenizer(), size=460, bos=1)
     for text in ("Paris is the capital", "naïve 東京\n\n    x", "a  b", " Paris", "<s>the"):
         assert vocab.ids(text) == theirs.encode(text, add_special_tokens=False), text
@@ -216,7 +249,7 @@ def retype(path, number):
     ],
 )  # fmt: skip
 def test_a_spoiled_file_is_refused_in_words(harm, said, tiny, tmp_path):
-    config = transformers.GPT2Config(**config_json(TINY))
+    config = configure("GPT2Config", **config_json(TINY))
     path = tmp_path / "tiny.gguf"
     write_gguf(path, config, prefixed(dict(tiny.weights)), tiny.vocab.tokenizer)
     harm(path)
@@ -226,8 +259,8 @@ def test_a_spoiled_file_is_refused_in_words(harm, said, tiny, tmp_path):
 
 
 def test_what_would_be_left_out_is_refused(words, tmp_path):
-    config = transformers.LlamaConfig(**SIZES, tie_word_embeddings=True)
-    weights = draw(AutoModelForCausalLM.from_config(config))
+    config = configure("LlamaConfig", **SIZES, tie_word_embeddings=True)
+    weights = draw_weights(config)
     scaled = write_gguf(
         tmp_path / "a.gguf", config, weights, words, **{"rope.scaling.type": "yarn"}
     )
@@ -239,7 +272,7 @@ def test_what_would_be_left_out_is_refused(words, tmp_path):
         ModelNotLoaded, match=r"holds rope_freqs.weight, which transformers does not"
     ):
         open_gguf(path).tensors()
-    narrow = transformers.Gemma2Config(**SIZES)
+    narrow = configure("Gemma2Config", **SIZES)
     with pytest.raises(
         ModelNotLoaded, match="has heads of 16, for which it does not say how Gemma's"
     ):
@@ -250,7 +283,7 @@ def test_what_would_be_left_out_is_refused(words, tmp_path):
 
 
 def test_a_part_of_a_model_is_refused(words, tmp_path):
-    config = transformers.LlamaConfig(**SIZES)
+    config = configure("LlamaConfig", **SIZES)
     path = write_gguf(tmp_path / "a.gguf", config, {}, words, parts=3)
     path.write_bytes(path.read_bytes().replace(b"llama.parts", b"split.count"))
     with pytest.raises(ModelNotLoaded, match="is one of 3 parts"):
@@ -258,7 +291,7 @@ def test_a_part_of_a_model_is_refused(words, tmp_path):
 
 
 def test_another_architecture_is_named(words, tmp_path):
-    config = transformers.LlamaConfig(**SIZES)
+    config = configure("LlamaConfig", **SIZES)
     path = write_gguf(tmp_path / "a.gguf", config, {}, words)
     path.write_bytes(path.read_bytes().replace(b"llama", b"rwkv7"))
     with pytest.raises(ModelNotLoaded, match='architecture "rwkv7"; from GGUF ffnprobe reads gpt2'):

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
 from ffnprobe.models.spelling import show_bytes
@@ -51,6 +50,8 @@ def test_all_of_gpt2s_tokens_look_distinct(gpt2_vocab):
 
 @pytest.mark.shared
 def test_gpt2s_ids_equal_hugging_faces(gpt2_vocab, shared, tmp_path):
+    from transformers import AutoTokenizer
+
     theirs = AutoTokenizer.from_pretrained(shared / "data" / "gpt2_tokenizer")
     for text in (
         "Michael Jordan plays the sport of basketball",

@@ -5,7 +5,6 @@ import unicodedata
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
 from ffnprobe.models.vocab import read_vocab
@@ -30,9 +29,16 @@ def vocabs(folders):
     return {name: read_vocab(folder, size=SIZE, bos=3) for name, folder in folders.items()}
 
 
+def hugging_face(folder):
+    """Read a tokenizer the way Hugging Face does."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_text_that_begins_has_hugging_faces_ids(family, folders, vocabs):
-    theirs = AutoTokenizer.from_pretrained(folders[family])
+    theirs = hugging_face(folders[family])
     for text in TEXTS:
         assert vocabs[family].ids(text) == theirs.encode(text, add_special_tokens=False), text
 
@@ -138,7 +144,7 @@ def test_bos_is_the_configurations_where_the_tokenizer_names_none(tmp_path):
     [("smollm2", "<|im_start|>"), ("opt", "</s>"), ("llama2", "<s>"), ("mistral", "[INST]")],
 )
 def test_a_special_token_in_a_text_is_that_token(family, special, folders, vocabs):
-    vocab, theirs = vocabs[family], AutoTokenizer.from_pretrained(folders[family])
+    vocab, theirs = vocabs[family], hugging_face(folders[family])
     for text in (special, f"{special}Paris", f"the {special} Paris{special}"):
         assert vocab.ids(text) == theirs.encode(text, add_special_tokens=False)
         assert vocab.tokenizer.token_to_id(special) in vocab.ids(text)

@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformer_lens.model_bridge import TransformerBridge
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.reading.ordering import TOKENS_IN_GROUP, sort_neurons, top_tokens
@@ -17,6 +16,7 @@ from ffnprobe.reading.projection import (
 )
 from ffnprobe.reading.tokens import list_tokens
 from tests.reading import formulas
+from tests.tracing.oracles import compatible
 
 
 def listed(model, readers, *, is_centred=False):
@@ -34,9 +34,8 @@ def answered(model, answers, convention):
     return listed(model, readers, is_centred=convention == "centred")
 
 
-def test_centred_is_transformer_lens_in_compatibility_mode(tiny, tiny_folder):
-    bridge = TransformerBridge.boot_transformers(str(tiny_folder), device="cpu")
-    bridge.enable_compatibility_mode()
+def test_centred_is_transformer_lens_in_compatibility_mode(tiny):
+    bridge = compatible(tiny)
     # Their unembedding is centred over the vocabulary, their answers over d_model.
     for layer, block in enumerate(bridge.blocks):
         theirs = block.mlp.W_out @ bridge.W_U

@@ -1,19 +1,23 @@
-"""What others compute from the same weights: TransformerLens in compatibility mode, Hugging Face."""
+"""What others compute from the same weights: TransformerLens in compatibility mode, Hugging Face.
+
+Both are imported here and late, so that only the tests that ask them wait for them, once a process.
+"""
 
 import warnings
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformer_lens.model_bridge import TransformerBridge
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import ffnprobe as fp
 
 
 @cache
-def hugging_face(model: fp.Model) -> AutoModelForCausalLM:
+def hugging_face(model: fp.Model) -> Any:
     """Load the model's folder the way Hugging Face does."""
+    from transformers import AutoModelForCausalLM
+
     return AutoModelForCausalLM.from_pretrained(model.source.where, dtype=torch.float32).eval()
 
 
@@ -24,8 +28,11 @@ def logits_of(model: fp.Model, ids: tuple[int, ...]) -> Tensor:
 
 
 @cache
-def compatible(model: fp.Model) -> TransformerBridge:
+def compatible(model: fp.Model) -> Any:
     """Boot TransformerLens on a copy of its own and fold it its own way."""
+    from transformer_lens.model_bridge import TransformerBridge
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
     network = AutoModelForCausalLM.from_pretrained(model.source.where, dtype=torch.float32)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=model.vocab.tokenizer)
     with warnings.catch_warnings():

@@ -4,12 +4,12 @@ import threading
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, OptionRefused, PromptRefused
 from ffnprobe.models.arithmetic import open_up
 from tests.conftest import JORDAN
+from tests.tracing.oracles import logits_of
 
 TEXT = "the cat sat on the basketball court"
 
@@ -67,12 +67,9 @@ def test_the_folded_unembedding_gives_the_logits(model):
 
 
 def test_logits_equal_hugging_faces(model):
-    theirs = AutoModelForCausalLM.from_pretrained(model.source.where, dtype=torch.float32)
     for bos in (True, False):
         trace = fp.run(model, TEXT, bos=bos)
-        with torch.no_grad():
-            logits = theirs(torch.tensor([trace.ids])).logits[0]
-        torch.testing.assert_close(trace.logits, logits, rtol=1e-4, atol=1e-3)
+        torch.testing.assert_close(trace.logits, logits_of(model, trace.ids), rtol=1e-4, atol=1e-3)
     assert trace.ids == tuple(model.vocab.ids(TEXT))
 
 
