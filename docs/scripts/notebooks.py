@@ -1,15 +1,13 @@
 """Publish the notebooks executed: one HTML page each, figures inside, nothing loaded from outside.
 
-    python docs/scripts/notebooks.py FOLDER [NAME…]
-
-As a MkDocs hook it adds the pages to the site and leads links to notebooks to them. The sources keep no
+A MkDocs hook, which adds the pages to the site and leads links to notebooks to them. The sources keep no
 outputs. A notebook holds a figure as plotly's own JSON, which nbconvert has no way to draw and drops, so
-each figure is given as HTML as well. With FFNPROBE_NOTEBOOKS=0 the site's pages are not executed.
+each figure is given as HTML as well. FFNPROBE_NOTEBOOKS names the notebooks that the site's pages execute
+(all without it; 0 for none).
 """
 
 import os
 import re
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -36,16 +34,12 @@ td, th { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #ddd;
 
 
 def run_notebook(path: Path) -> Any:
-    """Execute a notebook in an empty folder, and give each of its figures as HTML too."""
+    """Execute a notebook in an empty folder."""
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         NotebookClient(
             notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": folder}}
         ).execute(env=os.environ | {"HF_HUB_OFFLINE": "1"})
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if figure := output.get("data", {}).get(FIGURE):
-                output.data["text/html"] = draw(figure)
     return notebook
 
 
@@ -57,7 +51,11 @@ def draw(figure: dict[str, Any]) -> str:
 
 
 def write_page(notebook: Any, title: str) -> str:
-    """Return a notebook as one page that loads nothing."""
+    """Return a notebook as one page that loads nothing, each of its figures drawn."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if figure := output.get("data", {}).get(FIGURE):
+                output.data["text/html"] = draw(figure)
     body, _ = HTMLExporter(template_name="basic").from_notebook_node(notebook)
     colours = HtmlFormatter().get_style_defs(".highlight")
     return (
@@ -74,8 +72,9 @@ def find_notebooks() -> list[Path]:
 
 def on_files(files: Files, *, config: Any) -> Files:
     """Add a page for each notebook to the site."""
-    is_run = os.environ.get("FFNPROBE_NOTEBOOKS") != "0"
+    asked = os.environ.get("FFNPROBE_NOTEBOOKS")
     for path in find_notebooks():
+        is_run = asked is None or path.stem in asked.split()
         notebook = run_notebook(path) if is_run else nbformat.read(path, as_version=4)
         page = write_page(notebook, path.stem.replace("_", " "))
         files.append(File.generated(config, f"notebooks/{path.stem}.html", content=page))
@@ -85,18 +84,3 @@ def on_files(files: Files, *, config: Any) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Lead links to notebooks to their pages."""
     return re.sub(r"(?<=\]\()(notebooks/\w+)\.ipynb", r"\1.html", markdown)
-
-
-def main(argv: list[str]) -> None:
-    """Write the pages of all notebooks, or of those named, to a folder."""
-    folder = Path(argv[0])
-    for path in find_notebooks():
-        if argv[1:] and path.stem not in argv[1:]:
-            continue
-        page = write_page(run_notebook(path), path.stem.replace("_", " "))
-        (folder / f"{path.stem}.html").write_text(page, encoding="utf-8")
-        print(f"wrote {path.stem}.html")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -2,16 +2,20 @@
 
 import json
 import os
+import runpy
 from copy import deepcopy
+from importlib.util import find_spec
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from plotly.offline import get_plotlyjs
 
 from tests.whole.notebooks import find_faults, find_notebooks, is_plotting
 
 NOTEBOOKS = find_notebooks()
-FIGURE = "application/vnd.plotly.v1+json"
+SCRIPT = NOTEBOOKS[0].parents[1] / "docs" / "scripts" / "notebooks.py"
+FIGURE, DRAWN = "application/vnd.plotly.v1+json", "Plotly.newPlot("
 
 
 def code(source, **more):
@@ -106,6 +110,10 @@ def test_a_notebook_runs_to_its_end(path, tmp_path):
         if is_plotting(cell):
             assert any(FIGURE in o.get("data", {}) for o in outputs), f"cell {number}: no figure"
     assert not list(tmp_path.iterdir()), "a notebook leaves files behind"
+    if find_spec("mkdocs") is not None:
+        page = runpy.run_path(str(SCRIPT))["write_page"](done, path.stem)
+        drawn = page.count(DRAWN) - get_plotlyjs().count(DRAWN)
+        assert drawn >= sum(map(is_plotting, done.cells)) > 0, "its page on the site lacks figures"
 
 
 def test_a_claim_that_fails_stops_the_notebook(tmp_path):

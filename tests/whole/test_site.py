@@ -15,6 +15,7 @@ from tests.whole.notebooks import is_plotting
 from tests.whole.pages import ROOT
 
 pytest.importorskip("mkdocs", reason="needs mkdocs, the extra `docs`")
+EXECUTED = "01_questions_and_answers"
 # What a page fetches by itself; a link to follow is another matter.
 LOADED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]+)"')
 
@@ -23,7 +24,7 @@ LOADED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)="((?:htt
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    env = os.environ | {"FFNPROBE_NOTEBOOKS": "0"}  # executed below, and by the tests of notebooks
+    env = os.environ | {"FFNPROBE_NOTEBOOKS": EXECUTED}  # the others: by the tests of notebooks
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
@@ -61,15 +62,10 @@ def test_links_to_notebooks_lead_to_pages(site):
         assert (site / "notebooks" / f"{path.stem}.html").is_file()
 
 
-def test_a_notebooks_page_has_its_figures_and_loads_nothing(tmp_path):
-    pytest.importorskip("nbconvert", reason="needs nbconvert, the extra `docs`")
-    script, name = ROOT / "docs" / "scripts" / "notebooks.py", "01_questions_and_answers"
-    subprocess.run(
-        [sys.executable, str(script), str(tmp_path), name], check=True, capture_output=True
-    )
-    page = (tmp_path / f"{name}.html").read_text(encoding="utf-8")
+def test_a_notebooks_page_has_its_figures_and_loads_nothing(site):
+    page = (site / "notebooks" / f"{EXECUTED}.html").read_text(encoding="utf-8")
     assert LOADED.findall(page.replace(get_plotlyjs(), "")) == []
-    source = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    source = json.loads((ROOT / "notebooks" / f"{EXECUTED}.ipynb").read_text(encoding="utf-8"))
     drawn = sum(is_plotting(cell | {"source": "".join(cell["source"])}) for cell in source["cells"])
     assert page.count("Plotly.newPlot(") - get_plotlyjs().count("Plotly.newPlot(") >= drawn > 0
     assert not any(cell.get("outputs") for cell in source["cells"]), "the source has no outputs"
