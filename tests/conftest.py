@@ -1,9 +1,10 @@
-"""Models shared by the tests. A model is never changed, so one serves a whole session."""
+"""Models shared by the tests, and which tests are long. A model is never changed, so one serves a session."""
 
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -12,26 +13,54 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.models.config import PUBLISHED
+from tests import clock, tiers
 from tests.builders import TINY, write_model
 
 SHARED = Path(__file__).parents[2] / "shared"
 # What is printed must not depend on the terminal the tests run in.
 os.environ.pop("COLUMNS", None)
 JORDAN = "Michael Jordan plays the sport of"
-# What a process of the tests may take: two real models and a browser.
-WORKER_BYTES = 5 * 2**30
+SHORT = "not long"  # what pyproject.toml asks for
+# What a process of the tests may take: pocket and a few small models; of the long ones, two real models
+# and a browser.
+WORKER_BYTES, LONG_WORKER_BYTES = 2 * 2**30, 5 * 2**30
 # Started in the background, a shell's job ignores Ctrl-C, and so would the commands that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Time every test, the package's examples too; give each process of the tests its share of the cores."""
+    config.pluginmanager.register(clock)
+    if workers := config.getoption("numprocesses", None):
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (psutil.cpu_count() or 1) // workers)))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import a module of long tests where these are not asked for."""
+    place = collection_path.relative_to(config.rootpath).as_posix()
+    return True if config.option.markexpr == SHORT and place in tiers.MODULES else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for doctests in the package alone: a helper of the tests is imported by who needs it."""
+    return [found for found in (yield) if type(found) is pytest.Module]
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is long."""
+    for item in items:
+        if tiers.is_long(item):
+            item.add_marker("long")
+
+
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Divide the tests among as many processes as there are cores and memory for, each with its share."""
-    cores = psutil.cpu_count() or 1
-    workers = max(1, min(cores, 4, psutil.virtual_memory().available // WORKER_BYTES))
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // workers)))
-    return workers
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Divide the tests among as many processes as there are cores and memory for."""
+    each = WORKER_BYTES if config.option.markexpr == SHORT else LONG_WORKER_BYTES
+    return max(1, min(psutil.cpu_count() or 1, 4, psutil.virtual_memory().available // each))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -71,12 +100,18 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny(tiny_folder: Path) -> fp.Model:
     """A random model with every axis a different length."""
-    model = fp.load(tiny_folder, device="cpu")
+    model = fp.load(tiny_folder, device="cpu", hooks=False)
     c = model.config
     assert (c.layers, c.heads, c.d_model, c.d_mlp, c.positions, c.vocab) == (3, 5, 35, 52, 29, 301)
     assert model.questions.shape == (3, 52, 35)
     assert c == TINY
     return model
+
+
+@pytest.fixture(scope="session")
+def hooked_tiny(tiny: fp.Model) -> fp.Model:
+    """The same model, run by TransformerLens."""
+    return replace(tiny, hooks=True)
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +122,7 @@ def tiny_trace(tiny: fp.Model) -> fp.Trace:
 @pytest.fixture(scope="session")
 def pocket() -> fp.Model:
     """The embedded model."""
-    return fp.load("pocket", device="cpu")
+    return fp.load("pocket", device="cpu", hooks=False)
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +142,7 @@ def small_folder(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="session")
 def small(small_folder: Path) -> fp.Model:
     """A random model of GPT-2 small's shape."""
-    model = fp.load(small_folder, device="cpu")
+    model = fp.load(small_folder, device="cpu", hooks=False)
     assert model.config == PUBLISHED["gpt2"]
     return model
 

@@ -1,38 +1,24 @@
 """Commands compute with as many threads as pay; the library leaves the setting alone."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
 import ffnprobe as fp
 from ffnprobe.cli.threads import choose_threads, read_threads
 from ffnprobe.errors import OptionRefused
-from tests.cli.runner import refused
+from tests.cli.runner import ffnprobe, refused
 from tests.conftest import JORDAN
-
-COUNT = """
-import sys, torch
-torch.set_num_threads(2)
-from ffnprobe.cli.main import app
-try:
-    app(sys.argv[1:])
-except SystemExit:
-    pass
-print(torch.get_num_threads(), file=sys.stderr)
-"""
 
 
 @pytest.mark.parametrize(
     ("typed", "variable", "expected"),
-    [((), "", "1"), (("--threads", "2"), "", "2"), ((), "3", "3"), (("--threads", "2"), "3", "2")],
+    [((), "", 1), (("--threads", "2"), "", 2), ((), "3", 3), (("--threads", "2"), "3", 2)],
 )
 def test_pocket_runs_with_one_thread_unless_told(typed, variable, expected, monkeypatch):
     monkeypatch.setenv("FFNPROBE_THREADS", variable)
-    command = [sys.executable, "-c", COUNT, "run", JORDAN, "--model", "pocket", "--quiet", *typed]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == expected
+    torch.set_num_threads(2)
+    assert ffnprobe("run", JORDAN, "--model", "pocket", *typed).exit_code == 0
+    assert torch.get_num_threads() == expected
 
 
 def test_threads_by_size():

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROUNDS = int(os.environ.get("FFNPROBE_KILLS", "20"))
+ROUNDS = int(os.environ.get("FFNPROBE_KILLS", "2"))
 
 
 def test_two_writers_killed_at_random_moments_leave_one_scan(tiny_folder, tmp_path):

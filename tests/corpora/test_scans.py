@@ -39,14 +39,14 @@ def stop_after(blocks):
 
 
 @pytest.mark.parametrize("context", [29, 8])
-def test_it_is_what_brute_force_finds(tiny, speeches, context):
+def test_it_is_what_brute_force_finds(tiny, hooked_tiny, speeches, context):
     # One block, so that the products are the same as those of the reference to the last bit.
     scan = fp.scan(tiny, speeches, context=context, top=5, block_tokens=10**6, workers=1)
     names = [source.name for source in find_texts(speeches)]
     texts = [tiny.vocab.ids((speeches / name).read_text()) for name in names]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    everything = collect(tiny, texts, context=context)
+    everything = collect(hooked_tiny, texts, context=context)  # as a scan is run
     torch.set_num_threads(threads)
     facts = scan.statistics
     sides = ((1, "activations", facts.strongest), (-1, "scores", facts.weakest))

@@ -1,5 +1,7 @@
 """What a page shows can be exported, and its recipe gives the same."""
 
+from dataclasses import replace
+
 import pytest
 
 import ffnprobe as fp
@@ -16,10 +18,10 @@ from tests.families.builders import write_family
 @pytest.mark.parametrize(
     ("path", "search", "live", "tables", "command"),
     [
-        ("/", {}, {"temperature": 2}, {"predictions"}, "ffnprobe run --model pocket --hooks --temperature 2 -- 'Michael"),
-        ("/", {"after": "L1"}, {}, {"predictions", "lens"}, "ffnprobe run --model pocket --hooks -- 'Michael"),
+        ("/", {}, {"temperature": 2}, {"predictions"}, "ffnprobe run --model pocket --temperature 2 -- 'Michael"),
+        ("/", {"after": "L1"}, {}, {"predictions", "lens"}, "ffnprobe run --model pocket -- 'Michael"),
         ("/neuron/L3N12", {}, {}, {"rows", "tokens", "examples", "feeds", "fed_by", "similar", "prompt"}, "ffnprobe read --model pocket L3N12"),
-        ("/neuron/L3N12", {}, {"set": 4.0, "generate": 3}, {"predictions", "texts"}, "ffnprobe steer --model pocket --hooks --set L3N12=4 --generate 3 -- 'Michael"),
+        ("/neuron/L3N12", {}, {"set": 4.0, "generate": 3}, {"predictions", "texts"}, "ffnprobe steer --model pocket --set L3N12=4 --generate 3 -- 'Michael"),
         ("/search", {"token": " golf", "rank": "dot", "layers": "1"}, {}, {"search"}, "ffnprobe search --model pocket --top 20 --rank dot --layers 1 -- ' golf'"),
         ("/facts", {"relation": "sport"}, {}, {"facts"}, None),
     ],
@@ -38,6 +40,12 @@ def test_what_is_on_the_screen_can_be_exported(session, tmp_path, path, search, 
     page = write(export, ".html", None).decode()
     assert page.startswith("<!doctype html>")
     compile(export.recipe.python, "recipe", "exec")
+
+
+def test_a_recipe_says_that_the_hooks_ran(pocket):
+    session = Session(replace(pocket, hooks=True))
+    export = gather(session, Address("/", (("prompt", JORDAN),)), Live({}))
+    assert export.recipe.command.startswith("ffnprobe run --model pocket --hooks -- 'Michael")
 
 
 def test_the_python_of_a_recipe_gives_the_same(session, capsys):

@@ -24,7 +24,7 @@ from tests.cli.runner import ffnprobe
 from tests.fuzz.cases import draw_cases
 from tests.fuzz.odd_files import write_files
 
-CASES = int(os.environ.get("FFNPROBE_FUZZ", "500"))
+CASES = int(os.environ.get("FFNPROBE_FUZZ", "40"))
 SEED = int(os.environ.get("FFNPROBE_FUZZ_SEED", "0"))
 SECONDS, WAIT = 20, 120
 MEMORY = 3 * 2**30

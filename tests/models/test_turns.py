@@ -12,9 +12,9 @@ SECONDS = 20.0
 
 
 @pytest.mark.parametrize("is_other", [True, False])
-def test_a_run_waits_only_for_its_own_model(tiny, is_other):
-    second = replace(tiny) if is_other else tiny
-    for model in (tiny, second):
+def test_a_run_waits_only_for_its_own_model(hooked_tiny, is_other):
+    second = replace(hooked_tiny) if is_other else hooked_tiny
+    for model in (hooked_tiny, second):
         prepare(model)
     ids, begun, done = torch.tensor([[1, 2, 3]]), threading.Event(), threading.Event()
     seen = []
@@ -31,7 +31,7 @@ def test_a_run_waits_only_for_its_own_model(tiny, is_other):
 
     thread = threading.Thread(target=run_second)
     thread.start()
-    forward(tiny, ids, {("activations", 0): hold})
+    forward(hooked_tiny, ids, {("activations", 0): hold})
     thread.join(SECONDS)
     assert seen == [is_other]
     assert done.is_set()
