@@ -16,7 +16,7 @@ import ffnprobe as fp
 from ffnprobe.corpora import clusters
 from ffnprobe.corpora.store import STATE
 from ffnprobe.errors import OptionRefused
-from tests.corpora import kills
+from tests.corpora import kills, ray_kills
 from tests.corpora.conftest import OPTIONS, bytes_of
 
 pytestmark = pytest.mark.ray
