@@ -55,8 +55,10 @@ PLACES = (
     "tests/models/test_pocket.py::test_it_recalls_its_facts",
     "tests/models/test_pocket.py::test_the_means_are_the_means",
     "tests/models/test_pocket.py::test_without_its_mlps",
-    # GPT-2 small's shape in TransformerLens's compatibility mode
+    # GPT-2 small's shape in TransformerLens
+    "tests/interventions/test_ablation.py::test_sample_of_gpt2_small_shape",
     "tests/tracing/test_drivers.py::test_drives_of_neurons_equal_transformer_lenss[small]",
+    "tests/tracing/test_pushes.py::test_pushes_equal_transformer_lenss[small]",
 )
 MODULES = {place.rstrip("/") for place in PLACES if "::" not in place}
 

