@@ -16,10 +16,11 @@ import pandas as pd
 from einops import reduce
 
 import ffnprobe as fp
-from ffnprobe.evidence.positions import AT_LEAST, MOST, find_sinks
+from ffnprobe.evidence.positions import AT_LEAST, MOST
 from ffnprobe.facts.formats import read_facts
 from ffnprobe.tracing.answers import answer_ids, predicted
 from ffnprobe.tracing.owners import find_owners
+from ffnprobe.tracing.sinks import find_sinks
 from ffnprobe.views.terminal.printing import print_tables
 from script import new_parser, run_script
 

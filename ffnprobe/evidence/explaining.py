@@ -41,7 +41,6 @@ from ffnprobe.evidence.pieces import table_pieces
 from ffnprobe.evidence.positions import (
     Looked,
     choose_columns,
-    find_sinks,
     look_at_estimates,
     look_at_subject,
 )
@@ -61,6 +60,7 @@ from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.owners import find_owners
 from ffnprobe.tracing.pushes import attribute
 from ffnprobe.tracing.running import run
+from ffnprobe.tracing.sinks import find_sinks
 
 if TYPE_CHECKING:
     import pandas as pd

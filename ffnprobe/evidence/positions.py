@@ -4,12 +4,7 @@ With contrast prompts: where the prompts differ (the subject). Without: the posi
 most by their estimates, those that help the answer added up. The effects of whole layers find the subject
 less often: to remove a layer breaks more than it recalls (docs/evidence.md has the figures).
 
-Attention sinks are set aside: the first position, and any with an activation far beyond the
-others'. Heads look there when they have nothing to look for; its neurons matter to every sentence alike.
-Far beyond is ten times the median, over positions, of the largest activation at each. A neuron's own
-quantiles over a corpus do not find them: at every token some neurons are beyond their own
-99.9 %, most of all at a rare subject, and a neuron that opens once in each text, at the sink,
-is not beyond its own.
+Attention sinks are set aside (`ffnprobe.tracing.sinks`).
 """
 
 from dataclasses import dataclass
@@ -20,9 +15,9 @@ from torch import Tensor
 
 from ffnprobe.models.config import Config
 from ffnprobe.tracing.contrast import Contrast
+from ffnprobe.tracing.sinks import compare_sizes, find_sinks
 from ffnprobe.tracing.trace import Trace
 
-FAR_BEYOND = 10.0
 # Of the positions that matter, those with at least this share of the strongest one's estimate.
 AT_LEAST = 0.5
 MOST = 3
@@ -52,31 +47,15 @@ class Looked:
         return {"set_aside": named}
 
 
-def find_sinks(activations: Float[Tensor, "layer pos neuron"]) -> tuple[int, ...]:
-    """Find the attention sinks before the last position."""
-    earlier = compare_sizes(activations)[:-1]
-    return tuple(
-        position for position, ratio in enumerate(earlier) if position == 0 or ratio > FAR_BEYOND
-    )
-
-
-def compare_sizes(activations: Float[Tensor, "layer pos neuron"]) -> list[float]:
-    """Compare the largest activation at each position with the median of these."""
-    largest = activations.abs().amax(dim=(0, 2)).double()
-    return (largest / largest.quantile(0.5).clamp(min=1e-30)).tolist()
-
-
 def look_at_subject(contrast: Contrast) -> Looked:
-    """Look where the prompts differ and there is a counterpart, attention sinks aside."""
+    """Look where the prompts differ and there is a counterpart, which an attention sink is not."""
     trace, alignment = contrast.trace, contrast.alignment
-    sinks = find_sinks(trace.activations)
-    differing = [
+    differing = tuple(
         position
         for position in alignment.middle
         if position < len(trace) - 1 and position not in alignment.unmatched
-    ]
-    kept = [position for position in differing if position not in sinks]
-    return Looked(tuple(kept or differing), sinks)
+    )
+    return Looked(differing, find_sinks(trace.activations))
 
 
 def look_at_estimates(estimates: Float[Tensor, "layer pos neuron"], trace: Trace) -> Looked:

@@ -2,7 +2,7 @@
 
 Tokens that all prompts have in common at the front are aligned, and so are those at the back. In the
 middle, where they differ (the subject), the last token is aligned with the last, and the others from
-the end while there are any. A position may have no counterpart.
+the end while there are any. A position may have no counterpart. One that is set aside has none either.
 
 >>> found = align((0, 7, 8, 9, 5), [(0, 3, 9, 5)])
 >>> found.counterparts
@@ -12,7 +12,7 @@ the end while there are any. A position may have no counterpart.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 
@@ -24,6 +24,7 @@ class Alignment:
     front: int
     back: int
     counterparts: tuple[tuple[int | None, ...], ...]
+    aside: tuple[int, ...] = ()
 
     @property
     def middle(self) -> range:
@@ -38,6 +39,15 @@ class Alignment:
             for position in range(self.length)
             if all(matched[position] is None for matched in self.counterparts)
         )
+
+
+def set_aside(alignment: Alignment, positions: Sequence[int]) -> Alignment:
+    """Take their counterparts from some positions, in every prompt."""
+    counterparts = tuple(
+        tuple(None if position in positions else there for position, there in enumerate(matched))
+        for matched in alignment.counterparts
+    )
+    return replace(alignment, counterparts=counterparts, aside=tuple(positions))
 
 
 def align(ids: Sequence[int], others: Sequence[Sequence[int]]) -> Alignment:

@@ -6,7 +6,8 @@
 A neuron set to its contrast mean does what it does in any sentence of this form; what the answer then
 loses is owed to the subject. Positions are aligned as `alignment` says. Where the prompts begin alike
 the contrast mean is the activation itself, so nothing is lost there. A position without a counterpart
-is left as it is, and named.
+is left as it is, and named. So is one that is an attention sink here or whose counterpart is one in any
+contrast prompt: a sink's activations, hundreds of times larger, are no mean of what a word does.
 
 Pushes are those of each prompt's own account, with its own scales, subtracted: over all parts they add
 up to the answer's logit here less its mean over the contrast prompts.
@@ -33,9 +34,10 @@ from ffnprobe.arguments import verb
 from ffnprobe.errors import PromptRefused
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.results import Result
-from ffnprobe.tracing.alignment import Alignment, align
+from ffnprobe.tracing.alignment import Alignment, align, set_aside
 from ffnprobe.tracing.answers import answer_ids, predicted
 from ffnprobe.tracing.running import run
+from ffnprobe.tracing.sinks import find_sinks
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -155,14 +157,24 @@ class Contrast(Result):
     @property
     def unmatched(self) -> tuple[str, ...]:
         """The tokens that have no counterpart, with their positions, in words."""
-        tokens = self.trace.tokens
-        return tuple(f"{tokens[position]} at {position}" for position in self.alignment.unmatched)
+        alone = [p for p in self.alignment.unmatched if p not in self.alignment.aside]
+        return self._name(alone)
+
+    @property
+    def set_aside(self) -> tuple[str, ...]:
+        """The tokens that are an attention sink, or aligned with one, with their positions, in words."""
+        return self._name(self.alignment.aside)
+
+    def _name(self, positions: Sequence[int]) -> tuple[str, ...]:
+        return tuple(f"{self.trace.tokens[position]} at {position}" for position in positions)
 
     def settings(self) -> dict[str, Setting]:
         """Say what the prompt was contrasted with, as settings of a provenance."""
         known: dict[str, Setting] = {"contrast": [other.prompt for other in self.others]}
         if self.unmatched:
             known["no_counterpart"] = list(self.unmatched)
+        if self.set_aside:
+            known["aligned_with_sinks"] = list(self.set_aside)
         return known
 
 
@@ -217,7 +229,7 @@ def contrast_with(
         trace=trace,
         others=chosen,
         answers=tuple(tokens[n] for n in kept),
-        alignment=align(trace.ids, [other.ids for other in chosen]),
+        alignment=_align(trace, chosen),
         left_out=tuple(other.prompt for n, other in enumerate(others) if n not in kept),
     )
 
@@ -249,6 +261,16 @@ def count_prompts(many: int) -> str:
 
 
 _REMEDY = "the same sentence about another subject"
+
+
+def _align(trace: Trace, others: Sequence[Trace]) -> Alignment:
+    """Align a prompt with others; where they differ, attention sinks of any of them are set aside."""
+    alignment = align(trace.ids, [other.ids for other in others])
+    own = set(find_sinks(trace.activations))
+    for other, matched in zip(others, alignment.counterparts, strict=True):
+        sinks = find_sinks(other.activations)
+        own |= {position for position, there in enumerate(matched) if there in sinks}
+    return set_aside(alignment, sorted(position for position in own if position >= alignment.front))
 
 
 def _run_missing(trace: Trace, given: Sequence[str | Trace], *, patterns: bool) -> list[Trace]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.evidence.positions import find_sinks
+from ffnprobe.tracing.sinks import find_sinks
 from tests.builders import TINY, random_weights, write_model
 from tests.conftest import JORDAN
 
@@ -101,6 +101,24 @@ def with_sink(tmp_path_factory):
     sizes = trace.activations.abs().amax(dim=(0, 2))
     assert sizes[2] > 10 * sizes.quantile(0.5)
     return model
+
+
+def test_a_contrast_prompts_sink_takes_no_part(with_sink):
+    """Token 44 stands in the contrast prompt, aligned with a common word."""
+    trace = fp.run(with_sink, [5, 6, 20, 8, 9, 10], bos=False)
+    other = fp.run(with_sink, [5, 30, 44, 32, 9, 10], bos=False)
+    contrast = fp.contrast_with(trace, 17, [other])
+    assert contrast.alignment.aside == (2,)
+    assert contrast.set_aside == (f"{trace.tokens[2]} at 2",)
+    assert contrast.unmatched == ()
+    assert torch.equal(contrast.replacement[:, 2], trace.activations[:, 2])
+    assert torch.equal(contrast.replacement[:, 1], other.activations[:, 1])
+    effects = fp.ablate(trace, 17, contrast=contrast, position=2, neurons=["L0"])
+    assert not effects.values[0].any()
+    found = fp.explain(with_sink, [5, 6, 20, 8, 9, 10], 17, contrast=[other], bos=False)
+    assert found.provenance.settings["aligned_with_sinks"] == [f"{trace.tokens[2]} at 2"]
+    assert {1, 3} <= set(found.neurons.position)
+    assert 2 not in set(found.neurons.position)
 
 
 @pytest.mark.parametrize("contrast", [None, [5, 30, 31, 32, 9, 10]])
