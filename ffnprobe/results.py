@@ -140,9 +140,11 @@ def name_question(provenance: Provenance) -> str:
 def name_settings(provenance: Provenance) -> str:
     """Say under a table which convention and settings its numbers have."""
     convention = [] if provenance.convention is None else [provenance.convention]
-    others = provenance.settings.get("contrast")
-    if isinstance(others, list) and len(others) > 1:  # too many to read in a line
-        provenance = provenance.including(contrast=f"with {len(others)} prompts")
+    for name in ("contrast", "compared_with"):
+        others = provenance.settings.get(name)
+        if isinstance(others, list) and len(others) > 1:  # too many to read in a line
+            said = f"{len(others)} prompts"
+            provenance = provenance.including(**{name: said if "with" in name else f"with {said}"})
     return ", ".join([*convention, *filter(None, [provenance.describe()])])
 
 

@@ -35,6 +35,7 @@ from ffnprobe.corpora.joins import join_examples, join_labels
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.stored_labels import find_labels
 from ffnprobe.evidence.candidates import answer_z, list_first, list_graded
+from ffnprobe.evidence.curve import Curve, draw_curve
 from ffnprobe.evidence.explanation import ExplainOptions, Explanation
 from ffnprobe.evidence.grades import CONTROLS
 from ffnprobe.evidence.pieces import table_pieces
@@ -47,11 +48,12 @@ from ffnprobe.evidence.positions import (
 from ffnprobe.evidence.query import Query
 from ffnprobe.evidence.removals import Coverage, measure_coverage, remove_candidates, remove_every
 from ffnprobe.evidence.shares import table_paths, table_shares
+from ffnprobe.evidence.subjects import find_subject, propose_contrast
 from ffnprobe.evidence.together import measure_specific, read_sources, remove_together
 from ffnprobe.interventions.ablation import LayerEffects
 from ffnprobe.interventions.batches import Progress
 from ffnprobe.interventions.choices import Replace
-from ffnprobe.interventions.removal import choose_removal
+from ffnprobe.interventions.removal import Removal, choose_removal
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
 from ffnprobe.reading.ordering import check_top
@@ -230,13 +232,17 @@ def _explain(
             provenance=known.including(**settings),
             options=options,
             coverage=coverage,
+            curve=curve,
         )
 
+    curve: Curve | None = None
     if not (effects and only_last):
         first = list_first(query)
         yield assemble([first], {"effects": "not measured"})
     if not effects:
         return
+    compared = _compare(query)
+    curve = draw_curve(compared)
     if query.contrast is None:
         looked = look_at_estimates(query.estimates, trace)
     columns = choose_columns(looked, len(trace), model.config, exact=exact)
@@ -259,6 +265,8 @@ def _explain(
     tables = list_graded(query, found)
     coverage = measure_coverage(query, removed)
     settings: dict[str, Setting] = {**query.removal.settings(), **looked.settings(trace)}
+    if compared.contrast is not None and query.contrast is None:
+        settings["compared_with"] = [other.prompt for other in compared.contrast.others]
     settings |= {
         **coverage.settings(),
         "control": f"{CONTROLS} neurons alike in layer and activation",
@@ -270,6 +278,15 @@ def _explain(
         yield assemble(tables, settings | alone, layer_map, coverage=coverage)
     together = remove_together(query, tables)
     yield assemble(tables, settings, layer_map, together, coverage)
+
+
+def _compare(query: Query) -> Query:
+    """Ask the same with contrast prompts: those given, or others proposed for the subject if there are any."""
+    subject = None if query.contrast is not None else find_subject(query.trace, query.estimates)
+    if subject is None:
+        return query
+    contrast = propose_contrast(query.trace, query.pieces[0].answer, subject)
+    return query if contrast is None else replace_fields(query, removal=Removal(contrast))
 
 
 def _with_effects(listed: "pd.DataFrame", values: torch.Tensor) -> "pd.DataFrame":

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ffnprobe.corpora.scans import Scan
+from ffnprobe.evidence.curve import Curve
 from ffnprobe.evidence.grades import RANK_SAID
 from ffnprobe.evidence.removals import Coverage
 from ffnprobe.interventions.choices import Replace
@@ -47,11 +48,12 @@ class Explanation(Result):
     pieces        of an answer of several tokens: each piece's own pushes and effects (or None)
     options       how it was asked for: the options of `explain`
     coverage      how many neurons were removed, and how well estimates agree with effects (or None)
+    curve         which few neurons carry the answer, and what it becomes without them (or None)
 
     >>> import ffnprobe as fp
     >>> found = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", top=3)
     >>> list(found.tables())
-    ['neurons', 'predictions', 'map', 'parts', 'paths', 'together']
+    ['neurons', 'predictions', 'map', 'parts', 'paths', 'together', 'curve', 'sites']
     """
 
     pushes: Pushes | PushesByPiece
@@ -65,13 +67,14 @@ class Explanation(Result):
     provenance: Provenance
     options: ExplainOptions
     coverage: Coverage | None = None
+    curve: Curve | None = None
 
     def __post_init__(self) -> None:
         for table in self.tables().values():
             self.provenance.note(table)
 
     def __str__(self) -> str:
-        said = f"why {self.title}: {self.standing}"
+        said = "\n".join([f"why {self.title}: {self.standing}", *self.verdict])
         return write_text(said, {"": self.neurons.drop(columns="position")}, self.caption)
 
     @property
@@ -113,6 +116,11 @@ class Explanation(Result):
         return said
 
     @property
+    def verdict(self) -> tuple[str, ...]:
+        """Say in sentences which few neurons carry the answer; nothing until that is known."""
+        return () if self.curve is None else self.curve.verdict
+
+    @property
     def trace(self) -> Trace:
         """The prompt's run."""
         return self.pushes.trace
@@ -139,4 +147,6 @@ class Explanation(Result):
             "parts": self.parts, "paths": self.paths, "together": self.together,
             "pieces": self.pieces,
         }  # fmt: skip
+        if self.curve is not None:
+            every |= {"curve": self.curve.table, "sites": self.curve.sites}
         return {name: table for name, table in every.items() if table is not None}

@@ -63,8 +63,11 @@ class Answers:
         whole = found if isinstance(found, Found) else Found(found)
         result = whole.result
         tables = result.tables() if whole.tables is None else whole.tables
+        title = result.title if whole.title is None else whole.title
+        if isinstance(result, Explanation) and result.verdict:
+            title = f"{title}. {' '.join(result.verdict)}"
         shown = Shown(
-            result.title if whole.title is None else whole.title, result.caption,
+            title, result.caption,
             count_grades(result) or grade, {n: hide_numbers(t) for n, t in tables.items()},
             result.provenance,
         )  # fmt: skip

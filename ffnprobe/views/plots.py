@@ -51,6 +51,7 @@ from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.figures import (
     circuits,
     comparisons,
+    curves,
     drivers,
     edits,
     effects,
@@ -126,6 +127,7 @@ FIGURES: dict[type, Figures] = {
     Labels: {"labels": roles.plot_labels, "outputs": roles.plot_outputs},
     Explanation: {
         "account": pushes.plot_parts,
+        "curve": curves.plot_curve,
         "predictions": lambda explanation: predictions.plot_predictions(explanation.trace, top=5),
         "paths": paths.plot_explanation_paths,
         "map": effects.plot_explanation_map,

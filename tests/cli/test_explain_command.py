@@ -26,8 +26,8 @@ def test_explain_prints_each_part_as_it_is_known(pocket, monkeypatch):
     assert explanations.print_as_known(tell(steps)) is steps[-1]
     heads = [[title.split(" (")[0] for title in titles] for titles in printed]
     assert heads == [
-        ["what the model predicts next"],
-        ["what the answer loses without an MLP layer, by position"],
+        [],  # the verdict, which is not known yet, comes first
+        ["what the model predicts next", "what the answer loses without an MLP layer, by position"],
         ["the neurons that matter", "the strongest paths through attention", "what makes up the logit"],
         ["ablated together"],
     ]  # fmt: skip

@@ -107,6 +107,8 @@ def test_an_explanation_has_the_same_numbers_as_the_verb(service, pocket):
         f"{letter} {counts[letter]}" in answer["grade"] for letter in "AB" if letter in counts
     )
     assert any("rank 1 of" in note for note in answer["notes"])
+    assert answer["title"].startswith("␣basketball after ")
+    assert answer["title"].endswith(" ".join(found.verdict))
 
 
 def test_a_cursor_leads_to_the_other_rows_and_tables(service):

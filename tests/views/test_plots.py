@@ -20,6 +20,8 @@ def draw_all(results):
             for figure in known or {}:
                 if figure == "paths" and name == "Explanation" and not result.paths.push.any():
                     continue  # nothing went through attention: refused in words
+                if figure == "curve" and not len(result.curve.table):
+                    continue  # the answer is not first: refused in words
                 if name == "Circuit" and (
                     not result.kept if figure == "graph" else not result.recovery
                 ):

@@ -102,7 +102,8 @@ def _neurons(explanation: Explanation, address: Address, viewport: Viewport) -> 
     shown = explanation.neurons.drop(columns=HIDDEN, errors="ignore")
     names = [neuron_link(address, name) for name in shown.name]
     whole = table(shown, caption=f"the neurons behind {explanation.title}", links={"name": names})
-    return [words(explanation.standing), whole, *_others(explanation.options.contrast)]
+    said = " ".join([f"{explanation.standing}.", *explanation.verdict])
+    return [words(said), whole, *_others(explanation.options.contrast)]
 
 
 def _others(prompts: tuple[str, ...] | None) -> list[Component]:

@@ -71,7 +71,11 @@ def _opening(explanation: Explanation) -> str:
         "makes some next tokens likelier and others less likely. This page shows which neurons pushed "
         "this token, and what happens without them."
     )
-    return f"{words(said)}{_prompt(explanation)}{words(about)}"
+    verdict = words(" ".join(explanation.verdict)) if explanation.verdict else ""
+    drawn = ""
+    if explanation.curve is not None and len(explanation.curve.table):
+        drawn = figure_html(plot(explanation, "curve"))
+    return f"{words(said)}{verdict}{_prompt(explanation)}{words(about)}{drawn}"
 
 
 def _prompt(explanation: Explanation) -> str:

@@ -17,6 +17,8 @@ def print_as_known(steps: Iterable[Explanation], *, with_pieces: bool = False) -
     """
     has_head = has_map = has_neurons = False
     for step in steps:
+        if step.curve is None and step.coverage is None and step.map is None:
+            continue  # the verdict comes first
         if not has_head:
             _print_head(step)
             has_head = True
@@ -26,6 +28,8 @@ def print_as_known(steps: Iterable[Explanation], *, with_pieces: bool = False) -
         if step.coverage is not None and not has_neurons:
             _print_neurons(step, with_pieces)
             has_neurons = True
+    if not has_head:
+        _print_head(step)
     if not has_neurons:
         _print_neurons(step, with_pieces)
     if step.together is not None:
@@ -38,6 +42,8 @@ def _print_head(explanation: Explanation) -> None:
     out = console()
     out.print(Text(f"why {explanation.title}", style="bold"))
     out.print(Text(explanation.standing))
+    for sentence in explanation.verdict:
+        out.print(Text(sentence))
     out.print()
     print_tables({"what the model predicts next": explanation.predictions.drop(columns="id")})
 

@@ -1,0 +1,227 @@
+"""Which words a prompt is about, and the same sentence about others.
+
+The subject is a name (capital words next to each other, with a small word between them at most), or
+where the prompt has none, a word that is not a function word; of several, the one whose neurons are
+estimated to help the answer most.
+
+What it is compared with is made without being asked: rows of pocket's own table for pocket; for a word in
+small letters, the tokens of the same form nearest to it by embedding; else a short list of countries,
+cities, people and companies. Prompts are kept where the model says another word, the surest first.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> [[trace.tokens[position] for position in span] for span in list_spans(trace)]
+[['Michael', '␣Jordan']]
+"""
+
+from collections.abc import Sequence
+
+from jaxtyping import Float
+from torch import Tensor
+
+from ffnprobe.errors import FfnProbeError
+from ffnprobe.facts.contrasts import find_contrast_rows
+from ffnprobe.facts.formats import EMBEDDED
+from ffnprobe.tracing.answers import predicted
+from ffnprobe.tracing.contrast import Contrast, contrast_with
+from ffnprobe.tracing.prompts import prompt_ids
+from ffnprobe.tracing.running import run
+from ffnprobe.tracing.trace import Trace
+
+OTHERS = (
+    "France", "Germany", "Japan", "London", "Tokyo", "Chicago", "Albert Einstein", "Tiger Woods",
+    "Barack Obama", "Microsoft", "Toyota", "Nike",
+)  # fmt: skip
+# So many prompts are compared with, of so many tried; of fewer than that nothing is said.
+KEPT, LEAST = 6, 2
+FUNCTION = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "of",
+        "in",
+        "on",
+        "at",
+        "by",
+        "for",
+        "from",
+        "to",
+        "with",
+        "and",
+        "or",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "am",
+        "do",
+        "does",
+        "did",
+        "has",
+        "have",
+        "had",
+        "that",
+        "this",
+        "these",
+        "those",
+        "it",
+        "its",
+        "his",
+        "her",
+        "their",
+        "our",
+        "my",
+        "your",
+        "who",
+        "whom",
+        "which",
+        "what",
+        "when",
+        "where",
+        "as",
+        "into",
+        "than",
+        "then",
+        "there",
+        "he",
+        "she",
+        "they",
+        "we",
+        "i",
+        "you",
+        "not",
+        "no",
+        "if",
+        "but",
+        "so",
+        "such",
+        "called",
+        "named",
+        "located",
+    ]
+)
+JOINING = frozenset(["of", "the", "de", "van", "von", "di", "da", "and"])
+# Neighbours that begin with the same letters are forms of the same word.
+STEM, NEAREST = 4, 80
+
+Span = tuple[int, ...]
+
+
+def list_spans(trace: Trace) -> list[Span]:
+    """List the positions of each name before the last position; without names, of each content word."""
+    words = _split_words(trace)
+    is_name = [word[:1].isupper() and word.lower() not in FUNCTION for word, _ in words]
+    names, number = list[Span](), 0
+    while number < len(words):
+        if is_name[number]:
+            end = number
+            while True:
+                if is_name[end + 1 : end + 2] == [True]:
+                    end += 1
+                elif is_name[end + 2 : end + 3] == [True] and words[end + 1][0].lower() in JOINING:
+                    end += 2
+                else:
+                    break
+            names.append(tuple(p for _, at in words[number : end + 1] for p in at))
+            number = end
+        number += 1
+    last = len(trace) - 1
+    plain = [at for word, at in words if word[:1].isalpha() and word.lower() not in FUNCTION]
+    return [span for span in names if last not in span] or [s for s in plain if last not in s]
+
+
+def find_subject(trace: Trace, estimates: Float[Tensor, "layer pos neuron"]) -> Span | None:
+    """Find what the prompt is about: the name or word whose neurons are estimated to help most."""
+    helping = estimates.clamp(min=0).sum(dim=(0, 2))
+    return max(list_spans(trace), key=lambda span: float(helping[list(span)].sum()), default=None)
+
+
+def propose_contrast(trace: Trace, answer: int, span: Span) -> Contrast | None:
+    """Contrast the prompt with the same sentence about others; None where too few answer otherwise."""
+    rows = _pocket_rows(trace, answer)
+    if rows is not None:
+        return contrast_with(trace, answer, rows)
+    start, end = _offsets(trace)[span[0]][0], _offsets(trace)[span[-1]][1]
+    subject = trace.prompt[start:end]
+    lead = subject[: len(subject) - len(subject.lstrip())]
+    names = [name for name in _list_others(trace, span) if name.lower() not in subject.lower()]
+    texts = [f"{trace.prompt[:start]}{lead}{name}{trace.prompt[end:]}" for name in names]
+    texts = [text for text in texts if _can_run(trace, text)]
+    if len(texts) < LEAST:
+        return None
+    others = [o for o in run(trace.model, texts, bos=trace.has_bos) if _says_else(o, answer)]
+    surest = sorted(others, key=lambda other: -float(other.log_probabilities().max()))[:KEPT]
+    return contrast_with(trace, answer, surest) if len(surest) >= LEAST else None
+
+
+def _pocket_rows(trace: Trace, answer: int) -> Sequence[Trace] | None:
+    """Run rows of pocket's own table that are put as this prompt is; None where there are none."""
+    if trace.model.source.kind != "embedded":
+        return None
+    try:
+        rows = find_contrast_rows(
+            EMBEDDED, trace.prompt, trace.model.vocab.text([answer]), most=2 * KEPT
+        )
+    except FfnProbeError:
+        return None
+    others = run(trace.model, [row.prompt for row in rows], bos=trace.has_bos)
+    kept = [other for other in others if _says_else(other, answer)]
+    return kept if len(kept) >= LEAST else None
+
+
+def _can_run(trace: Trace, text: str) -> bool:
+    """Say whether the model has the words and the positions for a text."""
+    try:
+        return len(prompt_ids(trace.model, text, bos=trace.has_bos)) > 0
+    except FfnProbeError:
+        return False
+
+
+def _says_else(other: Trace, answer: int) -> bool:
+    """Say whether the model says another word there."""
+    said = predicted(other)
+    return said != answer and any(letter.isalpha() for letter in other.model.vocab.text([said]))
+
+
+def _list_others(trace: Trace, span: Span) -> Sequence[str]:
+    """List other subjects: for a word in small letters its neighbours, else names of several kinds."""
+    vocab, model = trace.model.vocab, trace.model
+    own = vocab.text([trace.ids[span[-1]]])
+    if len(span) > 1 or own.strip()[:1].isupper():
+        return OTHERS
+    table = model.embedding / model.embedding.norm(dim=-1, keepdim=True)
+    near = (table @ table[trace.ids[span[-1]]]).topk(min(NEAREST, len(table))).indices.tolist()
+    found: dict[str, str] = {own.strip().lower()[:STEM]: ""}
+    for token in near:
+        text = vocab.text([token])
+        is_alike = text[:1].isspace() == own[:1].isspace() and text.strip().islower()
+        if is_alike and text.strip().isalpha() and len(text.strip()) > 2:
+            found.setdefault(text.strip()[:STEM], text.strip())
+    return [word for word in found.values() if word][: 2 * KEPT] or OTHERS
+
+
+def _offsets(trace: Trace) -> list[tuple[int, int]]:
+    """Return where each token begins and ends in the prompt's text; BOS has no place there."""
+    text, skip = trace.model.vocab.text, 1 if trace.has_bos else 0
+    ahead = len(text(trace.ids[skip:])) - len(trace.prompt)  # some tokenizers put a space in front
+    ends = [
+        max(0, len(text(trace.ids[skip : position + 1])) - ahead) for position in range(len(trace))
+    ]
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def _split_words(trace: Trace) -> list[tuple[str, Span]]:
+    """Split a prompt's tokens into words, each with its positions."""
+    words: list[tuple[str, Span]] = []
+    for position, (start, end) in enumerate(_offsets(trace)):
+        piece = trace.prompt[start:end]
+        if not piece:
+            continue
+        if not words or not piece[:1].isalnum() or not words[-1][0][-1:].isalnum():
+            words.append((piece.strip(), (position,)))
+        else:
+            words[-1] = (words[-1][0] + piece, (*words[-1][1], position))
+    return words

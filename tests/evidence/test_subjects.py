@@ -1,0 +1,77 @@
+"""What a prompt is about, and the same sentence about others."""
+
+import pytest
+
+import ffnprobe as fp
+from ffnprobe.evidence.subjects import KEPT, find_subject, list_spans, propose_contrast
+from ffnprobe.tracing.answers import predicted
+from tests.builders import write_model
+
+
+def spans(trace):
+    return [" ".join(trace.tokens[position] for position in span) for span in list_spans(trace)]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("Michael Jordan plays the sport of", ["Michael ␣Jordan"]),
+        ("The capital of France is", ["␣France"]),
+        ("The sport of Michael Jordan and Tiger Woods is", ["␣Michael ␣Jordan ␣and ␣Tiger ␣Woods"]),
+        ("In Paris the capital of France is", ["␣Paris", "␣France"]),
+        ("the capital is", ["␣capital"]),
+        ("of the", []),
+    ],
+)
+def test_names_are_found_and_without_names_words(pocket, prompt, expected):
+    assert spans(fp.run(pocket, prompt)) == expected
+
+
+def test_of_several_the_one_that_helps_the_answer_most(pocket):
+    trace = fp.run(pocket, "In Paris the capital of Japan is")
+    estimates = fp.estimate(trace, predicted(trace)).values * 0
+    estimates[2, 6, 5] = 1.0
+    estimates[2, 2, 4] = -3.0  # it hinders
+    span = find_subject(trace, estimates)
+    assert span is not None
+    assert trace.tokens[span[-1]] == "␣Japan"
+    assert find_subject(fp.run(pocket, "of the"), estimates) is None
+
+
+def test_pocket_is_compared_with_rows_of_its_own_table(pocket, jordan):
+    answer = predicted(jordan)
+    contrast = propose_contrast(jordan, answer, (1, 2))
+    assert contrast is not None
+    assert len(contrast.others) == 2 * KEPT
+    assert all(other.prompt.endswith(" plays the sport of") for other in contrast.others)
+    assert all(predicted(other) != answer for other in contrast.others)
+
+
+def test_other_sentences_are_compared_with_names_of_several_kinds(pocket):
+    trace = fp.run(pocket, "the sport that Michael Jordan knows is the sport of")
+    span = find_subject(trace, fp.estimate(trace, predicted(trace)).values)
+    assert span is not None
+    contrast = propose_contrast(trace, predicted(trace), span)
+    assert contrast is not None
+    assert 2 <= len(contrast.others) <= KEPT
+    for other in contrast.others:
+        assert other.prompt.startswith("the sport that ")
+        assert other.prompt.endswith(" knows is the sport of")
+        assert "Jordan" not in other.prompt
+
+
+def test_a_word_in_small_letters_is_compared_with_its_neighbours(tmp_path):
+    model = fp.load(write_model(tmp_path), device="cpu", hooks=False)
+    trace = fp.run(model, "the cat sat on the basketball court")
+    (first, *_) = [span for span in list_spans(trace) if len(span) == 1]
+    contrast = propose_contrast(trace, predicted(trace), first)
+    if contrast is not None:
+        assert all(other.prompt != trace.prompt for other in contrast.others)
+        assert all(len(other) == len(trace) for other in contrast.others)
+
+
+def test_where_names_do_not_fit_nothing_is_compared(tmp_path):
+    model = fp.load(write_model(tmp_path), device="cpu", hooks=False)
+    prompt = "Paris is " + "the cat " * 12
+    trace = fp.run(model, [*model.vocab.ids(prompt)][: model.config.positions - 1])
+    assert propose_contrast(trace, predicted(trace), (1,)) is None
