@@ -47,6 +47,7 @@ PLACES = (
     "tests/cli/test_score_command.py::test_the_readme_says_how_many_facts",
     "tests/editing/test_certificates.py",
     "tests/editing/test_edits.py::test_memit_scores_as_published",
+    "tests/evidence/test_curve.py::test_most_facts_of_pocket_fall",
     "tests/evidence/test_explaining.py::test_listed_neurons_carry_their_facts",
     "tests/evidence/test_proposals.py::test_the_same_neurons_get_an_a",
     "tests/facts/test_relations.py::test_removal_is_the_replays",
@@ -56,6 +57,7 @@ PLACES = (
     "tests/models/test_pocket.py::test_the_means_are_the_means",
     "tests/models/test_pocket.py::test_without_its_mlps",
     # GPT-2 small's shape in TransformerLens
+    "tests/facts/test_scoring.py::test_every_number_is_attributes[small]",
     "tests/interventions/test_ablation.py::test_sample_of_gpt2_small_shape",
     "tests/tracing/test_drivers.py::test_drives_of_neurons_equal_transformer_lenss[small]",
     "tests/tracing/test_pushes.py::test_pushes_equal_transformer_lenss[small]",

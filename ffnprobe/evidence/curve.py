@@ -55,18 +55,22 @@ class Curve:
              least probability without n neurons like them, and how many contrast answers change
     others   of so many contrast prompts; 0 without contrast
     least    the verdict: the least n at which the answer is no longer first, or None
+    is_first whether the answer is first to begin with
     """
 
     sites: "pd.DataFrame"
     table: "pd.DataFrame"
     others: int
     least: int | None
+    is_first: bool = True
 
     @property
     def verdict(self) -> tuple[str, ...]:
         """Say in sentences which neurons carry the answer, and what happens without them."""
-        if not len(self.table):
+        if not self.is_first:
             return ("The answer is not first, so no set of neurons is sought that carries it.",)
+        if not len(self.table):
+            return ("No neuron does more for it here than for other subjects.",)
         if self.least is None:
             row = self.table.iloc[-1]
             return (
@@ -109,7 +113,8 @@ def draw_curve(query: Query) -> Curve:
 
     readout, trace = query.readout, query.trace
     before = _read(readout, [])[0]
-    ranked = rank_sites(query) if before.rank == 1 else []
+    is_first = before.rank == 1
+    ranked = rank_sites(query) if is_first else []
     sites = pd.DataFrame(
         [
             (str(n), n.layer, n.neuron, p, trace.tokens[p], query.change((n, p)).value)
@@ -131,7 +136,7 @@ def draw_curve(query: Query) -> Curve:
     ]
     columns = ["removed", "probability", "rank", "first", "alike", "worst", "changed"]
     table = pd.DataFrame(rows, columns=columns)
-    return Curve(sites, table if others else table.drop(columns="changed"), others, least)
+    return Curve(sites, table if others else table.drop(columns="changed"), others, least, is_first)
 
 
 def rank_sites(query: Query) -> list[Source]:

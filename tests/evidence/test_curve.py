@@ -139,6 +139,8 @@ def test_what_is_not_first_has_no_set(pocket):
 
 def test_where_no_set_is_enough_it_says_so(explanation):
     curve = explanation.curve
+    none = Curve(curve.sites[:0], curve.table[:0], 12, None).verdict
+    assert none == ("No neuron does more for it here than for other subjects.",)
     firm = curve.table.assign(rank=1)
     said = Curve(curve.sites, firm, 12, None).verdict
     assert said == ("No few neurons carry it: without 5 it is still first (24.8 %).",)
