@@ -70,7 +70,7 @@ class Curve:
         if not self.is_first:
             return ("The answer is not first, so no set of neurons is sought that carries it.",)
         if not len(self.table):
-            return ("No neuron does more for it here than for other subjects.",)
+            return ("No neuron is found that carries it.",)
         if self.least is None:
             row = self.table.iloc[-1]
             return (
@@ -93,6 +93,8 @@ class Curve:
             said[1] += (
                 f" For {self.others} other subjects: {row.changed} of {self.others} answers change."
             )
+        else:
+            said[1] += " Nothing was found to compare it with."
         return tuple(said)
 
 

@@ -140,13 +140,14 @@ def test_what_is_not_first_has_no_set(pocket):
 def test_where_no_set_is_enough_it_says_so(explanation):
     curve = explanation.curve
     none = Curve(curve.sites[:0], curve.table[:0], 12, None).verdict
-    assert none == ("No neuron does more for it here than for other subjects.",)
+    assert none == ("No neuron is found that carries it.",)
     firm = curve.table.assign(rank=1)
     said = Curve(curve.sites, firm, 12, None).verdict
     assert said == ("No few neurons carry it: without 5 it is still first (24.8 %).",)
     one = Curve(curve.sites, curve.table.assign(removed=[1, 2, 3, 5]), 0, 1).verdict
     assert one[0].startswith("1 neuron at ␣Jordan carries it: L3N361. Without it ")
     assert "neuron like it: " in one[1]
+    assert one[1].endswith(" Nothing was found to compare it with.")
 
 
 def test_most_facts_of_pocket_fall_without_five_and_others_stay(pocket):

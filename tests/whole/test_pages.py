@@ -84,6 +84,7 @@ def test_the_worked_example_says_what_the_model_did(pocket, jordan):
         f"to {listed.probability_after:.0%}".replace("%", " %"),
         f"ten neurons like them cost {random.effect:.2f}",
         f"{explanation.predictions.probability[0]:.2%}".replace("%", " %"),
+        explanation.verdict[0],
     ):
         assert said in words, said
     for token in first.question_tokens.replace("␣", " ").split():
