@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ffnprobe.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from ffnprobe.batches import Batch, batch
     from ffnprobe.circuits.checking import check_circuit
     from ffnprobe.circuits.circuit import Circuit, circuit
     from ffnprobe.circuits.recovery import Recovery
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from ffnprobe.editing.key_moments import KeyMoments
     from ffnprobe.editing.key_scans import scan_keys
     from ffnprobe.errors import FfnProbeError
-    from ffnprobe.evidence.batches import Batch, batch
-    from ffnprobe.evidence.explaining import explain, explain_stepwise
+    from ffnprobe.evidence.explaining import explain
     from ffnprobe.evidence.explanation import Explanation
     from ffnprobe.facts.contrasts import find_contrast_rows
     from ffnprobe.facts.overlap import Overlap
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from ffnprobe.views.widget.showing import show
 
 _HOMES = {
-    "Batch": "ffnprobe.evidence.batches",
+    "Batch": "ffnprobe.batches",
     "Circuit": "ffnprobe.circuits.circuit",
     "Certificate": "ffnprobe.editing.certificates",
     "Comparison": "ffnprobe.tracing.comparison",
@@ -132,7 +132,7 @@ _HOMES = {
     "ablate_layers": "ffnprobe.interventions.ablation",
     "ablate_stepwise": "ffnprobe.interventions.ablation",
     "attribute": "ffnprobe.tracing.pushes",
-    "batch": "ffnprobe.evidence.batches",
+    "batch": "ffnprobe.batches",
     "check_circuit": "ffnprobe.circuits.checking",
     "circuit": "ffnprobe.circuits.circuit",
     "certify": "ffnprobe.editing.certifying",
@@ -143,7 +143,6 @@ _HOMES = {
     "estimate": "ffnprobe.interventions.gradients",
     "examples": "ffnprobe.corpora.contexts",
     "explain": "ffnprobe.evidence.explaining",
-    "explain_stepwise": "ffnprobe.evidence.explaining",
     "export": "ffnprobe.editing.exporting",
     "find_contrast_rows": "ffnprobe.facts.contrasts",
     "label": "ffnprobe.labels.labelling",
@@ -234,7 +233,6 @@ __all__ = [
     "estimate",
     "examples",
     "explain",
-    "explain_stepwise",
     "export",
     "find_contrast_rows",
     "label",

@@ -39,10 +39,12 @@ LESS = (
     "vocab_kurtosis", "vocab_skew", "vocab_variance", "vocab_mean", "null_space", "gate_cosine",
     "gate_bias", "gate_norm", "question_bias", "question_norm", "answer_norm",
     "id", "step", "share", "log_probability_effect", "gate_score", "score", "strongest_example",
-    "mean_activation", "contrast_activation", "position_embedding", "gate_tokens",
+    "mean_activation", "contrast_activation", "set_to", "position_embedding", "gate_tokens",
     "question_tokens", "carried", "through", "position", "subject",
 )  # fmt: skip
-ALWAYS = frozenset(("name", "part", "token", "grade", "push", "effect", "difference"))
+ALWAYS = frozenset(
+    ("name", "part", "token", "grade", "push", "push_through_attention", "effect", "difference")
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,12 @@ class Column:
     @property
     def is_list(self) -> bool:
         """Whether the cells are lists of tokens, which may be shortened."""
-        return self.name.endswith("_tokens") or self.name in ("promotes", "suppresses")
+        return self.name.endswith("_tokens") or self.name in (
+            "promotes",
+            "suppresses",
+            "asks",
+            "says",
+        )
 
     @cached_property
     def is_prose(self) -> bool:

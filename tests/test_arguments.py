@@ -160,14 +160,11 @@ def test_ctrl_c_while_gradients_are_switched_leaves_them_as_they_were(
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_gradients_are_the_callers_between_two_steps(tiny, tiny_trace, is_on):
+def test_gradients_are_the_callers_between_two_steps(tiny_trace, is_on):
     with torch.set_grad_enabled(is_on):
-        for steps in (
-            fp.explain_stepwise(tiny, "the cat sat on the", top=2, exact=True),
-            fp.ablate_stepwise(tiny_trace, " the", neurons=["L0N1", "L1N2", "L2N3"]),
-        ):
-            for _ in range(2):
-                next(steps)
-                assert torch.is_grad_enabled() == is_on
-            steps.close()  # abandoned half way
+        steps = fp.ablate_stepwise(tiny_trace, " the", neurons=["L0N1", "L1N2", "L2N3"])
+        for _ in range(2):
+            next(steps)
             assert torch.is_grad_enabled() == is_on
+        steps.close()  # abandoned half way
+        assert torch.is_grad_enabled() == is_on

@@ -49,7 +49,6 @@ PLACES = (
     "tests/editing/test_edits.py::test_memit_scores_as_published",
     "tests/evidence/test_curve.py::test_most_facts_of_pocket_fall",
     "tests/evidence/test_explaining.py::test_listed_neurons_carry_their_facts",
-    "tests/evidence/test_proposals.py::test_the_same_neurons_get_an_a",
     "tests/facts/test_relations.py::test_removal_is_the_replays",
     "tests/facts/test_relations.py::test_p_values_are_uniform",
     "tests/facts/test_scoring.py::test_pocket_knows_what_its_card_says",

@@ -62,7 +62,7 @@ def list_questions(neurons: int, layers: int) -> Iterator[Question]:
                    lambda r: set(column(r, "share_known")))  # fmt: skip
     asked = {"prompt": prompt, "answer": answer}
     yield Question("At which rank is the answer that is explained?", "explain", asked, "rank 1 of",
-                   lambda r: r["notes"][0][:9])  # fmt: skip
+                   lambda r: "rank 1 of" if ", rank 1 of " in r["notes"][0] else r["notes"][0])  # fmt: skip
     yield Question("Which token is explained?", "explain", asked, shown(answer),
                    lambda r: r["provenance"]["answer"])  # fmt: skip
     yield Question("Do the parts add up to the logit?", "attribute", {**asked, "rows": 200}, 0.0,

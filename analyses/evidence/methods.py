@@ -8,8 +8,8 @@ from torch import Tensor
 
 import ffnprobe as fp
 from evidence.facts import Known
+from ffnprobe.interventions.question import ask
 from ffnprobe.interventions.readout import Readout, read_answer
-from ffnprobe.interventions.removal import choose_removal
 from ffnprobe.interventions.replay import Replay
 from ffnprobe.models.arithmetic import cap
 from ffnprobe.tracing.owners import find_owners
@@ -135,7 +135,7 @@ def _decide(
 ) -> list[Source]:
     """Rank proposed neurons by their exact effects."""
     readout = read_answer(fact.trace, fact.token, log_probability=False)
-    removal = choose_removal(fact.trace, fact.token, contrast=contrast).on(fact.trace)
+    removal = ask(fact.trace, fact.token, contrast=contrast).replacement
     effects: dict[Source, float] = {}
     for position in sorted({place for _, place in proposed}):
         own = sorted(name for name, place in proposed if place == position)

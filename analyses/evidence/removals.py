@@ -7,7 +7,7 @@ import torch
 
 from evidence.facts import Known
 from evidence.methods import METHODS, Source
-from ffnprobe.interventions.removal import choose_removal
+from ffnprobe.interventions.question import ask
 from ffnprobe.interventions.replay import Replay
 from ffnprobe.interventions.sweeps import Change, change_logits
 
@@ -32,7 +32,7 @@ def compare(fact: Known) -> list[dict[str, Any]]:
     # To the contrast means, which is what "owed to the subject" means, and to the usual replacement.
     for removed in ("contrast", "usual"):
         contrast = fact.contrast if removed == "contrast" else None
-        removal = choose_removal(fact.trace, fact.token, contrast=contrast).on(fact.trace)
+        removal = ask(fact.trace, fact.token, contrast=contrast).replacement
         given = removal.expand(-1, len(fact.trace), -1)
         flips, falls = _remove(here, fact.token, groups, given, None)
         there = [

@@ -42,7 +42,7 @@ SECTIONS = {
         "estimate", "Estimates", "patch", "Patches", "patch_layers", "LayerPatches", "steer",
         "Steering",
     ],
-    "Evidence": ["explain", "explain_stepwise", "Explanation", "batch", "Batch"],
+    "Evidence": ["explain", "Explanation", "batch", "Batch"],
     "Circuits": ["circuit", "Circuit", "check_circuit", "Recovery", "save_graph"],
     "Editing": ["edit", "Edited", "certify", "Certificate", "scan_keys", "KeyMoments", "export"],
     "Many texts, many facts": [

@@ -12,10 +12,7 @@ from ffnprobe.circuits.recovery import SIZES, Recovery, measure_recovery
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.gradients import measure_slopes
 from ffnprobe.interventions.group_changes import sweep_changes
-from ffnprobe.interventions.readout import Readout, read_answer
-from ffnprobe.interventions.sweeps import Change
 from ffnprobe.tracing.path_tables import Source
-from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 
 
 @verb
@@ -40,17 +37,17 @@ def check_circuit(
         raise OptionRefused(
             "sizes must be whole numbers from 1 up, in order.", remedy="[5, 10, 20, 50, 100]"
         )
-    trace, readout = circuit.trace, read_circuit(circuit)
-    replacement, reader = circuit.removal.on(trace), read_answers(circuit.pushes.pieces)
+    trace, readout = circuit.trace, circuit.question.readout
+    replacement, reader = circuit.question.replacement, read_answers(circuit.question.pieces)
     gaps = trace.activations - replacement
     rankings = {
         "influence": circuit.influence,
-        "gradient": gaps * measure_slopes(readout)[0],
+        "gradient": gaps * measure_slopes(readout).logit,
         "push": gaps * follow_back(trace, reader, None).activations,
         "activation": gaps.abs(),
     }
     for rule in rules:
-        openings = choose_openings(trace, circuit.contrast, rule)
+        openings = choose_openings(trace, circuit.question.contrast, rule)
         rankings[f"influence by {rule}"] = gaps * follow_back(trace, reader, openings).activations
     return measure_recovery(
         readout, replacement, rankings, sizes=sizes, sign=circuit.sign, seed=seed,
@@ -58,26 +55,10 @@ def check_circuit(
     )  # fmt: skip
 
 
-def read_circuit(circuit: Circuit) -> Readout:
-    """Prepare to read the circuit's answer off a replay."""
-    first = circuit.pushes.pieces[0]
-    asked: str | int = first.answer
-    if isinstance(circuit.pushes, PushesByPiece):
-        asked = circuit.pushes.answer
-    return read_answer(
-        circuit.pushes.trace, asked, versus=first.versus, log_probability=False,
-        convention=first.convention,
-    )  # fmt: skip
-
-
 @torch.no_grad()
 def measure_losses(circuit: Circuit, groups: Sequence[Sequence[Source]]) -> list[float]:
     """Remove the neurons of a group together, each at its position: what the answer loses, in logits."""
-    given = circuit.removal.on(circuit.trace).expand_as(circuit.trace.activations)
-    changes = [
-        [Change(n.layer, at, n.neuron, float(given[n.layer, at, n.neuron])) for n, at in group]
-        for group in groups
-    ]
+    changes = [[circuit.question.change(site) for site in group] for group in groups]
     if not any(changes):
         return [0.0] * len(groups)
-    return [float(lost) for lost in sweep_changes(read_circuit(circuit), changes).logit]
+    return [float(lost) for lost in sweep_changes(circuit.question.readout, changes).logit]

@@ -38,15 +38,13 @@ from ffnprobe.circuits.openings import Openings, choose_openings
 from ffnprobe.circuits.recovery import Recovery
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.choices import Replace
-from ffnprobe.interventions.removal import Removal, choose_removal
+from ffnprobe.interventions.question import Question, ask
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.path_tables import Source
-from ffnprobe.tracing.pushes import Pushes, attribute
-from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.tracing.running import run
 from ffnprobe.tracing.trace import Trace
 
@@ -67,8 +65,7 @@ class Circuit(Result):
     (5, ['source', 'target', 'asks', 'drive'])
     """
 
-    pushes: Pushes | PushesByPiece
-    removal: Removal
+    question: Question
     influence: Float[Tensor, "layer pos neuron"]
     kept: tuple[Source, ...]
     sources: Sources
@@ -83,12 +80,7 @@ class Circuit(Result):
     @property
     def trace(self) -> Trace:
         """The prompt's run; of an answer of several tokens, with the pieces before the last behind it."""
-        return self.pushes.pieces[0].trace
-
-    @property
-    def contrast(self) -> Contrast | None:
-        """The contrast prompts, if there are any."""
-        return self.removal.by if isinstance(self.removal.by, Contrast) else None
+        return self.question.pieces[0].trace
 
     @property
     def sign(self) -> str:
@@ -207,9 +199,10 @@ def circuit(
         raise OptionRefused(f'sign = "{sign}" is not known.', remedy=" or ".join(SIGNS))
     trace = run(model, prompt, bos=bos)
     asked = predicted(trace) if answer is None else answer
-    pushes = attribute(trace, asked, versus=versus, convention=convention)
-    removal = choose_removal(trace, asked, replace=replace, contrast=contrast)
-    found = _build(pushes, removal, keep=keep, sign=sign, rule=rule)
+    question = ask(
+        trace, asked, versus=versus, replace=replace, contrast=contrast, convention=convention
+    )
+    found = _build(question, keep=keep, sign=sign, rule=rule)
     if not tested:
         return found
     from ffnprobe.circuits.checking import check_circuit
@@ -217,13 +210,11 @@ def circuit(
     return replace_fields(found, recovery=check_circuit(found, seed=seed))
 
 
-def _build(
-    pushes: Pushes | PushesByPiece, removal: Removal, *, keep: int, sign: str, rule: str | None
-) -> Circuit:
+def _build(question: Question, *, keep: int, sign: str, rule: str | None) -> Circuit:
+    pushes, contrast = question.pushes, question.contrast
     trace = pushes.pieces[0].trace
-    contrast = removal.by if isinstance(removal.by, Contrast) else None
     openings = choose_openings(trace, contrast, rule)
-    replacement = removal.on(trace)
+    replacement = question.removal.on(trace)
     back = follow_back(trace, read_answers(pushes.pieces), openings)
     influence = (trace.activations - replacement) * back.activations
     kept = choose_kept(influence, keep, sign=sign)
@@ -232,10 +223,9 @@ def _build(
     slopes, embedded = torch.stack([_slope(back, target) for target in targets]), back.embeddings
     del back, replacement  # as large as the activations; edges need the room
     shown = " ".join(trace.model.vocab.show_all([piece.answer for piece in pushes.pieces]))
-    settings = {"keep": keep, "sign": sign, "rule": openings.rule, **removal.settings()}
+    settings = {"keep": keep, "sign": sign, "rule": openings.rule, **question.removal.settings()}
     return Circuit(
-        pushes=pushes,
-        removal=removal,
+        question=question,
         influence=influence,
         kept=tuple(kept),
         sources=sources,

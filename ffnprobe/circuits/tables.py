@@ -28,7 +28,7 @@ def table_neurons(circuit: "Circuit") -> "pd.DataFrame":
 
     trace, kept = circuit.trace, circuit.kept
     model, names = trace.model, [name for name, _ in kept]
-    given = circuit.removal.on(trace).expand_as(trace.activations)
+    given = circuit.question.removal.on(trace).expand_as(trace.activations)
     activations = [float(trace.activations[n.layer, position, n.neuron]) for n, position in kept]
     first = len(circuit.sources.nodes) - len(kept)
     inside = circuit.flows.sum(dim=0)[first:].tolist()
@@ -71,7 +71,7 @@ def table_nodes(circuit: "Circuit") -> "pd.DataFrame":
         for node, worth, inside in sorted(listed, key=lambda row: (row[0].layer, row[0].position))
     ]  # fmt: skip
     rows += [(name, name, None, None, None, None, None, None, None) for name in (BIASES, REST)]
-    last = circuit.pushes.pieces[-1].position
+    last = circuit.question.pushes.pieces[-1].position
     shown = circuit.provenance.answer
     rows.append((ANSWER, ANSWER, None, None, None, last, shown, circuit.logit, None))
     columns = [

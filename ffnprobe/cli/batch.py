@@ -80,7 +80,7 @@ def batch(
     if not effects:
         given["effects"] = False
     model = common.load(hooks=hooks)
-    from ffnprobe.evidence.batches import batch as run_batch
+    from ffnprobe.batches import batch as run_batch
 
     try:
         with show_progress(common, "prompts") as progress:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ffnprobe.facts.rows import FactRow
     from ffnprobe.models.model import Model
     from ffnprobe.models.vocab import Vocab
-
-Step = TypeVar("Step")
 
 
 class Engine(StrEnum):
@@ -105,7 +103,14 @@ StoreOption = Annotated[
 
 ContrastOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="TEXT", help="The same sentence about another subject (repeatable)."),
+    typer.Option(
+        metavar="TEXT",
+        help="The same sentence about another subject (repeatable).",
+    ),
+]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option(metavar="WORDS", help="What the sentence is about, if it is not found rightly."),
 ]
 ContrastFromOption = Annotated[
     str | None,
@@ -226,28 +231,6 @@ def show_progress(common: Common, text: str) -> Iterator[Callable[[int, int], No
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def watch(
-    common: Common, text: str, start: Callable[[Callable[[int, int], None]], Iterator[Step]]
-) -> Iterator[Step]:
-    """Yield steps of long work; a progress bar is drawn while each is made, and gone when it is shown.
-
-    A bar that stays would mix with what is printed meanwhile.
-    """
-    drawn: list[Callable[[int, int], None] | None] = [None]
-
-    def tell(done: int, total: int) -> None:
-        if drawn[0] is not None:
-            drawn[0](done, total)
-
-    steps = start(tell)
-    while True:
-        with show_progress(common, text) as drawn[0]:
-            step = next(steps, None)
-        if step is None:
-            return
-        yield step
 
 
 @contextmanager

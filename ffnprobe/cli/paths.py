@@ -29,8 +29,11 @@ def paths(
         int, typer.Option(help="The position that predicts it; -1 is the last.")
     ] = -1,
     depth: Annotated[
-        int, typer.Option(help="1 splits heads; 2 also splits the heads that they read.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            help="1 splits heads; 2 also splits the heads that they read.", show_default="all"
+        ),
+    ] = None,
     convention: ConventionOption = Convention.centred,
     top: Annotated[int, typer.Option("--top", "-k", help="How many parts to show.")] = 10,
     bos: BosOption = None,
@@ -62,9 +65,6 @@ def paths(
         f"{found.push:+.3f} of it through heads; each head's shares add up to its push within "
         f"{found.remainder:.1e}"
     )
-    if depth < model.config.layers:
-        more = f"explain follows paths through any number (--depth {model.config.layers})"
-        common.note(f"through {depth} head{'s' if depth > 1 else ''} at most; {more}")
     tables = found.tables() | {"rows": found.top(top), "neurons": found.by_neuron(top)}
     if "pieces" in tables:
         tables["pieces"] = found.by_piece(top)

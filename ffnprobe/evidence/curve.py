@@ -7,7 +7,7 @@
 
    a is the activation, m its mean over the contrast prompts at the aligned position and s the spread there
    (root mean square around m): a neuron that does for other subjects what it does here, or now this, now
-   that, is not about this one. After the first two, five and ten the gradient is taken again with these
+   that, is not about this one. After the first one, two, three, five and ten the gradient is taken again with these
    removed, since later layers repair, until the answer is no longer first.
 2. **Remove** the first n together (set to m) for n = 1, 2, 3, 5, 10, 20, 50, 100, 200.
 3. The **verdict** is the least n at which the answer is no longer first. Beside it, up to the next size: as
@@ -15,6 +15,7 @@
    own answers when the same neurons are set to the same values there.
 
 Without contrast prompts m is what a removed neuron is usually set to, s is 0, and nothing is said of others.
+With a rival o is the answer's lead over it.
 """
 
 from collections.abc import Sequence
@@ -25,15 +26,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.evidence.query import Query
-from ffnprobe.evidence.together import draw_sources
+from ffnprobe.evidence.grades import draw_alike
+from ffnprobe.evidence.tables import list_largest, name_sites
 from ffnprobe.interventions.batches import count_at_once
+from ffnprobe.interventions.gradients import Gradients, measure_slopes
+from ffnprobe.interventions.question import Question
 from ffnprobe.interventions.readout import Readout, read_answer
 from ffnprobe.interventions.sweeps import Change, set_activations
-from ffnprobe.models.arithmetic import cap
-from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import top_tokens
-from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.path_tables import Source
 from ffnprobe.tracing.sinks import find_sinks
 
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 200)
-ROUNDS = (2, 5, 10, SIZES[-1])
+ROUNDS = (1, 2, 3, 5, 10, SIZES[-1])
 DRAWS = 5
 NAMED = 5  # neurons in a sentence
 
@@ -68,70 +67,82 @@ class Curve:
     def verdict(self) -> tuple[str, ...]:
         """Say in sentences which neurons carry the answer, and what happens without them."""
         if not self.is_first:
-            return ("The answer is not first, so no set of neurons is sought that carries it.",)
+            return ("It is not first, so no set of neurons is sought that carries it.",)
         if not len(self.table):
             return ("No neuron is found that carries it.",)
         if self.least is None:
             row = self.table.iloc[-1]
             return (
                 f"No few neurons carry it: without {row.removed} it is still first "
-                f"({_percent(row.probability)}).",
+                f"({percent(row.probability)}).",
             )
         row = self.table[self.table.removed == self.least].iloc[0]
-        own = self.sites[: self.least]
-        where = " ".join(own.drop_duplicates("position").sort_values("position").token)
-        names = " ".join(own.name[:NAMED])
-        more = "" if len(own) <= NAMED else f" and {len(own) - NAMED} more"
-        many, them = _count(self.least)
+        many, them = ("1 neuron", "it") if self.least == 1 else (f"{self.least} neurons", "them")
         said = [
-            f"{many} at {where} carr{'ies' if self.least == 1 else 'y'} it: {names}{more}. "
-            f"Without {them} {row['first']} is first; it has {_percent(row.probability)} "
-            f"(rank {row['rank']:,}).",
-            f"{many} like {them}: {_percent(row.alike)}, at worst {_percent(row.worst)}.",
+            f"{many} at {self.where} carr{'ies' if self.least == 1 else 'y'} it: {self._names}. Without "
+            f"{them} {percent(row.probability)} (rank {row['rank']:,}; first is now {row['first']}).",
+            f"{many} like {them}: {percent(row.alike)}.",
         ]
+        same = "it" if self.least == 1 else f"the same {self.least}"
         if self.others:
             said[1] += (
-                f" For {self.others} other subjects: {row.changed} of {self.others} answers change."
+                f" Without {same}, {row.changed} of {self.others} other subjects' answers change."
             )
         else:
             said[1] += " Nothing was found to compare it with."
         return tuple(said)
 
+    @property
+    def where(self) -> str:
+        """The tokens at which the verdict's neurons are."""
+        own = self.sites[: self.least].drop_duplicates("position")
+        return " ".join(own.sort_values("position").token)
 
-def _count(many: int) -> tuple[str, str]:
-    return ("1 neuron", "it") if many == 1 else (f"{many} neurons", "them")
+    @property
+    def _names(self) -> str:
+        """The first of the verdict's neurons, with their positions if there are several."""
+        own = self.sites[: self.least]
+        names = list(own.name[:NAMED])
+        if own.position.nunique() > 1:
+            names = [f"{name}@{at}" for name, at in zip(names, own.position, strict=False)]
+        more = "" if len(own) <= NAMED else f" and {len(own) - NAMED} more"
+        return " ".join(names) + more
 
 
-def _percent(share: float) -> str:
-    """Write a probability so that 99.97 % is not all and 0.004 % not nothing."""
-    digits = 2 if share > 0.999 or share < 0.001 else 1
-    return f"{share:.{digits}%}".replace("%", " %")
+def percent(share: float) -> str:
+    """Write a probability so that 99.97 % is not all and 0.004 % not nothing.
+
+    >>> percent(0.9997), percent(0.349), percent(0.00004), percent(1e-9)
+    ('99.97 %', '34.9 %', '0.004 %', '1e-07 %')
+    """
+    if 0 < share < 1e-5:
+        return f"{100 * share:.0e} %"
+    digits = 2 if share > 0.999 else 3 if share < 0.0001 else 2 if share < 0.001 else 1
+    return f"{100 * share:.{digits}f} %"
 
 
 @torch.no_grad()
-def draw_curve(query: Query) -> Curve:
-    """Rank the sites, remove them in sets, and compare with other neurons and other subjects."""
+def draw_curve(question: Question, ranked: Sequence[Source], *, seed: int) -> Curve:
+    """Remove the ranked sites in sets, and compare with other neurons and other subjects."""
     import pandas as pd
 
-    readout, trace = query.readout, query.trace
-    before = _read(readout, [])[0]
-    is_first = before.rank == 1
-    ranked = rank_sites(query) if is_first else []
-    sites = pd.DataFrame(
-        [
-            (str(n), n.layer, n.neuron, p, trace.tokens[p], query.change((n, p)).value)
-            for n, p in ranked
-        ],
-        columns=["name", "layer", "neuron", "position", "token", "set_to"],
-    )
-    sizes = [size for size in SIZES if size <= len(ranked)]
-    found = _read(readout, [[query.change(one) for one in ranked[:n]] for n in sizes])[1:]
-    least = next((n for n, after in zip(sizes, found, strict=True) if after.rank > 1), None)
+    readout = question.readout
+    is_first = max(piece.rank for piece in question.pieces) == 1
+    sites = name_sites(question, ranked)
+    sites["set_to"] = [question.change(site).value for site in ranked]
+    sizes = [size for size in SIZES if size <= len(ranked)] if is_first else []
+    found, least = list[After](), None
+    for batch in (sizes[:6], sizes[6:]):  # most answers fall within 20
+        if least is None and batch:
+            groups = [[question.change(site) for site in ranked[:n]] for n in batch]
+            found += read_after(readout, groups)
+            least = next((n for n, a in zip(sizes, found, strict=False) if a.rank > 1), None)
     # One size beyond the verdict shows whether it holds; what is beyond that nobody asks.
     shown = sizes if least is None else sizes[: sizes.index(least) + 2]
-    alike = _measure_alike(query, [ranked[:n] for n in shown])
-    changed, others = _count_changed(query, [ranked[:n] for n in shown])
-    show = trace.model.vocab.show
+    found += read_after(readout, [[question.change(one) for one in ranked[:n]] for n in shown[len(found) :]])  # fmt: skip
+    alike = _measure_alike(question, [ranked[:n] for n in shown], seed)
+    changed, others = _count_changed(question, [ranked[:n] for n in shown])
+    show = question.trace.model.vocab.show
     rows = [
         (n, after.probability, after.rank, show(after.first), mean, worst, count)
         for n, after, (mean, worst), count in zip(shown, found, alike, changed, strict=False)
@@ -141,29 +152,47 @@ def draw_curve(query: Query) -> Curve:
     return Curve(sites, table if others else table.drop(columns="changed"), others, least, is_first)
 
 
-def rank_sites(query: Query) -> list[Source]:
-    """Rank sites by what their removal costs the answer, less what it may cost others."""
-    given = query.replacement.expand_as(query.trace.activations)
-    spread, allowed = torch.zeros_like(given), _find_allowed(query)
-    if query.contrast is not None:
-        spread = measure_spread(query.contrast)
+def rank_sites(question: Question, slopes: Gradients) -> list[Source]:
+    """Rank sites by what their removal costs the answer, less what it may cost others.
+
+    `slopes` are those of the clean prompt.
+    """
+    spread, start = measure_spread(question), int(find_allowed(question).int().argmax())
     chosen: list[Source] = []
     for many in ROUNDS:
-        slopes, seen, is_first = _slope_odds(query, chosen)
-        cost = slopes * (seen - given) - slopes.abs() * spread
-        cost[:, ~allowed] = 0
+        is_first = _is_first(question.readout, slopes.logits)
+        costs = measure_costs(question, slopes, spread)
         for name, position in chosen:
-            cost[name.layer, position, name.neuron] = 0
-        chosen += _list_largest(cost, (many if is_first else SIZES[-1]) - len(chosen))
-        if not is_first:
+            costs[name.layer, position, name.neuron] = 0
+        chosen += list_largest(costs, (many if is_first else SIZES[-1]) - len(chosen))
+        if not is_first or len(chosen) < many or many == ROUNDS[-1]:
             break
+        changes = [question.change(site) for site in chosen]
+        slopes = measure_slopes(question.readout, changes, start=start, of=("odds",))
     return chosen
 
 
-def measure_spread(contrast: Contrast) -> Float[Tensor, "layer pos neuron"]:
+def measure_costs(
+    question: Question, slopes: Gradients, spread: Float[Tensor, "layer pos neuron"]
+) -> Float[Tensor, "layer pos neuron"]:
+    """Estimate what each site's removal costs the answer, in log-odds, less what it may cost others."""
+    odds, seen = (each[:, : len(question.trace)] for each in (slopes.odds, slopes.activations))
+    costs = odds * (seen - question.trace.activations + question.gaps) - odds.abs() * spread
+    costs[:, ~find_allowed(question)] = 0
+    return costs
+
+
+def _is_first(readout: Readout, logits: Float[Tensor, "piece vocab"]) -> bool:
+    own = logits.gather(-1, torch.tensor(readout.tokens, device=logits.device)[:, None])
+    return bool((own[:, 0] >= logits.amax(dim=-1)).all())
+
+
+def measure_spread(question: Question) -> Float[Tensor, "layer pos neuron"]:
     """Return how far activations on contrast prompts are from their mean: root mean square, by position."""
-    own, mean = contrast.trace.activations, contrast.replacement
-    total, counts = torch.zeros_like(own), torch.zeros(len(contrast.trace))
+    contrast, total = question.contrast, torch.zeros_like(question.trace.activations)
+    if contrast is None:
+        return total
+    mean, counts = contrast.replacement, torch.zeros(len(contrast.trace))
     for other, matched in zip(contrast.others, contrast.alignment.counterparts, strict=True):
         here = [position for position, there in enumerate(matched) if there is not None]
         there = [position for position in matched if position is not None]
@@ -172,61 +201,15 @@ def measure_spread(contrast: Contrast) -> Float[Tensor, "layer pos neuron"]:
     return (total / counts.clamp(min=1)[:, None]).sqrt()
 
 
-def _find_allowed(query: Query) -> Tensor:
-    """Mark the positions whose neurons may be in a set."""
-    trace = query.trace
-    allowed = torch.ones(len(trace), dtype=torch.bool)
-    if query.contrast is None:
-        allowed[list(find_sinks(trace.activations))] = False
+def find_allowed(question: Question) -> Tensor:
+    """Mark the positions whose neurons may be in a set: with a counterpart that differs, and no sink."""
+    allowed = torch.ones(len(question.trace), dtype=torch.bool)
+    if question.contrast is None:
+        allowed[list(find_sinks(question.trace.activations))] = len(allowed) == 1
         return allowed
-    allowed[: query.contrast.alignment.front] = False
-    allowed[list(query.contrast.alignment.unmatched)] = False
+    allowed[: question.contrast.alignment.front] = False
+    allowed[list(question.contrast.alignment.unmatched)] = False
     return allowed
-
-
-def _list_largest(cost: Float[Tensor, "layer pos neuron"], many: int) -> list[Source]:
-    """List the sites of largest positive cost."""
-    _, length, neurons = cost.shape
-    values, order = top_tokens(cost.ravel()[None], min(many, cost.numel()))
-    found = []
-    for value, cell in zip(values[0].tolist(), order[0].tolist(), strict=True):
-        rest, neuron = divmod(cell, neurons)
-        layer, position = divmod(rest, length)
-        if value > 0:
-            found.append((NeuronId(layer, neuron), position))
-    return found
-
-
-def _slope_odds(
-    query: Query, removed: Sequence[Source]
-) -> tuple[Float[Tensor, "layer pos neuron"], Float[Tensor, "layer pos neuron"], bool]:
-    """Return the slope of the answer's log-odds along every activation, and the activations themselves.
-
-    Both with some sites removed, and whether the answer is still first. Of several tokens the log-odds
-    are added up.
-    """
-    readout, replay = query.readout, query.readout.replay
-    own = replay.trace.activations
-    nudges = replay.held(torch.zeros_like(own)).requires_grad_()
-    seen = torch.empty_like(own)
-    edit = set_activations([[query.change(one) for one in removed]], len(replay.trace))
-
-    def nudge(layer: int, activations: Tensor) -> Tensor:
-        # The edit's first variant is the clean one; here there is one variant, with its changes.
-        changed = edit(layer, torch.cat([activations, activations]))[1:] if removed else activations
-        seen[layer] = changed[0].detach().cpu()
-        return changed + nudges[layer]
-
-    with torch.enable_grad():
-        stream = replay.entering(0, start=0)[None]
-        final = replay.finish(stream, layer=0, start=0, edit=nudge)
-        logits = _logits(readout, final, start=0)[0]
-        answers = logits.gather(-1, _tokens(readout, logits))
-        rest = logits.scatter(-1, _tokens(readout, logits), float("-inf")).logsumexp(-1)
-        (slopes,) = torch.autograd.grad((answers[:, 0] - rest).sum(), nudges)
-    length = len(query.trace)
-    is_first = bool((answers[:, 0] >= logits.amax(dim=-1)).all())
-    return slopes.cpu()[:, :length], seen[:, :length], is_first
 
 
 @dataclass(frozen=True)
@@ -238,70 +221,77 @@ class After:
     first: int
 
 
-def _read(readout: Readout, groups: Sequence[Sequence[Change]]) -> list[After]:
-    """Make each group's changes together and read the answer; the clean prompt comes first."""
+def read_after(readout: Readout, groups: Sequence[Sequence[Change]]) -> list[After]:
+    """Make each group's changes together, each group by itself, and read the answer."""
     replay, found = readout.replay, list[After]()
     every = [change for group in groups for change in group]
     layer = min((c.layer for c in every), default=replay.model.config.layers)
     start = min((c.position for c in every), default=readout.first)
     clean, size = replay.entering(layer, start=start), count_at_once(replay, start)
-    for begin in range(0, max(1, len(groups)), size):
+    tokens = torch.tensor(readout.tokens, device=clean.device)[:, None]
+    for begin in range(0, len(groups), size):
         batch = groups[begin : begin + size]
         final = replay.finish(
             clean.repeat(1 + len(batch), 1, 1), layer=layer, start=start,
             edit=set_activations(batch, len(replay.trace)),
         )  # fmt: skip
-        logits = _logits(readout, final, start=start)[0 if begin == 0 else 1 :]
-        for row in logits:
-            own = row.gather(-1, _tokens(readout, row))
+        for row in readout.logits(final[1:], start=start):
+            own = row.gather(-1, tokens)
             ranks = 1 + (row > own).sum(dim=-1)
             chance = (own[:, 0] - row.logsumexp(-1)).double().sum().exp()
             found.append(After(float(chance), int(ranks.max()), int(row[0].argmax())))
     return found
 
 
-def _logits(readout: Readout, final: Tensor, *, start: int) -> Float[Tensor, "variant piece vocab"]:
-    """Return the logits that the answer's tokens are read from."""
-    replay, model = readout.replay, readout.replay.model
-    read = slice(readout.first - start, readout.first - start + len(readout.tokens))
-    weights = replay.held(model.unembedding), replay.held(model.unembedding_bias)
-    return cap(model, torch.nn.functional.linear(replay.normalise(final[:, read]), *weights))
+def draw_like(
+    question: Question, sites: Sequence[Source], generator: torch.Generator
+) -> list[Source]:
+    """Draw as many neurons like these: same positions, same layers, nearest activation sizes."""
+    drawn: list[Source] = []
+    for position in dict.fromkeys(there for _, there in sites):
+        own = [name for name, there in sites if there == position]
+        sizes = question.trace.activations[:, position].abs()
+        for one in own:
+            sizes[one.layer, one.neuron] = float("inf")
+        for name in own:
+            # One at a time, so that each has one like itself; none twice.
+            value = question.trace.activations[name.layer, position, name.neuron]
+            sizes[name.layer, name.neuron] = value.abs()
+            alike = draw_alike(sizes, [name], 1, generator=generator)
+            for one in (name, *alike):
+                sizes[one.layer, one.neuron] = float("inf")
+            drawn += [(one, position) for one in alike]
+    return drawn
 
 
-def _tokens(readout: Readout, like: Tensor) -> Tensor:
-    return torch.tensor(readout.tokens, device=like.device)[:, None]
-
-
-def _measure_alike(query: Query, sets: Sequence[Sequence[Source]]) -> list[tuple[float, float]]:
+def _measure_alike(
+    question: Question, sets: Sequence[Sequence[Source]], seed: int
+) -> list[tuple[float, float]]:
     """Return the mean and least probability without as many neurons like those of each set."""
     groups = []
-    for number, sources in enumerate(sets):
-        generator = torch.Generator().manual_seed(query.seed + number)
-        groups += [draw_sources(query, sources, generator) for _ in range(DRAWS)]
-    changes = [[query.change(one) for one in group] for group in groups]
-    chances = [after.probability for after in _read(query.readout, changes)[1:]] if groups else []
+    for number, sites in enumerate(sets):
+        generator = torch.Generator().manual_seed(seed + number)
+        groups += [draw_like(question, sites, generator) for _ in range(DRAWS)]
+    changes = [[question.change(site) for site in group] for group in groups]
+    chances = [after.probability for after in read_after(question.readout, changes)]
     drawn = [chances[n : n + DRAWS] for n in range(0, len(chances), DRAWS)]
     return [(sum(each) / DRAWS, min(each)) for each in drawn]
 
 
-def _count_changed(query: Query, sets: Sequence[Sequence[Source]]) -> tuple[list[int], int]:
+def _count_changed(question: Question, sets: Sequence[Sequence[Source]]) -> tuple[list[int], int]:
     """Count the contrast prompts whose own answer is no longer first without each set, and the prompts."""
-    contrast = query.contrast
+    contrast = question.contrast
     counts = [0] * len(sets)
     if contrast is None or not sets:
         return counts, 0
     for number, other in enumerate(contrast.others):
-        counterparts = contrast.alignment.counterparts[number]
+        places = contrast.alignment.counterparts[number]
         changes = [
-            [
-                query.change(one, there)
-                for one in sources
-                if (there := counterparts[one[1]]) is not None
-            ]
-            for sources in sets
+            [question.change(one, there) for one in sites if (there := places[one[1]]) is not None]
+            for sites in sets
         ]
-        readout = read_answer(other, contrast.answers[number])
-        clean, *after = _read(readout, changes)
-        for size, found in enumerate(after):
-            counts[size] += found.first != clean.first
+        readout = read_answer(other, contrast.answers[number], log_probability=False)
+        first = int(other.logits[-1].argmax())
+        for size, after in enumerate(read_after(readout, changes)):
+            counts[size] += after.first != first
     return counts, len(contrast.others)

@@ -1,30 +1,30 @@
-"""Explain an answer: weights, pushes and exact effects of the neurons behind it, graded.
+"""Explain an answer: which few neurons carry it, and weights, pushes and exact effects for each of them.
 
-Three kinds of evidence are put side by side for each neuron, since each misleads alone: what its
-weights promote, what it pushed on this prompt, and what the answer loses when it is removed. Pushes
-and effects are in logits above the vocabulary's mean (convention `centred`), or above the rival's;
-convention `folded` reads the model's own logit.
+1. **Ask.** Run the prompt; the answer is the one given, or what the model says.
+2. **Gradients.** One backward pass: how far the answer follows every neuron at every position.
+3. **Compare.** The subject is a name or a word of the prompt (`facts.subjects`), the one whose neurons are
+   estimated to help most; what it is compared with is the same sentence about others. From here on,
+   removed means set to its mean over these (without any: to its mean over the model's corpus where that
+   is known, else to zero).
+4. **Rank** the sites, neurons at positions, by what they are estimated to cost the answer, less what they
+   may cost others.
+5. **Curve.** Remove the first n together, and read the verdict off it (`curve`).
+6. **Remove** one at a time, exactly: the verdict's neurons, those of largest estimated cost, and those that seem to
+   hold the answer back; and all neurons at once, for what they are worth here. The verdict's are listed
+   first, in their order, then those of largest effect.
+7. **Grade** each by its weights, its push and its effect (`grades`): each of these misleads alone.
 
-Neurons are looked for where the answer is predicted (the last position), and at the subject. With
-contrast prompts (the same sentence about others) the subject is where the prompts differ; without, it
-is where neurons matter most by their estimates, attention sinks set aside. At the last position a push is
-direct. Before it, a push goes through attention: `through` is the head that carried most of it.
-
-Removed means set to its mean over the contrast prompts; without them to its mean over the model's corpus
-where that is known, else to zero. `specific` is what the contrast prompts' own answers lose on average
-when the same neuron is removed there: evidence for this fact hurts here and not there.
-
-Not every neuron is removed: the gradient proposes, the exact effect decides (`proposals`).
-
-An answer of several tokens is teacher-forced; pushes and effects are added up over its pieces.
+Pushes and effects are in logits above the vocabulary's mean (convention `centred`), or above the rival's;
+convention `folded` reads the model's own logit. An answer of several tokens is teacher-forced; pushes and
+effects are added up over its pieces.
 
 >>> import ffnprobe as fp
 >>> found = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball")
->>> found.rank, set(found.neurons.grade) <= {"A", "B", "C", ""}
-(1, True)
+>>> print(found.verdict[0])
+3 neurons at ␣Jordan carry it: L3N361 L1N505 L2N225. ...
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING
 
@@ -34,43 +34,44 @@ from ffnprobe.arguments import verb
 from ffnprobe.corpora.joins import join_examples, join_labels
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.stored_labels import find_labels
-from ffnprobe.evidence.candidates import answer_z, list_first, list_graded
-from ffnprobe.evidence.curve import Curve, draw_curve
-from ffnprobe.evidence.explanation import ExplainOptions, Explanation
-from ffnprobe.evidence.grades import CONTROLS
-from ffnprobe.evidence.pieces import table_pieces
-from ffnprobe.evidence.positions import (
-    Looked,
-    choose_columns,
-    look_at_estimates,
-    look_at_subject,
+from ffnprobe.errors import OptionRefused
+from ffnprobe.evidence.curve import (
+    draw_curve,
+    find_allowed,
+    measure_costs,
+    measure_spread,
+    rank_sites,
 )
-from ffnprobe.evidence.query import Query
-from ffnprobe.evidence.removals import Coverage, measure_coverage, remove_candidates, remove_every
-from ffnprobe.evidence.shares import table_paths, table_shares
-from ffnprobe.evidence.subjects import find_subject, propose_contrast
-from ffnprobe.evidence.together import measure_specific, read_sources, remove_together
-from ffnprobe.interventions.ablation import LayerEffects
+from ffnprobe.evidence.explanation import ExplainOptions, Explanation
+from ffnprobe.evidence.grades import CONTROLS, SIZE, Bars, draw_alike, far, find_bar
+from ffnprobe.evidence.tables import list_largest, table_sites
+from ffnprobe.facts.subjects import find_subject, list_given, propose_contrast
 from ffnprobe.interventions.batches import Progress
 from ffnprobe.interventions.choices import Replace
-from ffnprobe.interventions.removal import Removal, choose_removal
+from ffnprobe.interventions.gradients import Gradients, measure_slopes
+from ffnprobe.interventions.question import Question, Removal, ask
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
-from ffnprobe.reading.ordering import check_top
+from ffnprobe.reading.ordering import check_top, sort_neurons
+from ffnprobe.reading.rankings import compare_tokens
 from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.contrast import Contrast, Prompts
-from ffnprobe.tracing.owners import find_owners
-from ffnprobe.tracing.pushes import attribute
+from ffnprobe.tracing.path_tables import Source
 from ffnprobe.tracing.running import run
-from ffnprobe.tracing.sinks import find_sinks
+from ffnprobe.tracing.sinks import describe_sinks
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
-PREDICTIONS = 5
+NONE = "none"  # what `contrast` is called where nothing is to be compared
+# Of the neurons that seem to hold the answer back so many are removed, and so many shown.
+TRIED, SHOWN = 10, 3
+POOL = 64  # by push, and by estimate: the control at a position is like these
+PHASES = 7
 
 
 @verb
+@torch.no_grad()
 def explain(
     model: Model,
     prompt: str | Sequence[int],
@@ -78,228 +79,209 @@ def explain(
     *,
     versus: str | int | None = None,
     contrast: Contrast | Prompts | None = None,
+    subject: str | None = None,
     top: int = 10,
     bos: bool | None = None,
     replace: Replace | None = None,
     convention: str = "centred",
     scan: Scan | None = None,
     effects: bool = True,
-    exact: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Explanation:
-    """Gather the evidence for an answer (by default the model's own prediction).
+    """Find the few neurons that carry an answer (by default the model's own prediction), with the evidence.
 
-    The gradient proposes neurons, and the exact effect of removing them decides: few are removed, chosen
-    so that those that `exact=True` would list are among them. `exact=True` removes every neuron at the
-    last position, and layers at every position (`map`), which in a small model is done anyway; otherwise
-    layers are removed where neurons are looked for. `coverage` says how many neurons were removed, and how
-    well estimates and effects agree.
-
-    With `contrast` (prompts about other subjects, or rows of facts) the evidence is for this subject,
-    not for this kind of sentence. With a scan, neurons are set to their means over its corpus, and
-    shown with their examples.
+    The prompt is compared with the same sentence about other subjects, which are found by themselves;
+    `subject` says what the sentence is about, `contrast` gives the prompts (or rows of facts) to compare
+    with. `contrast="none"` compares with nothing, and so does a `replace` of one's own. With a scan,
+    neurons are shown with their examples. `effects=False` removes nothing: pushes and weights alone.
 
     >>> import ffnprobe as fp
     >>> found = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", versus=" football", top=3)
     >>> print(found.title)
     ␣basketball rather than ␣football after <|endoftext|> Michael ␣Jordan ␣plays ␣the ␣sport ␣of
     """
-    (found,) = _explain(
-        model, prompt, answer, versus=versus, contrast=contrast, top=top, bos=bos, replace=replace,
-        scan=scan, convention=convention, effects=effects, exact=exact, seed=seed, progress=progress,
-        only_last=True,
-    )  # fmt: skip
-    return found
-
-
-@verb
-def explain_stepwise(
-    model: Model,
-    prompt: str | Sequence[int],
-    answer: str | int | None = None,
-    *,
-    versus: str | int | None = None,
-    contrast: Contrast | Prompts | None = None,
-    top: int = 10,
-    bos: bool | None = None,
-    replace: Replace | None = None,
-    convention: str = "centred",
-    scan: Scan | None = None,
-    effects: bool = True,
-    exact: bool = False,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Iterator[Explanation]:
-    """Yield what is known so far, each time it is more: pushes, the map, effects, all removed together.
-
-    Until effects are known, grades count two tests. With `exact` effects come layer by layer. The last
-    explanation is that of `explain`.
-
-    >>> import ffnprobe as fp
-    >>> steps = fp.explain_stepwise(fp.load("pocket"), "Michael Jordan plays the sport of", top=3)
-    >>> [step.map is None for step in steps][:2]
-    [True, False]
-    """
-    yield from _explain(
-        model, prompt, answer, versus=versus, contrast=contrast, top=top, bos=bos, replace=replace,
-        scan=scan, convention=convention, effects=effects, exact=exact, seed=seed, progress=progress,
-        only_last=False,
-    )  # fmt: skip
-
-
-@torch.no_grad()
-def _explain(
-    model: Model,
-    prompt: str | Sequence[int],
-    answer: str | int | None,
-    *,
-    versus: str | int | None,
-    contrast: Contrast | Prompts | None,
-    top: int,
-    bos: bool | None,
-    replace: Replace | None,
-    convention: str,
-    scan: Scan | None,
-    effects: bool,
-    exact: bool,
-    seed: int,
-    progress: Progress | None,
-    only_last: bool,
-) -> Iterator[Explanation]:
-    """Yield explanations as more is known; `only_last` makes no table that nobody asked to see."""
     check_top(top, model.config.neurons, of="neurons")
+    is_alone = contrast in (NONE, [NONE]) or (contrast is None and replace is not None)
+    if subject is not None and (is_alone or contrast is not None):
+        raise OptionRefused(
+            "a subject says what to compare; here that is given, or nothing is compared.",
+            remedy="leave out subject, or contrast and replace",
+        )
+    known_scan = None if scan is None else scan.check(model)
+
+    def step(number: int) -> None:
+        if progress is not None:
+            progress(number, PHASES)
+
+    # 1. Ask.
     trace = run(model, prompt, bos=bos)
     asked: str | int = predicted(trace) if answer is None else answer
-    pushes = attribute(trace, asked, versus=versus, convention=convention)
-    pieces = pushes.pieces
-    known_scan = None if scan is None else scan.check(model)
-    labels = find_labels(model, known_scan)
-    asks_means = replace is None or (isinstance(replace, str) and replace == "mean")
-    given = known_scan.means if known_scan is not None and asks_means else replace
-    if contrast is not None and known_scan is not None and replace is None:
-        given = None  # the scan's examples are shown; what replaces a neuron is the contrast mean
-    query = Query(
-        trace=trace,
-        answer=asked,
-        pieces=pieces,
-        owners=tuple(find_owners(piece) for piece in pieces),
-        removal=choose_removal(trace, asked, replace=given, contrast=contrast),
-        z=answer_z(model, [piece.answer for piece in pieces], pieces[0].versus),
-        top=top,
-        seed=seed,
-    )
-    options = ExplainOptions(
-        top, bos, given, convention, scan, effects, seed,
-        None if query.contrast is None else tuple(one.prompt for one in query.contrast.others),
-        exact,
+    given = known_scan.means if known_scan is not None and replace in (None, "mean") else replace
+    question = ask(
+        trace, asked, versus=versus, convention=convention,
+        replace=given if is_alone or contrast is None else replace,
+        contrast=None if is_alone else contrast,
     )  # fmt: skip
-    shown = " ".join(model.vocab.show_all([piece.answer for piece in pieces]))
-    known = replace_fields(pushes.provenance, answer=shown)
-    if query.contrast is None:
-        looked = Looked((), find_sinks(trace.activations))
-    else:
-        looked = look_at_subject(query.contrast)
+    settings: dict[str, Setting] = {}
+    question.pushes  # noqa: B018  (an answer or a rival that does not fit is refused first)
+    step(1)
 
-    predictions = trace.predictions(min(PREDICTIONS, model.config.vocab))
-    strongest = table_paths(query, sinks=looked.sinks)
+    # 2. Gradients.
+    slopes = measure_slopes(question.readout, of=("logit", "odds")) if effects else None
+    step(2)
 
-    def assemble(
-        tables: "Sequence[pd.DataFrame]",
-        settings: dict[str, Setting],
-        layer_map: LayerEffects | None = None,
-        together: "pd.DataFrame | None" = None,
-        coverage: Coverage | None = None,
-    ) -> Explanation:
-        import pandas as pd
+    # 3. Compare.
+    span = tuple(question.contrast.alignment.middle) if question.contrast else ()
+    if slopes is not None and contrast is None and not is_alone:
+        helping = question.gaps * slopes.logit[:, : len(trace)]
+        found = find_subject(trace, helping) if subject is None else list_given(trace, subject)
+        proposed = None if found is None else propose_contrast(
+            trace, question.readout.tokens[0], found, is_given=subject is not None
+        )  # fmt: skip
+        span = found or ()
+        if proposed is not None:
+            question = question.set_to(Removal(proposed.contrast))
+            settings["compared_with"] = proposed.kind
+    settings = {**question.removal.settings(), **settings, **describe_sinks(trace)}
+    step(3)
 
-        # Where neurons matter most comes first: the subject, if it is there that the fact is recalled.
-        if all("effect" in table for table in tables):
-            ordered = sorted(tables, key=lambda table: -table.effect.sum())
-        else:
-            ordered = list(tables)
-        neurons = pd.concat(ordered, ignore_index=True)
-        listed = neurons if known_scan is None else join_examples(neurons, known_scan)
-        return Explanation(
-            pushes=pushes,
-            predictions=predictions.copy(),
-            map=None if layer_map is None else layer_map.table,
-            neurons=join_labels(listed, labels),
-            parts=table_shares(query, tables, looked.earlier),
-            paths=strongest.copy(),
-            together=together,
-            pieces=table_pieces(query, neurons),
-            provenance=known.including(**settings),
-            options=options,
-            coverage=coverage,
-            curve=curve,
+    # 4. Rank.
+    allowed = find_allowed(question)
+    pushes = question.direct_pushes + question.attention_pushes
+    pushes[:, ~allowed] = 0
+    ranked = list_largest(pushes, top) if slopes is None else rank_sites(question, slopes)
+    step(4)
+
+    # 5. Curve.
+    curve = None if slopes is None else draw_curve(question, ranked, seed=seed)
+    step(5)
+
+    # 6. Remove.
+    listed, removed, against, worth = ranked[:top], None, list[Source](), None
+    if slopes is not None and curve is not None:
+        carrying = ranked[: curve.least or 0]
+        estimates = question.gaps * slopes.logit[:, : len(trace)]
+        estimates[:, ~allowed] = 0
+        likely = list_largest(measure_costs(question, slopes, measure_spread(question)), 4 * top)
+        opposed = list_largest(estimates, TRIED, smallest=True)
+        removed = lost = question.remove_each([*carrying[:top], *likely, *opposed])
+        rest = sorted(set(likely) - set(carrying), key=lambda site: (-lost[site], site))
+        listed = [*carrying, *rest][:top]
+        costly = sorted((effect, site) for site, effect in lost.items() if effect < 0)
+        against = [site for _, site in costly if site not in listed][:SHOWN]
+        worth = _measure_worth(question)
+        settings |= _describe(removed, estimates)
+    if not listed:
+        listed = [
+            (name, question.last) for name in sort_neurons(pushes[:, question.last].abs(), top)
+        ]
+        removed = None if slopes is None else question.remove_each([*listed, *against])
+    step(6)
+
+    # 7. Grade.
+    looked_at = int(allowed.sum()) * model.config.neurons
+    grades, z = _grade(
+        question, [*listed, *against], pushes, slopes, removed, worth, looked_at, seed
+    )
+    settings |= {"looked_at": looked_at, "seed": seed}
+    table = table_sites(question, [*listed, *against], grades, z, removed)
+    if known_scan is not None:
+        table = join_examples(table, known_scan)
+    table = join_labels(table, find_labels(model, known_scan))
+    step(7)
+    shown = " ".join(model.vocab.show_all(question.readout.tokens))
+    given_prompts = None
+    if contrast is not None and question.contrast is not None:
+        given_prompts = tuple(other.prompt for other in question.contrast.others)
+    return Explanation(
+        question=question,
+        neurons=table[: len(listed)].copy(),
+        against=table[len(listed) :].reset_index(drop=True),
+        subject=tuple(position for position in span if allowed[position]),
+        provenance=replace_fields(question.pushes.provenance, answer=shown).including(**settings),
+        options=ExplainOptions(
+            top, bos, given if is_alone else replace, convention, scan, effects, seed,
+            NONE if contrast is not None and is_alone else given_prompts, subject,
+        ),
+        curve=curve,
+        worth=worth,
+    )  # fmt: skip
+
+
+def _measure_worth(question: Question) -> float:
+    """Return what the answer loses without all neurons at once, each set to what replaces it."""
+    readout, layers = question.readout, question.trace.model.config.layers
+    stream = readout.replay.entering(layers, start=readout.first)[None]
+    clean = readout.replayed(stream, layer=layers, start=readout.first)
+    return float(clean.logit - question.remove_all().logit)
+
+
+def _describe(removed: dict[Source, float], estimates: torch.Tensor) -> dict[str, Setting]:
+    """Say how many neurons were removed by themselves, and how well estimates agree with their effects."""
+    import pandas as pd
+
+    rows = [(float(estimates[n.layer, at, n.neuron]), lost) for (n, at), lost in removed.items()]
+    table = pd.DataFrame(rows)
+    said: dict[str, Setting] = {"removed": len(rows)}
+    if len(rows) > 2 and bool((table.nunique() > 1).all()):
+        said["agreement"] = round(float(table.corr().to_numpy()[0, 1]), 2)
+    return said
+
+
+def _grade(
+    question: Question,
+    sites: Sequence[Source],
+    pushes: torch.Tensor,
+    slopes: Gradients | None,
+    removed: dict[Source, float] | None,
+    worth: float | None,
+    looked_at: int,
+    seed: int,
+) -> tuple[list[str], list[float]]:
+    """Grade neurons, each against neurons like it at its position; return the grades and z."""
+    trace, rank = question.trace, max(piece.rank for piece in question.pieces)
+    estimates = None if slopes is None else question.gaps * slopes.logit[:, : len(trace)]
+    bars = dict[int, Bars]()
+    for position in {at for _, at in sites}:
+        own = pushes[:, position]
+        alike = sort_neurons(own, POOL)
+        if estimates is not None:
+            alike = list(dict.fromkeys([*alike, *sort_neurons(estimates[:, position], POOL)]))
+        generator = torch.Generator().manual_seed(seed + position)
+        sizes = trace.activations[:, position].abs()
+        control = draw_alike(sizes, alike, CONTROLS, generator=generator)
+        at = [n.layer for n in control], [n.neuron for n in control]
+        effect = 0.0
+        if estimates is not None:
+            effect = find_bar(estimates[:, position][at], looked_at=looked_at)
+        bars[position] = Bars(
+            far(looked_at), find_bar(own[at], looked_at=looked_at), effect, SIZE * abs(worth or 0.0)
         )
-
-    curve: Curve | None = None
-    if not (effects and only_last):
-        first = list_first(query)
-        yield assemble([first], {"effects": "not measured"})
-    if not effects:
-        return
-    compared = _compare(query)
-    curve = draw_curve(compared)
-    if query.contrast is None:
-        looked = look_at_estimates(query.estimates, trace)
-    columns = choose_columns(looked, len(trace), model.config, exact=exact)
-    layer_map = query.map_effects(columns)
-    if not only_last:
-        yield assemble([first], {"effects": "of layers only"}, layer_map)
-    if exact:
-        for removed in remove_every(query, looked.earlier, progress):
-            if not (removed.pools or only_last):
-                values = removed.effects[query.last]
-                measured = int((~values.isnan().all(dim=-1)).sum())
-                so_far = f"of {measured} of {len(values)} layers"
-                yield assemble([_with_effects(first, values)], {"effects": so_far}, layer_map)
-    else:
-        removed = remove_candidates(query, looked.earlier, progress)
-    neurons = model.config.neurons
-    found = [(removed.only([query.last]), neurons)]
-    if looked.earlier:
-        found.append((removed.only(looked.earlier), len(looked.earlier) * neurons))
-    tables = list_graded(query, found)
-    coverage = measure_coverage(query, removed)
-    settings: dict[str, Setting] = {**query.removal.settings(), **looked.settings(trace)}
-    if compared.contrast is not None and query.contrast is None:
-        settings["compared_with"] = [other.prompt for other in compared.contrast.others]
-    settings |= {
-        **coverage.settings(),
-        "control": f"{CONTROLS} neurons alike in layer and activation",
-        "seed": seed,
-    }
-    tables = [_with_specific(query, table) for table in tables]
-    alone: dict[str, Setting] = {"effects": "of neurons by themselves"}
-    if not only_last:
-        yield assemble(tables, settings | alone, layer_map, coverage=coverage)
-    together = remove_together(query, tables)
-    yield assemble(tables, settings, layer_map, together, coverage)
+    z = _find_z(question, sites)
+    grades = [
+        bars[at].grade(
+            own, float(pushes[n.layer, at, n.neuron]),
+            float("nan") if removed is None else removed[n, at], rank=rank,
+        )
+        for (n, at), own in zip(sites, z, strict=True)
+    ]  # fmt: skip
+    return grades, z
 
 
-def _compare(query: Query) -> Query:
-    """Ask the same with contrast prompts: those given, or others proposed for the subject if there are any."""
-    subject = None if query.contrast is not None else find_subject(query.trace, query.estimates)
-    if subject is None:
-        return query
-    contrast = propose_contrast(query.trace, query.pieces[0].answer, subject)
-    return query if contrast is None else replace_fields(query, removal=Removal(contrast))
+def _find_z(question: Question, sites: Sequence[Source]) -> list[float]:
+    """Return how far each neuron's answer, as it acted here, stands out for the token by its weights.
 
-
-def _with_effects(listed: "pd.DataFrame", values: torch.Tensor) -> "pd.DataFrame":
-    """Put the effects known so far next to the pushes."""
-    table = listed.copy()
-    picked = values[table.layer.tolist(), table.neuron.tolist()]
-    table.insert(list(table.columns).index("through") + 1, "effect", picked.double().numpy())
-    return table
-
-
-def _with_specific(query: Query, listed: "pd.DataFrame") -> "pd.DataFrame":
-    """Put what the contrast prompts' own answers lose next to the effects."""
-    values = measure_specific(query, read_sources(listed))
-    if values is not None:
-        listed.insert(list(listed.columns).index("effect") + 1, "specific", values)
-    return listed
+    With a rival, how far above the rival's; of several tokens, for the one that it stands out for most.
+    """
+    model, rival = question.trace.model, question.readout.versus
+    layers = sorted({name.layer for name, _ in sites})
+    ids = [*question.readout.tokens, *([] if rival is None else [rival])]
+    every = compare_tokens(model, ids, by="answer", layers=layers)["z"].cpu()
+    found = []
+    for name, position in sites:
+        own = every[:, layers.index(name.layer), name.neuron]
+        value = own[0] - own[1] if rival is not None else own[own.abs().argmax()]
+        acted = -1.0 if question.trace.activations[name.layer, position, name.neuron] < 0 else 1.0
+        found.append(acted * float(value))
+    return found

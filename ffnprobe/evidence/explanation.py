@@ -2,21 +2,31 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING
 
+from ffnprobe.cards import card, table_html
 from ffnprobe.corpora.scans import Scan
-from ffnprobe.evidence.curve import Curve
+from ffnprobe.evidence.curve import Curve, percent
 from ffnprobe.evidence.grades import RANK_SAID
-from ffnprobe.evidence.removals import Coverage
+from ffnprobe.evidence.tables import table_paths, table_pieces, table_shares
+from ffnprobe.interventions.ablation import map_layers
 from ffnprobe.interventions.choices import Replace
+from ffnprobe.interventions.question import Question
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, name_question, name_settings, write_text
 from ffnprobe.tracing.pushes import Pushes
 from ffnprobe.tracing.pushes_by_piece import PushesByPiece
+from ffnprobe.tracing.sinks import find_sinks
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PREDICTIONS = 5
+# Up to so many parameters, the map of layers is measured at every position.
+SMALL = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,52 +40,100 @@ class ExplainOptions:
     scan: Scan | None
     effects: bool
     seed: int
-    contrast: tuple[str, ...] | None = None
-    exact: bool = False
+    contrast: tuple[str, ...] | str | None = None
+    subject: str | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Result):
-    """Why the model said an answer: what it predicts, where its MLPs matter, which neurons, how much.
+    """Why the model said an answer: which few neurons carry it, the evidence for each, and where it is from.
+
+    neurons       the neurons that matter most, graded: the verdict's in its order, then by their effects
+    against       the neurons that hold the answer back most: without them it gains (effect below 0)
+    curve         what the answer becomes without the first n of them (None: effects were not asked for)
+    worth         what all MLP neurons together are worth here, in logits (or None)
+    subject       the positions that the prompt is about, and where neurons are looked for first
+
+    Measured when first read:
 
     predictions   the likeliest next tokens
-    map           layer × position: what the answer loses without an MLP layer there (None: not asked).
-                  All positions of a small model or with `exact`, else those looked at
-    neurons       the neurons that matter, graded
+    map           layer × position: what the answer loses without an MLP layer there. All positions of a
+                  small model, else the subject and the last (None: effects were not asked for)
     parts         who carries the answer's logit; adds up to it
     paths         the strongest paths: neuron at an earlier position, head that carried it, answer
-    together      what removing the listed neurons at once does, and as many neurons like them (or None)
     pieces        of an answer of several tokens: each piece's own pushes and effects (or None)
-    options       how it was asked for: the options of `explain`
-    coverage      how many neurons were removed, and how well estimates agree with effects (or None)
-    curve         which few neurons carry the answer, and what it becomes without them (or None)
 
     >>> import ffnprobe as fp
     >>> found = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", top=3)
     >>> list(found.tables())
-    ['neurons', 'predictions', 'map', 'parts', 'paths', 'together', 'curve', 'sites']
+    ['neurons', 'against', 'curve', 'sites', 'predictions', 'map', 'parts', 'paths']
     """
 
-    pushes: Pushes | PushesByPiece
-    predictions: "pd.DataFrame"
-    map: "pd.DataFrame | None"
+    question: Question
     neurons: "pd.DataFrame"
-    parts: "pd.DataFrame"
-    paths: "pd.DataFrame"
-    together: "pd.DataFrame | None"
-    pieces: "pd.DataFrame | None"
+    against: "pd.DataFrame"
+    subject: tuple[int, ...]
     provenance: Provenance
     options: ExplainOptions
-    coverage: Coverage | None = None
     curve: Curve | None = None
+    worth: float | None = None
 
     def __post_init__(self) -> None:
-        for table in self.tables().values():
+        for table in (self.neurons, self.against):
             self.provenance.note(table)
 
     def __str__(self) -> str:
-        said = "\n".join([f"why {self.title}: {self.standing}", *self.verdict])
-        return write_text(said, {"": self.neurons.drop(columns="position")}, self.caption)
+        said = "\n".join([self.standing, *self.verdict])
+        return write_text(said, {"": self.shown}, " ".join([*self.remarks, self.caption]))
+
+    def _repr_html_(self) -> str:
+        said = [f"<div>{escape(line)}</div>" for line in self.verdict]
+        under = [f"<div>{escape(line)}</div>" for line in self.remarks]
+        table = table_html(self.shown)
+        return card(self.standing, *said, table, *under, note=self.caption)
+
+    @property
+    def trace(self) -> Trace:
+        """The prompt's run."""
+        return self.question.trace
+
+    @property
+    def pushes(self) -> Pushes | PushesByPiece:
+        """What every part pushed toward the answer."""
+        return self.question.pushes
+
+    @cached_property
+    def predictions(self) -> "pd.DataFrame":
+        """The likeliest next tokens."""
+        many = min(PREDICTIONS, self.trace.model.config.vocab)
+        return self.provenance.note(self.trace.predictions(many))
+
+    @cached_property
+    def map(self) -> "pd.DataFrame | None":
+        """What the answer loses without an MLP layer, by layer and position."""
+        if not self.options.effects:
+            return None
+        config, every = self.trace.model.config, range(len(self.trace))
+        is_small = config.parameters() <= SMALL
+        looked = every if is_small else sorted({*self.subject, self.question.last})
+        return self.provenance.note(map_layers(self.question, positions=looked).table)
+
+    @cached_property
+    def parts(self) -> "pd.DataFrame":
+        """Who carries the answer's logit; the rows add up to it."""
+        return self.provenance.note(table_shares(self.question, self.neurons, self.subject))
+
+    @cached_property
+    def paths(self) -> "pd.DataFrame":
+        """The strongest paths through attention."""
+        sinks = find_sinks(self.trace.activations)
+        return self.provenance.note(table_paths(self.question, sinks))
+
+    @cached_property
+    def pieces(self) -> "pd.DataFrame | None":
+        """Each token of the answer by itself; None for an answer of one token."""
+        found = table_pieces(self.question, self.neurons)
+        return None if found is None else self.provenance.note(found)
 
     @property
     def rank(self) -> int:
@@ -102,28 +160,52 @@ class Explanation(Result):
 
     @property
     def standing(self) -> str:
-        """Say how the model ranks the answer, and whether it would give it at all."""
-        many = len(self.trace.model.vocab)
-        digits = 2 if self.probability > 0.999 else 1  # 99.97 % is not all
-        shown = (
-            f"{self.probability:.{digits}%}"
-            if self.probability >= 0.001
-            else f"{self.probability:.1e}"
-        )
-        said = f"rank {self.rank:,} of {many:,}, probability {shown}"
+        """Say how the model ranks the answer after the prompt, and whether it would give it at all."""
+        known, many = self.provenance, len(self.trace.model.vocab)
+        than = f" rather than {known.versus}" if known.versus else ""
+        said = f'{known.answer}{than}, {percent(self.probability)}, rank {self.rank:,} of {many:,}, after "{self.trace.prompt}"'
         if self.rank > RANK_SAID:
-            said += ": this explains an answer that the model would not give"
+            said += ": an answer that the model would not give"
         return said
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """Say in sentences which few neurons carry the answer; nothing until that is known."""
+        """Say in sentences which few neurons carry the answer; nothing where effects were not asked for."""
         return () if self.curve is None else self.curve.verdict
 
     @property
-    def trace(self) -> Trace:
-        """The prompt's run."""
-        return self.pushes.trace
+    def remarks(self) -> tuple[str, ...]:
+        """Say what holds the answer back, and whose effect is that it is quieter here than for others."""
+        said = []
+        if len(self.against):
+            each = [
+                f"{row.name} at {row.token} ({row.effect:+.2f})"
+                for row in self.against.itertuples()
+            ]
+            said.append(f"Held back by {', '.join(each)}.")
+        if self.question.contrast is not None and "effect" in self.neurons:
+            own = self.neurons
+            quiet = own[(own.set_to.abs() > own.activation.abs()) & (own.effect > 0)]
+            each = [
+                f"{row.name} ({row.activation:.2f} here, {row.set_to:.2f} there)"
+                for row in quiet.itertuples()
+            ]
+            if each:
+                said.append(f"Quieter here than for others: {', '.join(each)}.")
+        return tuple(said)
+
+    @property
+    def shown(self) -> "pd.DataFrame":
+        """The neurons as they are read first: where, how good, how much, what each asks and says.
+
+        `push` is the direct push and that through attention, added up. A gated neuron asks by its gate.
+        """
+        own = self.neurons
+        frame = own[["name", "token", "grade"]].assign(push=own.push + own.push_through_attention)
+        if "effect" in own:
+            frame["effect"] = own.effect
+        asks = own.gate_tokens if "gate_tokens" in own else own.question_tokens
+        return frame.assign(asks=asks, says=own.answer_tokens)
 
     @property
     def title(self) -> str:
@@ -133,20 +215,27 @@ class Explanation(Result):
     @property
     def caption(self) -> str:
         """How to read the grades, and what removed means."""
-        return f"grade A: weights, push and effect agree; B: two of them; C: one. {name_settings(self.provenance)}"
+        return (
+            "push: direct, and through attention; effect: what the answer loses without the neuron, in "
+            "logits; grade A: weights, push and effect agree, B: two of them, C: one, ?: near its bar. "
+            f"{name_settings(self.provenance)}"
+        )
 
     @property
     def table(self) -> "pd.DataFrame":
-        """The neurons that matter, graded."""
+        """The neurons that matter most, graded."""
         return self.neurons
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables, in the order they are read."""
-        every = {
-            "neurons": self.neurons, "predictions": self.predictions, "map": self.map,
-            "parts": self.parts, "paths": self.paths, "together": self.together,
-            "pieces": self.pieces,
-        }  # fmt: skip
+        every: dict[str, pd.DataFrame | None] = {"neurons": self.neurons}
         if self.curve is not None:
-            every |= {"curve": self.curve.table, "sites": self.curve.sites}
+            every |= {
+                "against": self.against, "curve": self.provenance.note(self.curve.table),
+                "sites": self.provenance.note(self.curve.sites),
+            }  # fmt: skip
+        every |= {
+            "predictions": self.predictions, "map": self.map, "parts": self.parts,
+            "paths": self.paths, "pieces": self.pieces,
+        }  # fmt: skip
         return {name: table for name, table in every.items() if table is not None}

@@ -46,8 +46,8 @@ from ffnprobe.interventions.group_ablation import (
     ablate_together,
     read_groups,
 )
-from ffnprobe.interventions.readout import AnswerValues, Readout, read_answer
-from ffnprobe.interventions.removal import Removal, choose_removal
+from ffnprobe.interventions.question import Question, ask
+from ffnprobe.interventions.readout import AnswerValues
 from ffnprobe.interventions.sweeps import (
     sweep_layers,
     sweep_neurons,
@@ -238,18 +238,16 @@ def ablate_stepwise(
     """
     positions = choose_positions(trace, position)
     chosen = choose_neurons(trace.model, neurons)
-    removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
-    readout = read_answer(
-        trace, answer, versus=versus, log_probability=log_probability, convention=convention
+    question = ask(
+        trace, answer, versus=versus, replace=replace, contrast=contrast, convention=convention
     )
-    clean = readout.clean()
-    replacement = removal.on(readout.replay.trace)
-    provenance = readout.provenance(trace, settings=removal.settings(), positions=positions)
+    readout = question.read(log_probability=log_probability)
+    clean, provenance = readout.clean(), question.provenance(positions=positions)
     found: list[AnswerValues] = []
     known = torch.zeros_like(chosen)
     layers = chosen.any(dim=-1).nonzero()[:, 0].tolist()
     sweep = sweep_neurons(
-        readout, replacement, positions=positions, chosen=chosen, progress=progress
+        readout, question.replacement, positions=positions, chosen=chosen, progress=progress
     )
     for layer, values in zip(layers, sweep, strict=True):
         found.append(values)
@@ -331,27 +329,24 @@ def ablate_layers(
     >>> fp.ablate_layers(trace, " basketball").values.shape == (trace.model.config.layers, 7)
     True
     """
-    removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
-    readout = read_answer(
-        trace, answer, versus=versus, log_probability=log_probability, convention=convention
+    question = ask(
+        trace, answer, versus=versus, replace=replace, contrast=contrast, convention=convention
     )
-    return map_layers(readout, removal, trace, progress=progress)
+    return map_layers(question, log_probability=log_probability, progress=progress)
 
 
 def map_layers(
-    readout: Readout,
-    removal: Removal,
-    trace: Trace,
+    question: Question,
     *,
     positions: Sequence[int] | None = None,
-    clean: AnswerValues | None = None,
+    log_probability: bool = False,
     progress: Progress | None = None,
 ) -> LayerEffects:
-    """Remove every MLP layer at positions (by default all), with a readout that is known already."""
-    clean = readout.clean() if clean is None else clean
-    replacement = removal.on(readout.replay.trace)
+    """Remove every MLP layer at positions, by default all."""
+    trace, readout = question.trace, question.read(log_probability=log_probability)
     chosen = tuple(positions or range(len(trace)))
-    found = sweep_layers(readout, replacement, positions=chosen, progress=progress)
+    clean = readout.clean()
+    found = sweep_layers(readout, question.replacement, positions=chosen, progress=progress)
     pattern, layers = "(layer pos) -> layer pos", trace.model.config.layers
     logs = found.log_probability
     return LayerEffects(
@@ -360,5 +355,5 @@ def map_layers(
         positions=chosen,
         tokens=tuple(trace.tokens[position] for position in chosen),
         clean=clean,
-        provenance=readout.provenance(trace, settings=removal.settings()),
+        provenance=question.provenance(),
     )

@@ -15,7 +15,7 @@ True
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from einops import reduce
@@ -32,9 +32,9 @@ from ffnprobe.interventions.choices import (
     choose_positions,
 )
 from ffnprobe.interventions.effect_tables import table_neurons
-from ffnprobe.interventions.readout import Readout, read_answer
-from ffnprobe.interventions.removal import choose_removal
-from ffnprobe.interventions.replay import Stream
+from ffnprobe.interventions.question import ask
+from ffnprobe.interventions.readout import Readout
+from ffnprobe.interventions.sweeps import Change, set_activations
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, check_alike, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
@@ -121,33 +121,68 @@ def estimate(
     >>> fp.estimate(trace, " basketball").values.shape == trace.activations.shape
     True
     """
-    removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
-    readout = read_answer(
-        trace, answer, versus=versus, log_probability=False, convention=convention
+    question = ask(
+        trace, answer, versus=versus, replace=replace, contrast=contrast, convention=convention
     )
-    replay = readout.replay
-    gaps = replay.trace.activations - removal.on(replay.trace)
+    slopes = measure_slopes(question.readout).logit[:, : len(trace)]
     return Estimates(
         trace=trace,
-        values=(gaps * measure_slopes(readout)[0])[:, : len(trace)],
-        provenance=readout.provenance(trace, settings={"method": "gradient", **removal.settings()}),
+        values=question.gaps * slopes,
+        provenance=question.provenance(settings={"method": "gradient"}),
     )
 
 
-def measure_slopes(readout: Readout) -> tuple[Float[Tensor, "layer pos neuron"], Stream]:
-    """Return the gradient of the answer's logit with respect to every activation.
+class Gradients(NamedTuple):
+    """How far the answer follows every activation: by its logit, by its log-odds; 0 where not asked.
 
-    Also the stream that entered the final norm, by which the replay can be checked.
+    With some changes made: `activations` are then those of the neurons, `logits` those that the answer's
+    tokens are read from.
     """
-    replay = readout.replay
-    nudges = replay.held(torch.zeros_like(replay.trace.activations)).requires_grad_()
+
+    logit: Float[Tensor, "layer pos neuron"]
+    odds: Float[Tensor, "layer pos neuron"]
+    activations: Float[Tensor, "layer pos neuron"]
+    logits: Float[Tensor, "piece vocab"]
+
+
+def measure_slopes(
+    readout: Readout,
+    changes: Sequence[Change] = (),
+    *,
+    start: int = 0,
+    of: Sequence[str] = ("logit",),
+) -> Gradients:
+    """Take the gradient of the answer along every activation from a position on, by one replay.
+
+    Of `logit`, or of `odds`: log p / (1 - p), of several tokens added up; with a rival both are the lead.
+    The replay of the clean prompt is checked against the model's own run.
+    """
+    replay, layers = readout.replay, readout.replay.model.config.layers
+    own = replay.trace.activations
+    nudges = replay.held(torch.zeros_like(own[:, start:])).requires_grad_()
+    seen, found = own.clone(), {name: torch.zeros_like(own) for name in ("logit", "odds")}
+    change = set_activations([changes], len(replay.trace))
 
     def nudge(layer: int, activations: Tensor) -> Tensor:
-        return activations + nudges[layer]
+        # The edit's first variant is the clean one; here there is one variant, with its changes.
+        edited = change(layer, activations.repeat(2, 1, 1))[1:] if changes else activations
+        seen[layer, start:] = edited[0].detach().cpu()
+        return edited + nudges[layer]
 
     with torch.enable_grad():
-        stream = replay.entering(0, start=0)[None]
-        final = replay.finish(stream, layer=0, start=0, edit=nudge)
-        read = readout.replayed(final, layer=replay.model.config.layers, start=0)
-        (slopes,) = torch.autograd.grad(read.logit.sum(), nudges)
-    return slopes.cpu(), final.detach()
+        stream = replay.entering(0, start=start)[None]
+        final = replay.finish(stream, layer=0, start=start, edit=nudge)
+        (logits,) = readout.logits(final, start=start)
+        for number, name in enumerate(of):
+            if name == "logit" or readout.versus is not None:
+                value = readout.replayed(final, layer=layers, start=start).logit.sum()
+            else:
+                tokens = torch.tensor(readout.tokens, device=logits.device)[:, None]
+                rest = logits.scatter(-1, tokens, float("-inf")).logsumexp(-1)
+                value = (logits.gather(-1, tokens)[:, 0] - rest).sum()
+            is_last = number == len(of) - 1
+            (slopes,) = torch.autograd.grad(value, nudges, retain_graph=not is_last)
+            found[name][:, start:] = slopes.cpu()
+    if not changes and not start:
+        readout.check(final.detach())
+    return Gradients(**found, activations=seen, logits=logits.detach())

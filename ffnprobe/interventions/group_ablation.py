@@ -16,8 +16,8 @@ from ffnprobe.interventions.choices import (
     choose_neurons,
     choose_positions,
 )
-from ffnprobe.interventions.readout import AnswerValues, read_answer
-from ffnprobe.interventions.removal import choose_removal
+from ffnprobe.interventions.question import ask
+from ffnprobe.interventions.readout import AnswerValues
 from ffnprobe.interventions.sweeps import sweep_groups
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
@@ -100,17 +100,16 @@ def ablate_together(
         raise OptionRefused("there is no group of neurons to remove.", remedy='["L3N12", "L4N7"]')
     positions = choose_positions(trace, position)
     masks = torch.stack([choose_neurons(trace.model, group) for group in groups])
-    removal = choose_removal(trace, answer, replace=replace, contrast=contrast)
-    readout = read_answer(
-        trace, answer, versus=versus, log_probability=log_probability, convention=convention
+    question = ask(
+        trace, answer, versus=versus, replace=replace, contrast=contrast, convention=convention
     )
+    readout = question.read(log_probability=log_probability)
     clean = readout.clean()
-    replacement = removal.on(readout.replay.trace)
-    found = sweep_groups(readout, replacement, positions=positions, groups=masks)
+    found = sweep_groups(readout, question.replacement, positions=positions, groups=masks)
     return GroupEffects(
         groups=tuple(" ".join(group) for group in groups),
         values=found.logit,
         log_probability=found.log_probability,
         clean=clean,
-        provenance=readout.provenance(trace, settings=removal.settings(), positions=positions),
+        provenance=question.provenance(positions=positions),
     )

@@ -159,6 +159,13 @@ class Readout:
             found.append(-torch.nn.functional.cross_entropy(logits, tokens, reduction="none"))
         return torch.cat(found)
 
+    def logits(self, final: Stream, *, start: int) -> Float[Tensor, "variant piece vocab"]:
+        """Return all the logits that the answer's tokens are read from, of streams that begin at `start`."""
+        replay, model = self.replay, self.replay.model
+        read = slice(self.first - start, self.first - start + len(self.tokens))
+        weights = replay.held(model.unembedding), replay.held(model.unembedding_bias)
+        return cap(model, torch.nn.functional.linear(replay.normalise(final[:, read]), *weights))
+
     def clean(self) -> AnswerValues:
         """Read the answer off the clean prompt, or raise if our replay is not the model's own run."""
         replay = self.replay

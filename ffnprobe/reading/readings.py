@@ -31,7 +31,7 @@ from ffnprobe.reading.measures import Measures, measure_neurons, project_measure
 from ffnprobe.reading.moments import Moments
 from ffnprobe.reading.projection import check_convention, check_through
 from ffnprobe.reading.related import Related, find_related
-from ffnprobe.reading.sides import Answer, Question
+from ffnprobe.reading.sides import AnswerSide, QuestionSide
 from ffnprobe.reading.tokens import TokenValue, list_sides, only_tokens
 from ffnprobe.results import Result
 
@@ -51,9 +51,9 @@ class Reading(Result, Measures):
     ['␣basketball', '␣boxing', '␣Oslo']
     """
 
-    question: Question
-    gate: Question | None
-    answer: Answer
+    question: QuestionSide
+    gate: QuestionSide | None
+    answer: AnswerSide
     provenance: Provenance
 
     def __str__(self) -> str:
@@ -223,9 +223,9 @@ def read(
         readings = tuple(
             Reading(
                 **vars(measures),
-                question=Question(model, question, through),
-                gate=None if gate is None else Question(model, gate, through),
-                answer=Answer(model, answer, convention),
+                question=QuestionSide(model, question, through),
+                gate=None if gate is None else QuestionSide(model, gate, through),
+                answer=AnswerSide(model, answer, convention),
                 provenance=provenance,
             )
             for layer, neurons in layer_runs(chosen)

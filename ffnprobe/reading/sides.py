@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Question:
+class QuestionSide:
     """What a neuron asks of the residual stream: a direction, and the tokens that open it."""
 
     model: Model
@@ -35,7 +35,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Answer:
+class AnswerSide:
     """What a neuron adds to the residual stream: a direction, and the tokens it moves."""
 
     model: Model

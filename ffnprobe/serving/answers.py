@@ -116,7 +116,7 @@ def count_grades(result: Result) -> str:
     """Count the grades of an explanation; nothing for another result."""
     if not isinstance(result, Explanation):
         return ""
-    found = result.neurons.grade.value_counts()
+    found = result.neurons.grade.str[:1].value_counts()
     counts = [f"{letter} {found[letter]}" for letter in ("A", "B", "C") if letter in found]
     return (
         f"{', '.join(counts) or 'none'} of {len(result.neurons)} neurons; a grade counts kinds of "

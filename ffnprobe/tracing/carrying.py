@@ -107,6 +107,8 @@ def carry(trace: Trace, given: Readers, written: Written) -> Step:
     shares = torch.zeros(c.layers, c.heads, end, len(KINDS))
     readers = torch.zeros_like(given)
     for layer, stream in enumerate(written.streams()):
+        if not given[layer + 1].any():
+            continue  # after each step one layer more has nobody above it left
         moved[layer] = reduce(move(trace, layer, given), "pos head -> head", "sum").cpu()
         carriers = carry_back(trace, layer, given)
         pattern = "head pos d_model, kind pos d_model -> head pos kind"
@@ -163,6 +165,8 @@ def push_neurons(trace: Trace, readers: Readers) -> Float[Tensor, "layer pos neu
     amounts = trace.amounts[:, :end]
     found = torch.zeros_like(amounts)
     for layer in range(model.config.layers - 1):  # the last layer's are read by no head
+        if not readers[layer + 1].any():
+            continue
         along = einsum(readers[layer + 1], model.answers[layer], pattern)
         found[layer] = along.cpu() * amounts[layer]
     return found

@@ -189,7 +189,7 @@ def contrast_paths(
     *,
     versus: str | int | None = None,
     convention: str = "centred",
-    depth: int = 1,
+    depth: int | None = None,
 ) -> ContrastPaths:
     """Find the paths to an answer of one token on the prompt and on each contrast prompt, and subtract."""
     token = one_token(contrast.trace.model, answer, use="contrast paths")

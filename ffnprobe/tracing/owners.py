@@ -86,6 +86,7 @@ def find_owners(pushes: Pushes) -> Owners:
         along = einsum(readers[layer + 1], model.answers[layer], pattern)
         through[layer] = along.cpu() * amounts[layer]
     through[:, end] -= pushes.values
+    through[-1] = 0  # no head reads what the last layer writes
     every = "kind pos d_model, pos d_model -> pos"
     found = Owners(
         pushes=pushes,

@@ -50,7 +50,7 @@ def table_top(paths: "Paths", top: int | None) -> "pd.DataFrame":
     columns = ["name", "layer", "neuron", "position", "activation", "through", "step", "carried"]
     frame = pd.DataFrame(rows, columns=columns).astype({"layer": "Int64", "neuron": "Int64"})
     frame.insert(4, "token", [paths.trace.tokens[position] for position in frame.position])
-    frame.insert(6, "push", values[cells].numpy())
+    frame.insert(6, "push_through_attention", values[cells].numpy())
     return frame
 
 
@@ -70,8 +70,9 @@ def table_neurons(paths: "Paths", top: int | None) -> "pd.DataFrame":
             sources, activations, _carry_all(paths, sources), strict=True
         )
     ]  # fmt: skip
-    columns = ["name", "layer", "neuron", "position", "token", "activation", "push"]
-    frame = pd.DataFrame(rows, columns=[*columns, "through", "step", "carried"])
+    columns = ["name", "layer", "neuron", "position", "token", "activation"]
+    more = ["push_through_attention", "through", "step", "carried"]
+    frame = pd.DataFrame(rows, columns=[*columns, *more])
     if (opened := gate_tokens(trace.model, names, TOKENS)) is not None:
         frame["gate_tokens"] = [" ".join(row) for row in opened]
     asked = question_tokens(trace.model, names, TOKENS)
@@ -110,7 +111,7 @@ def carry_sources(
     amounts = torch.stack([trace.amounts[n.layer, j, n.neuron] for n, j in sources])
     found = torch.zeros(len(sources), model.config.layers, model.config.heads)
     for layer in range(model.config.layers):
-        if not (layers < layer).any():
+        if not (layers < layer).any() or not given[layer + 1].any():
             continue
         carriers = carry_back(trace, layer, given)[:, positions]
         along = einsum(answers, carriers, "source d_model, head source d_model -> source head")

@@ -10,8 +10,8 @@ Patterns and scales are taken as they were, so the shares are exact: for every h
 push in `attribute` within 1e-3, or an error says both numbers. A head's own value bias is not among
 them: `attribute` counts it with b_O.
 
-What a head found may have been put there by another head. With `depth=2` the heads it read are taken
-apart in turn, and so on; what is left of heads after the last step is listed whole.
+What a head found may have been put there by another head, so the heads it read are taken apart in turn,
+to the end. With `depth` so many steps are taken; what is left of heads after the last is listed whole.
 
 An answer of several tokens is teacher-forced: each piece is read at its own position, and pushes are
 added up over the pieces. A part may then stand at an earlier piece of the answer. `pieces` are the paths
@@ -22,7 +22,7 @@ later neurons is not in its push; `ablate` counts that.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> found = fp.paths(trace, " basketball")
+>>> found = fp.paths(trace, " basketball", depth=1)
 >>> heads = fp.attribute(trace, " basketball").account.heads
 >>> float(abs(found.by_head().push.sum() - heads.sum())) < 1e-3
 True
@@ -245,11 +245,12 @@ def paths(
     versus: str | int | None = None,
     position: int = -1,
     convention: str = "centred",
-    depth: int = 1,
+    depth: int | None = None,
 ) -> Paths:
     """Share every head's push toward an answer among what the head carried.
 
-    An answer of several tokens is teacher-forced, and its pieces' pushes are added up.
+    `depth` is how many heads are followed one after the other: by default as many as there are. An answer
+    of several tokens is teacher-forced, and its pieces' pushes are added up.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -263,6 +264,8 @@ def paths(
             remedy="run(..., patterns=True)",
         )
     model = trace.model
+    if depth is None:
+        depth = model.config.layers
     if not 1 <= depth <= model.config.layers:
         raise OptionRefused(
             f"depth = {depth}: a path through {model.name} has 1 to {model.config.layers} heads.",

@@ -15,8 +15,13 @@ beyond its own.
 (0, 2)
 """
 
+from typing import TYPE_CHECKING
+
 from jaxtyping import Float
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from ffnprobe.tracing.trace import Trace
 
 FAR_BEYOND = 10.0
 
@@ -33,3 +38,18 @@ def compare_sizes(activations: Float[Tensor, "layer pos neuron"]) -> list[float]
     """Compare the largest activation at each position with the median of these."""
     largest = activations.abs().amax(dim=(0, 2)).double()
     return (largest / largest.quantile(0.5).clamp(min=1e-30)).tolist()
+
+
+def describe_sinks(trace: "Trace") -> dict[str, list[str]]:
+    """Name the attention sinks of a prompt, and by which rule each is one, as a setting."""
+    ratios = compare_sizes(trace.activations)
+    named = [
+        f"{trace.tokens[position]} at {position} "
+        + (
+            f"(activation {ratios[position]:,.0f} times the median)"
+            if position
+            else "(first position)"
+        )
+        for position in find_sinks(trace.activations)
+    ]
+    return {"set_aside": named}

@@ -33,7 +33,6 @@ _DEFAULTS = {
     "replace": None,
     "convention": "centred",
     "effects": True,
-    "exact": False,
     "seed": 0,
 }
 
@@ -72,7 +71,8 @@ def recipe_explanation(explanation: Explanation) -> Recipe:
     flags = [] if rival is None else [f"--versus={rival}"]
     for name, value in options.items():
         if name == "contrast":
-            flags += [f"--contrast={text}" for text in value]
+            texts = [value] if isinstance(value, str) else value
+            flags += [f"--contrast={text}" for text in texts]
         elif isinstance(value, bool):
             flags.append(f"--{'' if value else 'no-'}{name}")
         else:
@@ -85,15 +85,19 @@ def recipe_explanation(explanation: Explanation) -> Recipe:
 
 def recipe_circuit(circuit: Circuit) -> Recipe:
     """Tell how to get a circuit again, as a page."""
-    trace, known = circuit.pushes.trace, circuit.provenance
-    model, pieces, prompt = trace.model, circuit.pushes.pieces, _prompt(trace)
+    trace, known = circuit.question.pushes.trace, circuit.provenance
+    model, pieces, prompt = trace.model, circuit.question.pushes.pieces, _prompt(trace)
     answer: str | int = (
         spell_token(model, pieces[0].answer)
         if len(pieces) == 1
         else model.vocab.text(piece.answer for piece in pieces)
     )
     rival = None if pieces[0].versus is None else spell_token(model, pieces[0].versus)
-    others = [] if circuit.contrast is None else [one.prompt for one in circuit.contrast.others]
+    others = (
+        []
+        if circuit.question.contrast is None
+        else [one.prompt for one in circuit.question.contrast.others]
+    )
     keep = int(str(known.settings["keep"]))
     parts = [f"{prompt!r}, {answer!r}", *([] if rival is None else [f"versus={rival!r}"])]
     parts += [f"contrast={others!r}"] if others else []

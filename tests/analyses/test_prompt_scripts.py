@@ -18,8 +18,8 @@ JORDAN, WOODS = "Michael Jordan plays the sport of", "Tiger Woods plays the spor
 SCRIPTS = {
     "explain_prompt": (
         [JORDAN],
-        ["why ␣basketball after", "ablated together", "neurons like them, worst", "what gave L1N505",
-         "what its heads read", "␣Jordan"],
+        ["␣basketball, 99.97 %", "3 neurons at ␣Jordan carry it", "Without them 34.9 %", "Held back by L1N42",
+         "what gave L3N361", "what its heads read", "L0H5"],
     ),
     "neuron_report": (
         [" basketball", "--top", "5"],

@@ -1,63 +1,57 @@
-"""`ffnprobe explain`: each part as soon as it is known, and what was removed."""
+"""`ffnprobe explain`: the verdict first, ten rows, 25 lines at 80 columns; the rest on request."""
 
-import re
+import pytest
 
-import ffnprobe as fp
 from tests.cli.runner import ffnprobe
 from tests.conftest import JORDAN
 
-
-def test_explain_prints_each_part_as_it_is_known(pocket, monkeypatch):
-    """The text is the same whether it comes in steps or at once, and what is known comes first."""
-    from ffnprobe.views.terminal import explanations
-
-    steps = list(fp.explain_stepwise(pocket, JORDAN, " basketball", top=2))
-    printed: list[list[str]] = []
-    monkeypatch.setattr(
-        explanations, "print_tables", lambda tables: printed[-1].extend(map(str, tables))
-    )
-    monkeypatch.setattr(explanations, "print_grid", lambda title, _: printed[-1].append(title))
-
-    def tell(found):
-        for step in found:
-            printed.append([])
-            yield step
-
-    assert explanations.print_as_known(tell(steps)) is steps[-1]
-    heads = [[title.split(" (")[0] for title in titles] for titles in printed]
-    assert heads == [
-        [],  # the verdict, which is not known yet, comes first
-        ["what the model predicts next", "what the answer loses without an MLP layer, by position"],
-        ["the neurons that matter", "the strongest paths through attention", "what makes up the logit"],
-        ["ablated together"],
-    ]  # fmt: skip
-    printed.append([])
-    explanations.print_as_known(steps[-1:])
-    assert printed[-1] == [title for titles in printed[:-1] for title in titles]
+WORDS = ("explain", JORDAN, " basketball", "--model", "pocket")
 
 
-def test_explain_says_how_many_neurons_it_removed():
-    words = ("explain", JORDAN, " basketball", "-k", "2", "--model", "pocket")
-    few, every = ffnprobe(*words), ffnprobe(*words, "--exact")
+def test_the_verdict_comes_first_and_all_is_25_lines(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    found = ffnprobe(*WORDS)
+    assert found.exit_code == 0, found.output
+    lines = found.stdout.splitlines()
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == f'␣basketball, 99.97 %, rank 1 of 5,022, after "{JORDAN}"'
+    assert lines[1].startswith("3 neurons at ␣Jordan carry it: L3N361 L1N505 L2N225. Without them")
+    heads = next(line for line in lines if line.startswith("name "))
+    assert heads.split() == ["name", "token", "grade", "push", "effect", "asks", "says"]
+    assert sum(line.startswith("L") for line in lines) == 10
+    assert "Held back by L1N42 at ␣Jordan" in found.stdout
+    assert lines[-1].startswith("more: --full ")
+
+
+def test_full_prints_every_table():
+    few, every = ffnprobe(*WORDS, "-k", "2"), ffnprobe(*WORDS, "-k", "2", "--full")
     assert few.exit_code == every.exit_code == 0, few.output + every.output
-    assert re.search(
-        r"neurons were removed; on \d+ candidates estimate and effect correlate at", few.stderr
-    )
-    assert "--exact removes every neuron at the last position" in few.stderr
-    assert "--exact" not in every.stderr
-    for line in few.stdout.splitlines():
-        if " L0N" in f" {line}" and "of" in line:
-            assert line in every.stdout
+    assert every.stdout.startswith(few.stdout.partition("\npush: ")[0])
+    for title in (
+        "the neurons", "what holds the answer back", "what it becomes without the first neurons",
+        "what the model predicts next", "what the answer loses without an MLP layer",
+        "the strongest paths through attention", "what makes up the logit",
+    ):  # fmt: skip
+        assert f"\n{title}" in every.stdout
+        assert f"\n{title}" not in few.stdout
 
 
-def test_each_piece_s_own_numbers_are_printed_on_request():
+def test_it_can_be_told_the_subject_or_to_compare_with_nothing():
+    told = ffnprobe("explain", "In Paris the capital of Japan is", "--subject", "Japan", "-k", "2")
+    assert told.exit_code == 0, told.output
+    assert " at ␣Japan " in told.stdout
+    wrong = ffnprobe(*WORDS, "--subject", "Tiger")
+    assert wrong.exit_code == 1
+    assert '"Tiger" is not in the prompt' in wrong.output
+    alone = ffnprobe(*WORDS, "--contrast", "none", "-k", "2")
+    assert "Nothing was found to compare it with." in alone.stdout
+
+
+@pytest.mark.parametrize("more", [(), ("--full",)])
+def test_each_piece_s_own_numbers_are_printed_on_request(more):
     words = ("explain", JORDAN, " basketball golf", "-k", "2", "--no-effects", "--model", "pocket")
-    plain, each = ffnprobe(*words), ffnprobe(*words, "--pieces")
-    assert plain.exit_code == each.exit_code == 0, plain.output + each.output
-    title = "the same neurons, piece by piece"
-    assert title not in plain.stdout
-    assert "--pieces also prints each one's" in plain.stderr
-    assert title in each.stdout
-    assert "--pieces" not in each.stderr
-    one = ffnprobe(*words[:2], " basketball", *words[3:])
-    assert "--pieces" not in one.stderr
+    found = ffnprobe(*words, *more)
+    assert found.exit_code == 0, found.output
+    assert ("the same neurons, piece by piece" in found.stdout) == bool(more)
+    assert ("--full prints each one's" in found.stderr) == (not more)

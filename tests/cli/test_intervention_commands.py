@@ -141,7 +141,7 @@ def test_the_defaults_are_centred_and_the_means_where_they_are_known(command: st
     known = json.loads(found.stdout)["provenance"]
     assert known["convention"] == "centred"
     if command != "attribute":
-        assert known["settings"]["replace"] == "mean"
+        assert known["settings"]["replace"] == ("mean" if command == "ablate" else "contrast mean")
 
 
 def test_an_unknown_convention_or_replacement_is_wrong_usage() -> None:

@@ -7,10 +7,10 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.evidence import curve as curves
-from ffnprobe.evidence.curve import SIZES, Curve, measure_spread, rank_sites
-from ffnprobe.evidence.query import Query
+from ffnprobe.evidence.curve import SIZES, Curve, measure_costs, measure_spread, rank_sites
 from ffnprobe.facts.formats import read_facts
-from ffnprobe.interventions.removal import Removal, choose_removal
+from ffnprobe.interventions.gradients import measure_slopes
+from ffnprobe.interventions.question import ask
 from tests.conftest import JORDAN
 from tests.interventions.oracles import hooked
 
@@ -18,15 +18,6 @@ from tests.interventions.oracles import hooked
 @pytest.fixture(scope="module")
 def explanation(pocket):
     return fp.explain(pocket, JORDAN, " basketball")
-
-
-def ask(trace, answer, contrast=None):
-    """Ask as `explain` does, with contrast prompts or without."""
-    chosen = choose_removal(trace, answer) if contrast is None else Removal(contrast)
-    return Query(
-        trace=trace, answer=answer, pieces=fp.attribute(trace, answer).pieces, owners=(),
-        removal=chosen, z=torch.zeros(0), top=10, seed=0,
-    )  # fmt: skip
 
 
 def run_without(model, ids, sites, at=lambda position: position):
@@ -55,9 +46,9 @@ def test_every_row_is_a_hooked_run(pocket, explanation):
 
 
 def test_other_subjects_keep_theirs(pocket, explanation):
-    contrast = fp.contrast_with(
-        explanation.trace, " basketball", explanation.provenance.settings["compared_with"]
-    )
+    contrast = explanation.question.contrast
+    assert explanation.provenance.settings["contrast"] == [o.prompt for o in contrast.others]
+    assert explanation.provenance.settings["compared_with"] == "rows of pocket's table"
     assert explanation.curve.others == len(contrast.others) == 12
     for row in explanation.curve.table.itertuples():
         changed = 0
@@ -74,11 +65,13 @@ def test_the_verdict_is_the_least_set_without_which_the_answer_is_not_first(expl
     row = curve.table[curve.table.removed == 3].iloc[0]
     first, second = explanation.verdict
     assert first == (
-        "3 neurons at ␣Jordan carry it: L3N361 L1N505 L2N225. Without them ␣Arabic is first; it has "
-        f"{row.probability:.1%} (rank 2).".replace("%", " %")
+        "3 neurons at ␣Jordan carry it: L3N361 L1N505 L2N225. Without them "
+        f"{100 * row.probability:.1f} % (rank 2; first is now ␣Arabic)."
     )
-    assert second.endswith("For 12 other subjects: 0 of 12 answers change.")
-    assert second.startswith("3 neurons like them: 99.97 %, at worst 99.9")
+    assert second == (
+        "3 neurons like them: 99.97 %. Without the same 3, 0 of 12 other subjects' answers change."
+    )
+    assert explanation.neurons.name[:3].tolist() == ["L3N361", "L1N505", "L2N225"]
     assert f"{first} {second}" in " ".join(str(explanation).split())
 
 
@@ -86,8 +79,8 @@ def test_sites_are_ranked_by_the_slope_of_the_log_odds_less_the_spread(tiny):
     trace = fp.run(tiny, [5, 6, 20, 8, 9, 10])
     answer = int(trace.logits[-1].argmax())
     contrast = fp.contrast_with(trace, answer, [fp.run(tiny, [5, 6, 30 + n, 8, 9, 10]) for n in (0, 1, 4)])  # fmt: skip
-    query = ask(trace, answer, contrast)
-    spread, step = measure_spread(contrast), 1e-2
+    question = ask(trace, answer, contrast=contrast)
+    spread, step = measure_spread(question), 1e-2
     others = torch.stack([other.activations[:, 3] for other in contrast.others])
     expected = (others - others.mean(0)).square().mean(0).sqrt()
     torch.testing.assert_close(spread[:, 3], expected, rtol=1e-4, atol=1e-6)
@@ -100,41 +93,65 @@ def test_sites_are_ranked_by_the_slope_of_the_log_odds_less_the_spread(tiny):
         logs = hooked(tiny, list(trace.ids), {layer: edit})[0, -1].double().log_softmax(-1)
         return float(logs[answer] - torch.log1p(-logs[answer].exp()))
 
-    slopes, seen, is_first = curves._slope_odds(query, [])
-    assert is_first
-    torch.testing.assert_close(seen, trace.activations, rtol=1e-4, atol=1e-5)
-    costs = []
-    for name, position in rank_sites(query)[:2]:  # then the gradient is taken again
+    slopes = measure_slopes(question.readout, of=("logit", "odds"))
+    torch.testing.assert_close(slopes.activations, trace.activations, rtol=1e-4, atol=1e-5)
+    ranked, costs = rank_sites(question, slopes), []
+    found = measure_costs(question, slopes, spread)
+    assert found.amax() == found[ranked[0][0].layer, ranked[0][1], ranked[0][0].neuron]
+    for name, position in ranked[:2]:
         site = name.layer, position, name.neuron
         slope = (odds(*site, step) - odds(*site, -step)) / (2 * step)
-        assert float(slopes[site]) == pytest.approx(slope, rel=0.05, abs=2e-3)
-        gap = float(trace.activations[site] - query.replacement[site])
+        assert float(slopes.odds[site]) == pytest.approx(slope, rel=0.05, abs=2e-3)
+        gap = float(trace.activations[site] - question.replacement[site])
         costs.append(slope * gap - abs(slope) * float(spread[site]))
-    assert len(costs) == 2
-    assert costs == pytest.approx(sorted(costs, reverse=True), rel=0.1, abs=2e-3)
-    assert all(position >= 3 for _, position in rank_sites(query))
+    assert all(cost > 0 for cost in costs)
+    assert all(position >= 3 for _, position in ranked)
 
 
-def test_an_answer_of_several_tokens_and_one_without_contrast(pocket, jordan):
-    answer = " basketball and"
-    query = ask(jordan, answer)
-    found = curves.draw_curve(query)
-    assert found.others == 0
-    assert "changed" not in found.table
-    assert "other subjects" not in " ".join(found.verdict)
-    log = math.fsum(piece.log_probability for piece in query.pieces)
-    (clean,) = curves._read(query.readout, [])
+def test_slopes_with_changes_are_those_of_the_changed_prompt(tiny):
+    """From a later position on, and of the lead with a rival."""
+    trace = fp.run(tiny, [5, 6, 20, 8, 9, 10])
+    answer = int(trace.logits[-1].argmax())
+    question = ask(trace, answer, versus=17)
+    changes = [question.change((fp.NeuronId(0, 3), 2))]
+    found = measure_slopes(question.readout, changes, start=2, of=("logit", "odds"))
+    assert torch.equal(found.logit, found.odds)
+    assert not found.logit[:, :2].any()
+    assert found.activations[0, 2, 3] == question.replacement[0, 0, 3]
+    site, step = (1, 4, 5), 1e-2
+
+    def lead(change):
+        def remove(activations):
+            activations[:, 2, 3] = float(question.replacement[0, 0, 3])
+
+        def nudge(activations):
+            activations[:, 4, 5] += change
+
+        logits = hooked(tiny, list(trace.ids), {0: remove, 1: nudge})[0, -1].double()
+        return float(logits[answer] - logits[17])
+
+    slope = (lead(step) - lead(-step)) / (2 * step)
+    assert float(found.logit[site]) == pytest.approx(slope, rel=0.05, abs=2e-3)
+
+
+def test_an_answer_of_several_tokens_and_one_without_contrast(pocket):
+    found = fp.explain(pocket, JORDAN, " basketball and", contrast="none", top=2)
+    curve, pieces = found.curve, found.question.pieces
+    assert curve.others == 0
+    assert "changed" not in curve.table
+    assert "other subjects" not in " ".join(curve.verdict)
+    log = math.fsum(piece.log_probability for piece in pieces)
+    (clean,) = curves.read_after(found.question.readout, [[]])
     assert clean.probability == pytest.approx(math.exp(log), rel=1e-3)
-    assert clean.rank == max(piece.rank for piece in query.pieces)
+    assert clean.rank == max(piece.rank for piece in pieces)
 
 
 def test_what_is_not_first_has_no_set(pocket):
     found = fp.explain(pocket, JORDAN, " golf", top=2)
     assert found.curve.least is None
-    assert not len(found.curve.sites)
-    assert found.verdict == (
-        "The answer is not first, so no set of neurons is sought that carries it.",
-    )
+    assert not len(found.curve.table)
+    assert found.verdict == ("It is not first, so no set of neurons is sought that carries it.",)
+    assert len(found.neurons) == 2
 
 
 def test_where_no_set_is_enough_it_says_so(explanation):

@@ -54,7 +54,7 @@ class Tab:
         return {name: values[0] for name, values in parse_qs(urlsplit(self.page.url).query, keep_blank_values=True).items()}  # fmt: skip
 
     def await_evidence(self):
-        self.page.wait_for_selector("#together table")
+        self.page.wait_for_selector("#curve > p")
 
     def cells(self, table, column):
         heads = self.page.locator(f"{table} th").all_inner_texts()
@@ -308,38 +308,29 @@ def test_a_card_shows_the_examples_of_a_scan(tab, session):
     assert marks == [e.token for side in found.sides(5).values() for e in side]
 
 
-def test_the_evidence_fills_in_and_can_be_stopped_and_begun_again(tab, pocket, monkeypatch):
-    """The prediction, the pushes, the map, the effects: each is seen while the next is not yet known."""
-    gate, real = threading.Semaphore(0), sessions.explain_stepwise
+def test_the_evidence_can_be_stopped_and_begun_again(tab, pocket, monkeypatch):
+    gate, real = threading.Semaphore(0), sessions.explain
 
     def slowly(*given, progress, **options):
-        for step in real(*given, progress=progress, **options):
-            progress(3, 10)
-            yield step
-            gate.acquire(timeout=60)
+        progress(3, 7)
+        gate.acquire(timeout=60)
+        return real(*given, progress=progress, **options)
 
-    monkeypatch.setattr(sessions, "explain_stepwise", slowly)
+    monkeypatch.setattr(sessions, "explain", slowly)
     with running(Session(pocket)) as address:
         one = tab(PAGES["prompt"], address=address)
         page = one.page
-        page.wait_for_selector("#evidence th button:text-is('push')")
-        assert page.locator("#predictions td").count()
-        assert page.locator("#map figure").count() == 0, "the map is not measured yet"
         page.wait_for_selector("#progress progress")
-        gate.release()
-        page.wait_for_selector("#map figure")
-        assert "effect" not in page.locator("#evidence th").all_inner_texts()
-        gate.release()
-        page.wait_for_selector("#evidence th button:text-is('effect')")
-        assert any(one.cells("#evidence", "effect"))
-        assert page.locator("#together table").count() == 0
+        assert "step 4 of 7" in one.text("#progress")
+        assert page.locator("#predictions td").count()
+        assert page.locator("#evidence table").count() == 0
         with page.expect_response(
             lambda reply: '"cancel.disabled"' in (reply.request.post_data or "")
         ):
             page.get_by_role("button", name="Cancel").click()
         gate.release()
         page.wait_for_selector("#progress:has-text('cancelled')")
-        assert page.locator("#together table").count() == 0
+        assert page.locator("#curve table").count() == 0
         gate.release(1000)
         page.get_by_role("button", name="Measure the effects").click()
         one.await_evidence()
@@ -358,7 +349,7 @@ def test_hostile_tokens_are_text_and_nothing_runs(tab, hostile, hostile_explorer
     one = tab(f"{path}?{urlencode(asked)}", address=hostile_explorer)
     page = one.page
     if path == "":
-        page.wait_for_selector("#together table")
+        page.wait_for_selector("#evidence table")
     if path == "search":
         page.wait_for_selector("#survey table")
     page.wait_for_timeout(300)
@@ -400,18 +391,19 @@ def test_contrast_is_asked_for_on_the_page_and_shown_as_explain_shows_it(tab, po
     one = tab(f"?{urlencode(ASKED)}")
     page = one.page
     one.await_evidence()
-    assert "specific" not in page.locator("#evidence th").all_inner_texts()
+    before = one.cells("#evidence", "effect")
     page.get_by_text("Why this subject, not this kind of sentence?").click()
     page.get_by_label("contrast with other facts of the relation").check()
     page.wait_for_url("**related=1**")
-    page.wait_for_selector("#evidence th:has-text('specific')")
+    page.wait_for_selector("#others summary:has-text('with 20 prompts')")
     one.await_evidence()
+    assert one.cells("#evidence", "effect") != before
     rows = fp.find_contrast_rows("pocket", JORDAN, " basketball")
     truth = fp.explain(pocket, JORDAN, " basketball", contrast=rows)
     assert one.cells("#evidence", "name") == truth.neurons.name.tolist()
     assert one.cells("#evidence", "through") == truth.neurons.through.tolist()
-    shown = [float(cell) for cell in one.cells("#evidence", "specific")]
-    assert shown == pytest.approx(truth.neurons.specific.tolist(), rel=2e-3, abs=1e-5)
+    shown = [float(cell) for cell in one.cells("#evidence", "effect")]
+    assert shown == pytest.approx(truth.neurons.effect.tolist(), rel=2e-3, abs=1e-5)
     page.wait_for_selector("#paths .main-svg")
     page.locator("#others summary").click()
     assert page.locator("#others li").all_inner_texts() == [row.prompt for row in rows]
@@ -419,7 +411,7 @@ def test_contrast_is_asked_for_on_the_page_and_shown_as_explain_shows_it(tab, po
     page.locator("#evidence a").first.click()
     page.wait_for_selector("#drivers")
     page.get_by_role("link", name="Back to the prompt").click()
-    page.wait_for_selector("#evidence th:has-text('specific')")
+    page.wait_for_selector("#others summary:has-text('with 20 prompts')")
 
 
 def test_contrast_prompts_are_typed_one_a_line_and_errors_in_them_said(tab):
@@ -430,8 +422,7 @@ def test_contrast_prompts_are_typed_one_a_line_and_errors_in_them_said(tab):
     page.get_by_text("Why this subject, not this kind of sentence?").click()
     page.locator("#contrast").fill("\n".join(others))
     page.get_by_role("button", name="Run").click()
-    # Each step of the evidence draws the list anew, closed: it is opened when all are there.
-    page.wait_for_selector("#evidence th:has-text('specific')")
+    page.wait_for_selector("#others summary:has-text('with 2 prompts')")
     one.await_evidence()
     page.locator("#others summary").click()
     assert page.locator("#others li").all_inner_texts() == others
@@ -462,15 +453,15 @@ def test_a_click_on_a_head_sorts_and_new_rows_come_in_their_own_order(tab, pocke
     one = tab(f"?{urlencode(ASKED)}")
     page = one.page
     one.await_evidence()
-    own = one.cells("#evidence", "push")
-    head = page.locator("#evidence th", has_text="push")
+    own = one.cells("#evidence", "effect")
+    head = page.locator("#evidence th", has_text="effect")
     head.locator("button").click()
-    down = [float(cell) for cell in one.cells("#evidence", "push")]
+    down = [float(cell) for cell in one.cells("#evidence", "effect")]
     assert down == sorted(down, reverse=True)
     assert len(set(down)) > 2
     assert head.get_attribute("aria-sort") == "descending"
     head.locator("button").click()
-    assert [float(cell) for cell in one.cells("#evidence", "push")] == sorted(down)
+    assert [float(cell) for cell in one.cells("#evidence", "effect")] == sorted(down)
     page.locator("#predictions th", has_text="token").locator("button").click()
     names = one.cells("#predictions", "token")
     assert names == sorted(names)
@@ -479,12 +470,12 @@ def test_a_click_on_a_head_sorts_and_new_rows_come_in_their_own_order(tab, pocke
     truth = fp.run(pocket, JORDAN).predictions(10, temperature=2.0)
     assert one.cells("#predictions", "token") == truth.token.tolist()
     assert page.locator("#predictions th:not([aria-sort=none])").count() == 0
-    assert sorted(one.cells("#evidence", "push")) == sorted(own)
+    assert sorted(one.cells("#evidence", "effect")) == sorted(own)
 
 
 @pytest.mark.parametrize("name", ["prompt", "neuron", "search", "facts", "contrast"])
 def test_at_1400_pixels_no_column_is_clipped_and_no_modebar_is_over_a_title(tab, name):
-    wanted = {"prompt": "#together table", "contrast": "#others", "search": "#survey table"}
+    wanted = {"prompt": "#curve table", "contrast": "#others", "search": "#survey table"}
     where = PAGES.get(name, f"?{urlencode(RELATED)}")
     one = tab(where, viewport={"width": 1400, "height": 900})
     page = one.page

@@ -42,7 +42,7 @@ def test_a_node_has_its_edges_and_what_the_answer_loses_without_it(explorer, cir
     first = circuit.kept[0]
     (lost,) = measure_losses(circuit, [[first]])
     effect = fp.ablate(
-        circuit.trace, " basketball", versus=" golf", contrast=circuit.contrast,
+        circuit.trace, " basketball", versus=" golf", contrast=circuit.question.contrast,
         together=[str(first[0])], position=first[1],
     )  # fmt: skip
     assert lost == pytest.approx(float(effect.values[0]), abs=1e-4)

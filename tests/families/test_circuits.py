@@ -92,7 +92,7 @@ def test_influence_runs_through_the_edges(model, circuit):
 @pytest.mark.parametrize("rule", ["relp", "gradient"])
 def test_other_rules_and_several_tokens_close(model, rule):
     found = fp.circuit(model, TEXT, " the cat", rule=rule, keep=5, replace="zero")
-    assert len(found.pushes.pieces) > 1
+    assert len(found.question.pieces) > 1
     assert found.remainder < 1e-3
     assert found.account.drives[:, len(found.sources.nodes) - 5 :].any()
 

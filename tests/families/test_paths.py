@@ -34,7 +34,7 @@ def test_an_answer_of_several_tokens_closes(trace):
 
 def test_a_neuron_is_carried_by_the_heads_that_carry_its_answer(trace):
     """One neuron, head by head, from the folded weights in float64."""
-    paths, model = fp.paths(trace, ANSWER), trace.model
+    paths, model = fp.paths(trace, ANSWER, depth=1), trace.model
     below, neuron, source = 0, 33, len(trace) - 2
     part = trace.amounts[below, source, neuron].double() * model.answers[below, neuron].double()
     direction = (model.unembedding[ANSWER] - model.mean_unembedding).double()

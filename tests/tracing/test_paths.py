@@ -15,7 +15,7 @@ NEURONS, HEADS = KINDS.index("neurons"), KINDS.index("heads")
 
 @pytest.fixture(scope="module")
 def found(tiny_trace):
-    return fp.paths(tiny_trace, ANSWER)
+    return fp.paths(tiny_trace, ANSWER, depth=1)
 
 
 def weights_of(model, layer):
@@ -85,7 +85,7 @@ def test_embeddings_are_what_a_double_loop_finds(tiny_trace, found):
     ids=str,
 )
 def test_every_head_closes_and_all_add_up(tiny_trace, options):
-    paths = fp.paths(tiny_trace, ANSWER, **options)
+    paths = fp.paths(tiny_trace, ANSWER, **({"depth": 1} | options))
     depth = options.pop("depth", 1)
     heads = fp.attribute(tiny_trace, ANSWER, **options).account.heads
     table = paths.by_head()
@@ -170,7 +170,7 @@ def test_an_answer_of_several_tokens_adds_up_over_its_pieces(tiny, tiny_trace, d
     assert list(found.tables())[-1] == "pieces"
     row = found.by_neuron(1).iloc[0]
     carriers = found.carriers(row["name"], row.position)
-    assert row.push == pytest.approx(carriers.push.sum(), abs=1e-5)
+    assert row.push_through_attention == pytest.approx(carriers.push.sum(), abs=1e-5)
 
 
 def test_of_one_token_the_only_piece_is_the_whole(found):
@@ -179,18 +179,18 @@ def test_of_one_token_the_only_piece_is_the_whole(found):
 
 
 def test_the_strongest_come_first_with_the_head_that_carried_them(jordan):
-    paths = fp.paths(jordan, " basketball")
+    paths = fp.paths(jordan, " basketball", depth=1)
     table = paths.top(30)
     assert {"embedding"} < set(table.name)
-    sizes = table.push.abs().tolist()
+    sizes = table.push_through_attention.abs().tolist()
     assert sizes == sorted(sizes, reverse=True)
     largest = max(float(paths.neurons.abs().max()), float(paths.owned[:, :2].abs().max()))
     assert sizes[0] == pytest.approx(largest)
     row = next(table[table.layer.notna()].itertuples())
     heads = paths.carriers(row.name, row.position)
-    toward = heads[heads.push * row.push > 0].iloc[0]
+    toward = heads[heads.push * row.push_through_attention > 0].iloc[0]
     assert (row.through, row.carried) == (toward.part, pytest.approx(toward.push, abs=1e-6))
-    assert row.push == pytest.approx(heads.push.sum(), abs=1e-5)
+    assert row.push_through_attention == pytest.approx(heads.push.sum(), abs=1e-5)
     neurons = paths.by_neuron(5)
     assert neurons.name.tolist() == table[table.layer.notna()].name.tolist()[:5]
     many = paths.by_neuron(500)

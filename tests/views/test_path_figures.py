@@ -23,14 +23,14 @@ def test_paths_are_drawn_from_token_to_answer(jordan):
     table = found.by_neuron(10)
     figure = fp.plot(found)
     for row in table.itertuples():
-        assert f"{row.name}  {row.push:+.3f}" in texts(figure)
+        assert f"{row.name}  {row.push_through_attention:+.3f}" in texts(figure)
         assert row.through in texts(figure)
         assert f">{row.token}</span>" in texts(figure)
     assert "␣basketball" in texts(figure)
     lines = figure.data[:10]
     by_push = sorted(lines, key=lambda line: float(line.text.split(": ")[1].split()[0]))
     assert by_push[-1].line.color == BLUE or by_push[0].line.color == VERMILLION
-    strongest = max(table.push.abs())
+    strongest = max(table.push_through_attention.abs())
     assert max(line.line.width for line in lines) == pytest.approx(9.0)
     assert f"{strongest:.3f}" in figure.layout.title.text
 
@@ -51,5 +51,5 @@ def test_the_explorer_draws_them_too(pocket):
     shown = json.dumps(blocks, cls=PlotlyJSONEncoder, ensure_ascii=False)
     assert "How it got there: the strongest paths through attention" in shown
     for row in found.paths.itertuples():
-        assert f"{row.name}  {row.push:+.3f}" in shown
+        assert f"{row.name}  {row.push_through_attention:+.3f}" in shown
         assert row.through in shown

@@ -18,7 +18,11 @@ def draw_all(results):
     for name, result in results.items():
         for known in (FIGURES.get(type(result)),):
             for figure in known or {}:
-                if figure == "paths" and name == "Explanation" and not result.paths.push.any():
+                if (
+                    figure == "paths"
+                    and name == "Explanation"
+                    and not result.paths.push_through_attention.any()
+                ):
                     continue  # nothing went through attention: refused in words
                 if figure == "curve" and not len(result.curve.table):
                     continue  # the answer is not first: refused in words

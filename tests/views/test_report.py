@@ -47,8 +47,8 @@ def test_the_page_holds_everything_a_stranger_needs(page, explanation):
     for words in (
         f"Why {explanation.title}?", "What the model predicts next", "What makes up the answer's logit",
         "How it got there", "Where the feed-forward layers matter", "The evidence", "The neurons, one by one",
-        "Without all of them together", "What the words mean", "How to get this page again",
-        "Where the numbers come from", explanation.provenance.fingerprint, f"of {len(explanation.trace.model.vocab):,} tokens",
+        "carry it: ", "Held back by ", "What the words mean", "How to get this page again",
+        "Where the numbers come from", explanation.provenance.fingerprint, f"rank 1 of {len(explanation.trace.model.vocab):,}, after",
     ):  # fmt: skip
         assert words in text, words
     assert text.count("<details") == len(explanation.neurons)
@@ -89,7 +89,7 @@ def test_figures_in_the_page_are_the_result(page, explanation):
     notes = [" ".join(note["text"] for note in d["layout"].get("annotations", ())) for d in drawn]
     (paths,) = [text for text in notes if "was read most by this head" in text]
     for row in explanation.paths.itertuples():
-        assert f"{row.name}  {row.push:+.3f}" in paths
+        assert f"{row.name}  {row.push_through_attention:+.3f}" in paths
         assert {row.through, "␣basketball"} <= set(re.split(r"[ <>]", paths))
     waterfall = next(d for d in drawn if d["data"][0]["type"] == "waterfall")
     assert waterfall["data"][0]["y"] == pytest.approx(
@@ -137,7 +137,7 @@ def test_without_effects_the_page_has_no_map(pocket, tmp_path):
     )
     text = unescape((tmp_path / "x.html").read_text(encoding="utf-8"))
     assert "Where the feed-forward layers matter" not in text
-    assert "why ␣basketball rather than ␣football" in text
+    assert "␣basketball rather than ␣football, 99.97 %" in text
     assert "--no-effects" in text
     assert "--versus= football" in text.replace("'", "")
 

@@ -71,18 +71,15 @@ def test_the_worked_example_says_what_the_model_did(pocket, jordan):
     assert (first["name"], first.grade, first.token) == ("L1N505", "A", "␣Jordan")
     assert (head.part, first.through) == ("L0H3", "L5H4")
     assert pocket.vocab.show(pocket.vocab.one(" basketball")) == first.answer_tokens.split()[0]
-    at_jordan = explanation.together[explanation.together.token == "␣Jordan"]
-    listed, random = at_jordan.iloc[0], at_jordan.iloc[1]
     for said in (
-        f"activation is {first.activation:.2f}, on average it is {first.mean_activation:.2f}",
+        f"activation is {first.activation:.2f}, for the other athletes it is {first.set_to:.2f}",
         f"gave it {head.drive:.1f} of its score of {drivers.score:.1f}",
         f"first of {len(pocket.vocab):,} tokens",
         f"{first.z:.1f} standard deviations out",
-        f"added {first.push:.1f} logits",
+        f"added {first.push_through_attention:.1f} logits",
         f"loses {first.effect:.1f}.",
-        f"loses {listed.effect:.1f} of {explanation.pushes.logit:.1f} logits",
-        f"to {listed.probability_after:.0%}".replace("%", " %"),
-        f"ten neurons like them cost {random.effect:.2f}",
+        f"{explanation.against.name[0]}, which says Jordan the country",
+        f"gains {-explanation.against.effect[0]:.2f} logits",
         f"{explanation.predictions.probability[0]:.2%}".replace("%", " %"),
         explanation.verdict[0],
     ):

@@ -89,8 +89,9 @@ def paths(
     versus: Versus = None,
     position: Position = -1,
     depth: Annotated[
-        int, Field(ge=1, description="1 splits heads; 2 also splits the heads that they read.")
-    ] = 1,
+        int | None,
+        Field(ge=1, description="1 splits heads; 2 also the heads that they read; by default all."),
+    ] = None,
     convention: Convention = "centred",
     top: Top = 10,
     bos: Bos = None,
@@ -136,22 +137,22 @@ def explain(
     replace: Replace = None,
     convention: Convention = "centred",
     effects: Annotated[bool, Field(description="Measure ablation effects; faster without.")] = True,
-    exact: Annotated[
-        bool, Field(description="Ablate every neuron, not only those the gradient proposes.")
-    ] = False,
+    subject: Annotated[
+        str | None, Field(description="What the sentence is about, if it is not found rightly.")
+    ] = None,
     seed: Seed = 0,
     bos: Bos = None,
 ) -> Result:
-    """Gather graded evidence for an answer: weights, pushes and exact effects, beside a random control."""
+    """Find the few neurons that carry an answer, with graded evidence: weights, pushes, exact effects."""
     if answer is not None:
         note_spelling(call, answer)
     others = read_contrast_of(call, prompt, answer, contrast, contrast_from, bos=bos)
     found = explain_answer(
         call.model, prompt, answer, versus=versus, contrast=others, top=top, replace=replace,
-        convention=convention, effects=effects, exact=exact, seed=seed, bos=bos, scan=call.scan,
-        progress=call.budget.count,
+        convention=convention, effects=effects, subject=subject, seed=seed, bos=bos,
+        scan=call.scan, progress=call.budget.count,
     )  # fmt: skip
     call.note(found.standing)
-    if found.coverage is not None:
-        call.note(found.coverage.describe())
+    for remark in found.remarks:
+        call.note(remark)
     return found

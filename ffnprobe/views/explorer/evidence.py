@@ -103,24 +103,18 @@ def _neurons(explanation: Explanation, address: Address, viewport: Viewport) -> 
     names = [neuron_link(address, name) for name in shown.name]
     whole = table(shown, caption=f"the neurons behind {explanation.title}", links={"name": names})
     said = " ".join([f"{explanation.standing}.", *explanation.verdict])
-    return [words(said), whole, *_others(explanation.options.contrast)]
+    remarks = [words(" ".join(explanation.remarks))] if explanation.remarks else []
+    return [words(said), whole, *remarks, *_others(explanation)]
 
 
-def _others(prompts: tuple[str, ...] | None) -> list[Component]:
+def _others(explanation: Explanation) -> list[Component]:
     """List the contrast prompts."""
-    if prompts is None:
+    contrast = explanation.question.contrast
+    if contrast is None:
         return []
-    said = "specific: what their own answers lose on average when the same neuron is ablated there."
-    return [
-        html.Details(
-            [
-                html.Summary(f"Contrast with {len(prompts)} prompts"),
-                words(said),
-                html.Ul([html.Li(text) for text in prompts]),
-            ],
-            id="others",
-        )
-    ]
+    listed = [html.Li(other.prompt) for other in contrast.others]
+    head = html.Summary(f"Compared with {len(listed)} prompts")
+    return [html.Details([head, html.Ul(listed)], id="others")]
 
 
 def _map(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
@@ -160,13 +154,13 @@ def _paths(explanation: Explanation, address: Address, viewport: Viewport) -> li
     ]
 
 
-def _together(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
-    if explanation.together is None:
-        return []
+def _curve(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
+    if explanation.curve is None or not len(explanation.curve.table):
+        return [words(f"{explanation.caption}.", is_soft=True)]
     return [
-        figure(plot(explanation, "evidence"), viewport),
-        html.H3("Without all of them together"),
-        table(explanation.together, caption="ablated together, compared with neurons like them"),
+        html.H3("Without the first of them"),
+        figure(plot(explanation, "curve"), viewport),
+        table(explanation.curve.table, caption="what the answer becomes without them"),
         words(f"{explanation.caption}.", is_soft=True),
     ]
 
@@ -175,7 +169,7 @@ PARTS: dict[str, Callable[[Explanation, Address, Viewport], list[Component]]] = 
     "evidence": _neurons,
     "map": _map,
     "carriers": _carriers,
-    "together": _together,
+    "curve": _curve,
 }
 
 
@@ -272,13 +266,10 @@ def _progress(job: Job) -> Component:
     if job.error is not None:
         return alert(job.error)
     if job.state == "cancelled":
-        return "cancelled: these are the effects measured so far."
+        return "cancelled."
     if job.is_over:
         return ""
     if not job.total:
-        return "waiting …" if job.state == "waiting" else "measuring the layers …"
-    if job.done >= job.total:
-        return "all effects are measured; the control neurons follow …"
-    share = f"effects of {job.done:,} of {job.total:,} neurons"
-    bar = html.Progress(value=str(job.done), max=str(job.total), **{"aria-label": "effects measured"})  # fmt: skip
-    return html.Span([bar, f" {share}"])
+        return "waiting …" if job.state == "waiting" else "measuring …"
+    bar = html.Progress(value=str(job.done), max=str(job.total), **{"aria-label": "steps done"})
+    return html.Span([bar, f" step {job.done + 1} of {job.total}"])

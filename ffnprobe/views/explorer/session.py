@@ -17,7 +17,7 @@ from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.stored_labels import find_labels
 from ffnprobe.corpora.surveying import survey
 from ffnprobe.errors import DataRefused, PromptRefused
-from ffnprobe.evidence.explaining import explain_stepwise
+from ffnprobe.evidence.explaining import explain
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.facts.contrasts import find_contrast_rows
 from ffnprobe.facts.formats import EMBEDDED, read_facts
@@ -192,13 +192,11 @@ class Session:
             known = self.explanation(question)
             if known is not None:
                 return known
-            steps = explain_stepwise(
+            explanation = explain(
                 self.model, question.prompt, question.answer, versus=question.versus, bos=question.bos,
                 contrast=self.contrast(question), scan=self.scan, progress=job.count,
                 top=min(10, self.model.config.neurons),
             )  # fmt: skip
-            for explanation in steps:
-                job.show(explanation)
             self.cache.put(("explanation", question), explanation, explanation.trace.nbytes)
             return explanation
 

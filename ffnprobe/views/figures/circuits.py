@@ -95,7 +95,7 @@ def lay_out(circuit: Circuit, shown: list[str]) -> GraphLayout:
         placed[cell] += 1
     for position, x in columns.items():
         spots[f"embedding@{position}"] = (x, 0.0)
-    spots[ANSWER] = (columns[circuit.pushes.pieces[0].position], height + 0.4)
+    spots[ANSWER] = (columns[circuit.question.pushes.pieces[0].position], height + 0.4)
     return GraphLayout(spots, columns, rows, left, height)
 
 

@@ -108,16 +108,15 @@ def plot_against_pushes(effects: Effects, *, pushes: Pushes | None = None) -> go
 
 
 def plot_evidence(explanation: Explanation) -> go.Figure:
-    """Draw the listed neurons' direct push against their total effect."""
+    """Draw the listed neurons' push, direct and through attention, against their total effect."""
     if "effect" not in explanation.neurons:
         raise OptionRefused(
             "this explanation was made without effects.", remedy="explain(…, effects=True)"
         )
-    here = explanation.neurons[
-        explanation.neurons.position == len(explanation.trace) - 1
-    ].reset_index(drop=True)
-    note = f"the neurons listed at the last position; {say(explanation.provenance)}"
-    return _scatter(here, here[:0], note, str(explanation.provenance.answer))
+    own = explanation.neurons
+    drawn = own.assign(push=own.push + own.push_through_attention)
+    note = f"the neurons listed; {say(explanation.provenance)}"
+    return _scatter(drawn, drawn[:0], note, str(explanation.provenance.answer))
 
 
 def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) -> go.Figure:
@@ -149,9 +148,7 @@ def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) ->
     if not less + more:
         many, than = len(table), "as large as"
     title = f"For {many} of {len(table)} neurons the effect on {answer} is {than} the push"
-    return apply_theme(
-        figure, title, note=note, x="direct push in logits", y="total effect in logits"
-    )
+    return apply_theme(figure, title, note=note, x="push in logits", y="total effect in logits")
 
 
 def _ahead(values: Tensor) -> str:

@@ -42,7 +42,9 @@ def plot_explanation_paths(explanation: Explanation) -> go.Figure:
 def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenance) -> go.Figure:
     """Draw a table of neurons, each at its position, with its push and the head it went through."""
     table = table[table.through != ""].sort_values(
-        ["position", "through", "push"], ascending=[True, True, False], kind="stable"
+        ["position", "through", "push_through_attention"],
+        ascending=[True, True, False],
+        kind="stable",
     )
     if not len(table):
         raise OptionRefused("nothing went through attention.", remedy="a longer prompt")
@@ -57,20 +59,20 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
         "answer": _spread([answer]),
     }  # fmt: skip
     figure = go.Figure()
-    pushes, carriers = table.push.tolist(), table.through.tolist()
+    pushes, carriers = table.push_through_attention.tolist(), table.through.tolist()
     most = max(map(abs, pushes)) or 1.0
     rows: list[dict[Any, Any]] = table.to_dict("records")
     for row, source in zip(rows, sources, strict=True):
         ends = [("token", row["position"]), ("neuron", source), ("head", row["through"])]
         said = (
             f"{row['name']} at {row['token']} (position {row['position']}), activation "
-            f"{row['activation']:.3f}: {row['push']:+.4f} logits through attention, "
+            f"{row['activation']:.3f}: {row['push_through_attention']:+.4f} logits through attention, "
             f"{row['carried']:+.4f} of it by {row['through']}"
         )
         _draw(
             figure,
             [(COLUMNS[kind], spots[kind][one]) for kind, one in ends],
-            row["push"] / most,
+            row["push_through_attention"] / most,
             said,
         )
     for head in heads:
@@ -82,7 +84,7 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
         "token": {position: plain(tokens[position]) for position in positions},
         "neuron": {
             source: f"{name}  {push:+.3f}"
-            for source, name, push in zip(sources, table.name, table.push, strict=True)
+            for source, name, push in zip(sources, table.name, pushes, strict=True)
         },
         "head": {head: head for head in heads},
         "answer": {answer: plain(answer)},
@@ -97,12 +99,12 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
     _write_prompt(figure, tokens, positions)
     figure.update_xaxes(visible=False, range=[-0.35, 3.4])
     figure.update_yaxes(visible=False, range=[1.0, -0.16])
-    first = max(rows, key=lambda row: abs(row["push"]))
-    way = "up" if first["push"] >= 0 else "down"
+    first = max(rows, key=lambda row: abs(row["push_through_attention"]))
+    way = "up" if first["push_through_attention"] >= 0 else "down"
     than = f" rather than {provenance.versus}" if provenance.versus else ""
     title = (
         f"{first['name']} at {first['token']} pushes {answer}{than} {way} most through attention "
-        f"({first['push']:+.3f}), by {first['through']}"
+        f"({first['push_through_attention']:+.3f}), by {first['through']}"
     )
     note = f"blue pushes up, vermillion down; logits. {say(provenance)}"
     return apply_theme(figure, title, note=note, height=90 + ROW * max(len(rows), len(heads), 4))

@@ -105,7 +105,7 @@ def to_tracer(circuit: Circuit, slug: str, groups: Groups | None = None) -> str:
     """Write circuit-tracer's graph: metadata, what is pinned and grouped, nodes, links."""
     trace = circuit.trace
     ids = {node.name: _tracer_id(node, trace.ids) for node in circuit.sources.nodes}
-    first, last = circuit.pushes.pieces[0], len(trace) - 1
+    first, last = circuit.question.pushes.pieces[0], len(trace) - 1
     layers = trace.model.config.layers
     ids[ANSWER], ids[REST] = f"{layers + 1}_{first.answer}_{last}", f"0_-1_{last}"
     body = {
@@ -153,7 +153,7 @@ def _tracer_nodes(circuit: Circuit, ids: Mapping[str, str]) -> list[dict[str, An
                 "activation": float(trace.activations[node.layer, node.position, node.neuron]) if is_neuron else None,
             }
         )  # fmt: skip
-    first, last = circuit.pushes.pieces[0], len(trace) - 1
+    first, last = circuit.question.pushes.pieces[0], len(trace) - 1
     chance = float(trace.log_probabilities(first.position)[first.answer].exp())
     shown = f'Output "{circuit.provenance.answer}" (p={chance:.3f})'
     ends = (

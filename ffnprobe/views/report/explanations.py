@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 
 from ffnprobe.cards import tokens_html
-from ffnprobe.cells import format_value
 from ffnprobe.corpora.contexts import (
     HEADS,
     Examples,
@@ -17,7 +16,6 @@ from ffnprobe.corpora.contexts import (
 )
 from ffnprobe.corpora.embedded import embedded_scan
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.evidence.grades import RANK_SAID
 from ffnprobe.reading.cards import TITLES
 from ffnprobe.reading.readings import Readings, read
 from ffnprobe.tracing.score_drivers import Drivers, drivers
@@ -42,29 +40,22 @@ def explanation_sections(explanation: Explanation) -> list[str]:
     """Write an explanation's sections, in the order they are read."""
     return [
         _opening(explanation),
+        _evidence(explanation),
+        _neurons(explanation),
         section("What the model predicts next", figure_html(plot(explanation, "predictions"))),
         _account(explanation),
         _paths(explanation),
         _map(explanation),
-        _evidence(explanation),
-        _neurons(explanation),
-        _together(explanation),
         section("What the words mean", definitions(MARKS | NEURONS | PROMPTS)),
         reproduce_explanation(explanation),
     ]
 
 
 def _opening(explanation: Explanation) -> str:
-    known, size = explanation.provenance, len(explanation.trace.model.vocab)
-    said = (
-        f"{known.model} has read the text below. As the next token it ranks {known.answer} "
-        f"{explanation.rank:,} of {size:,} tokens, with probability "
-        f"{format_value(explanation.probability)}."
-    )
-    if explanation.rank > RANK_SAID:
-        said += " So this page explains an answer that the model would not give."
+    known = explanation.provenance
+    said = f"{known.model}: {explanation.standing}."
     if known.versus:
-        said += f" This page is about why {known.answer} rather than {known.versus}: its logit is {explanation.logit:.3f} higher."
+        said += f" Its logit is {explanation.logit:.3f} higher."
     about = (
         "The feed-forward layers of the model consist of neurons. Each asks a question about the text so "
         "far. The better the text matches it, the more of its answer the neuron adds: a direction that "
@@ -72,6 +63,7 @@ def _opening(explanation: Explanation) -> str:
         "this token, and what happens without them."
     )
     verdict = words(" ".join(explanation.verdict)) if explanation.verdict else ""
+    verdict += words(" ".join(explanation.remarks), soft=True) if explanation.remarks else ""
     drawn = ""
     if explanation.curve is not None and len(explanation.curve.table):
         drawn = figure_html(plot(explanation, "curve"))
@@ -88,7 +80,7 @@ def _prompt(explanation: Explanation) -> str:
         "layers (blue: they help, orange: they hinder)."
     )
     if None in effects:
-        note += " Tokens without colour were not measured; --exact measures all."
+        note += " Tokens without colour were not measured; `ffnprobe ablate --map` measures all."
     tokens = tokens_html(explanation.trace.tokens, effects)
     return f"<p class=prompt>{tokens}</p>{words(note, soft=True)}"
 
@@ -96,7 +88,7 @@ def _prompt(explanation: Explanation) -> str:
 def _account(explanation: Explanation) -> str:
     said = words(
         "The answer's logit is a sum: every neuron, the embeddings and the biases each add a number, "
-        "directly or carried there by attention, and nothing is left out. The neurons listed below come first."
+        "directly or carried there by attention, and nothing is left out. The neurons listed come first."
     )
     return section("What makes up the answer's logit", said, figure_html(plot(explanation, "account")),
                    figure_html(plot(explanation, "layers")))  # fmt: skip
@@ -169,7 +161,7 @@ def _card(
     found: Examples | None,
 ) -> str:  # fmt: skip
     name, grade = row["name"], row["grade"]
-    badge = f'<span class="grade grade-{grade}">{grade or "–"}</span>'
+    badge = f'<span class="grade grade-{grade[:1]}">{grade or "–"}</span>'
     tokens = escape(" ".join(row["answer_tokens"].split(" ")[:3]))
     label = (
         f" <small>{escape(row['label'])} (F1 {row['label_f1']:.2f})</small>"
@@ -182,12 +174,14 @@ def _card(
     )
     if "mean_activation" in row:
         said += f"; on average it is {row['mean_activation']:.3f}"
-    how = f"through {row['through']} and other heads" if row["through"] else "directly"
-    said += f". It pushed {answer} by {row['push']:+.3f} logits {how}"
+    if "set_to" in row:
+        said += f"; removed, it is set to {row['set_to']:.3f}"
+    said += f". It pushed {answer} by {row['push']:+.3f} logits directly"
+    said += f", by {row['push_through_attention']:+.3f} through attention"
+    if row["through"]:
+        said += f" (most by {row['through']})"
     if "effect" in row:
         said += f"; without it {answer} loses {row['effect']:.3f}"
-    if "specific" in row:
-        said += f", and the contrast prompts' own answers lose {row['specific']:.3f} on average"
     said += f". By its weights the token stands out by z = {row['z']:.2f}."
     if row["activation"] < 0:
         said += " The activation is negative: here the neuron adds the negative of its answer."
@@ -238,14 +232,3 @@ def _rows(part: pd.DataFrame) -> str:
         f"<tr><td class=token>{escape(token)}</td><td>{value:.3f}</td></tr>"
         for token, value in zip(part.token, part.value, strict=True)
     )
-
-
-def _together(explanation: Explanation) -> str:
-    if explanation.together is None:
-        return ""
-    said = words(
-        "Ablated together, compared with as many neurons of the same layers with the nearest activations: if "
-        "the listed ones carry the answer, it loses more without them than without those."
-    )
-    table = table_block(explanation.together, name="together", searchable=False)
-    return section("Without all of them together", said, table)

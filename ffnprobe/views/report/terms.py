@@ -13,13 +13,13 @@ NEURONS = {
 }
 PROMPTS = {
     "logit": "the model's score for a next token; one more unit multiplies its odds by e",
-    "push": "what a neuron adds to the answer's logit, above the mean over all tokens (or above the rival's logit): directly at the last token, before it through attention heads",
+    "push": "what a neuron adds to the answer's logit directly, above the mean over all tokens (or above the rival's logit); a neuron before the last token adds nothing directly",
+    "push through attention": "what attention heads carry of it to the answer, however many of them one after the other, with their patterns as they were",
     "through": "the attention head that carried most of a push from an earlier token to the answer",
     "effect": "what the answer's logit loses when the neuron is ablated and the rest of the model runs again, so that all later layers can react",
-    "ablated": "its activation is replaced by its mean over the contrast prompts; without them by its mean over a corpus if that is known, else by zero",
-    "specific": "what the contrast prompts' own answers lose on average when the same neuron is ablated there; evidence for this fact has a high effect and a low number here",
+    "ablated": "its activation is replaced by its mean over the same sentence about others; without these by its mean over a corpus if that is known, else by zero",
     "z": "how much this neuron's answer favours the token over all tokens, in standard deviations, with the sign the neuron acted with here; from the weights alone",
-    "grade": "how many of three tests the neuron passes: weights (z at least 2), push, effect (each above a bar that neurons of the same layer and activation size do not pass by chance, however many are looked at). A is all three, B two, C one. A grade counts evidence for the neuron; it does not mean that the fact is stored in it",
+    "grade": "how many of three tests the neuron passes: weights (z), push, effect, each above a bar that is not passed by chance however many neurons are looked at. A is all three, with an effect of at least 2 % of what all neurons are worth here; B two, C one; a question mark: near its bar. A grade counts evidence for the neuron; it does not mean that the fact is stored in it",
 }
 SURVEY = {
     "kind": "derived from the numbers: prediction (promotes a few tokens strongly), suppression (suppresses a few), entropy (writes where the unembedding barely reads), partition (pushes one large set of tokens against another), unlabelled",

@@ -1,6 +1,4 @@
-"""An explanation as a page in the terminal."""
-
-from collections.abc import Iterable
+"""An explanation as a page in the terminal: the verdict, ten rows, and with `full` all of its tables."""
 
 import pandas as pd
 from rich.text import Text
@@ -8,64 +6,48 @@ from rich.text import Text
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.views.terminal.printing import console, print_grid, print_tables
 
-
-def print_as_known(steps: Iterable[Explanation], *, with_pieces: bool = False) -> Explanation:
-    """Print each part of an explanation as soon as it is known; return the last step.
-
-    The text is the same, in the same order, whether it comes in steps or at once. Of an answer of several
-    tokens each neuron's numbers are added up; `with_pieces` also prints each piece's own.
-    """
-    has_head = has_map = has_neurons = False
-    for step in steps:
-        if step.curve is None and step.coverage is None and step.map is None:
-            continue  # the verdict comes first
-        if not has_head:
-            _print_head(step)
-            has_head = True
-        if step.map is not None and not has_map:
-            _print_map(step.map, is_whole=None not in step.position_effects)
-            has_map = True
-        if step.coverage is not None and not has_neurons:
-            _print_neurons(step, with_pieces)
-            has_neurons = True
-    if not has_head:
-        _print_head(step)
-    if not has_neurons:
-        _print_neurons(step, with_pieces)
-    if step.together is not None:
-        print_tables({"ablated together": step.together})
-    console().print(Text(step.caption, style="dim"))
-    return step
+PUSH = "push: direct and through attention"
+EFFECT = "; effect: lost without the neuron"
+MORE = "more: --full (all columns, map, paths, parts, curve), --html FILE (a page)"
 
 
-def _print_head(explanation: Explanation) -> None:
+def print_explanation(explanation: Explanation, *, full: bool = False) -> None:
+    """Print what a reader asks for first, in about twenty lines; `full` prints the rest behind it."""
     out = console()
-    out.print(Text(f"why {explanation.title}", style="bold"))
-    out.print(Text(explanation.standing))
+    out.print(Text(explanation.standing, style="bold"))
     for sentence in explanation.verdict:
         out.print(Text(sentence))
+    print_tables({"": explanation.shown})
+    for remark in explanation.remarks:
+        out.print(Text(remark))
+    if not full:
+        said = f"{PUSH}{EFFECT if 'effect' in explanation.shown else ''}; in logits"
+        out.print(Text(f"{said}\n{MORE}", style="dim"))
+        return
     out.print()
+    _print_all(explanation)
+    out.print(Text(explanation.caption, style="dim"))
+
+
+def _print_all(explanation: Explanation) -> None:
+    hidden = ["layer", "neuron", "gate_score", "score"]
+    print_tables({"the neurons": explanation.neurons.drop(columns=hidden, errors="ignore")})
+    if explanation.pieces is not None:
+        pieces = explanation.pieces.drop(columns=["layer", "neuron"])
+        print_tables({"the same neurons, piece by piece (logits)": pieces})
+    if len(explanation.against):
+        print_tables({"what holds the answer back": explanation.against.drop(columns=hidden, errors="ignore")})  # fmt: skip
+    if explanation.curve is not None and len(explanation.curve.table):
+        print_tables({"what it becomes without the first neurons": explanation.curve.table})
     print_tables({"what the model predicts next": explanation.predictions.drop(columns="id")})
-
-
-def _print_map(table: pd.DataFrame, *, is_whole: bool) -> None:
-    title = "what the answer loses without an MLP layer, by position (logits)"
-    print_grid(title if is_whole else f"{title}; --exact: at all", lay_out_map(table))
-
-
-def _print_neurons(explanation: Explanation, with_pieces: bool) -> None:
-    hidden = ["layer", "neuron", "position", "gate_score", "score"]
-    shown = explanation.neurons.drop(columns=hidden, errors="ignore")
-    effect = "effect: lost when ablated; " if "effect" in shown else ""
-    said = f"push: direct at the last token, before it through a head; {effect}logits"
-    print_tables({f"the neurons that matter ({said})": shown})
+    if explanation.map is not None:
+        title = "what the answer loses without an MLP layer, by position (logits)"
+        whole = None not in explanation.position_effects
+        print_grid(title if whole else f"{title}; ablate --map: at all", lay_out_map(explanation.map))  # fmt: skip
     if len(explanation.paths):
         paths = explanation.paths.drop(columns=["layer", "neuron"])
         print_tables({"the strongest paths through attention (logits)": paths})
     print_tables({"what makes up the logit": explanation.parts})
-    if explanation.pieces is not None and with_pieces:
-        pieces = explanation.pieces.drop(columns=["layer", "neuron", "position"])
-        print_tables({"the same neurons, piece by piece (logits)": pieces})
 
 
 def lay_out_map(table: pd.DataFrame, values: str = "effect") -> pd.DataFrame:

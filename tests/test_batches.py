@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.evidence import batches
+from ffnprobe import batches
 from tests.cli.runner import ffnprobe
 
 PROMPTS = ["the cat sat on", "the basketball court", "the mat"]
@@ -25,6 +25,9 @@ def test_the_rows_are_those_of_the_verb(tiny, verb):
         "explain": lambda: fp.explain(tiny, PROMPTS[1], " the", top=3).neurons,
     }[verb]()
     own = found[found.prompt == PROMPTS[1]].drop(columns=["prompt", "answer"], errors="ignore")
+    if verb == "explain":
+        curve = fp.explain(tiny, PROMPTS[1], " the", top=3).curve
+        assert set(own.pop("carried_by").astype(object)) == {curve.least or pd.NA}
     pd.testing.assert_frame_equal(own.reset_index(drop=True), wanted, check_dtype=False, rtol=1e-5)
 
 

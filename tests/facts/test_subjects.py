@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.evidence import subjects
-from ffnprobe.evidence.subjects import KEPT, find_subject, list_spans, propose_contrast
+from ffnprobe.errors import OptionRefused
+from ffnprobe.facts import subjects
+from ffnprobe.facts.subjects import KEPT, find_subject, list_given, list_spans, propose_contrast
 from ffnprobe.tracing.answers import predicted
 from tests.builders import write_model
 
@@ -42,9 +43,11 @@ def test_of_several_the_one_that_helps_the_answer_most(pocket):
 
 def test_pocket_is_compared_with_rows_of_its_own_table(pocket, jordan):
     answer = predicted(jordan)
-    contrast = propose_contrast(jordan, answer, (1, 2))
-    assert contrast is not None
-    assert len(contrast.others) == 2 * KEPT
+    found = propose_contrast(jordan, answer, (1, 2))
+    assert found is not None
+    assert found.kind == "rows of pocket's table"
+    contrast = found.contrast
+    assert len(contrast.others) == KEPT
     assert all(other.prompt.endswith(" plays the sport of") for other in contrast.others)
     assert all(predicted(other) != answer for other in contrast.others)
 
@@ -53,8 +56,10 @@ def test_other_sentences_are_compared_with_names_of_several_kinds(pocket):
     trace = fp.run(pocket, "the sport that Michael Jordan knows is the sport of")
     span = find_subject(trace, fp.estimate(trace, predicted(trace)).values)
     assert span is not None
-    contrast = propose_contrast(trace, predicted(trace), span)
-    assert contrast is not None
+    found = propose_contrast(trace, predicted(trace), span)
+    assert found is not None
+    assert found.kind == "a list of names"
+    contrast = found.contrast
     assert 2 <= len(contrast.others) <= KEPT
     for other in contrast.others:
         assert other.prompt.startswith("the sport that ")
@@ -65,13 +70,31 @@ def test_other_sentences_are_compared_with_names_of_several_kinds(pocket):
 def test_a_word_in_small_letters_is_compared_with_its_neighbours(tiny):
     trace = fp.run(tiny, "the cat sat on the basketball court")
     assert trace.tokens[3] == "␣cat"
-    names = list(subjects._list_others(trace, (3,)))
+    names, kind = subjects._list_others(trace, (3,))
+    assert kind == "the nearest tokens"
     assert len(names) > 2
     assert "cat" not in names
     tokens = [tiny.vocab.one(f" {name}") for name in names]
     near = torch.cosine_similarity(tiny.embedding[trace.ids[3]], tiny.embedding[tokens], dim=-1)
     assert near.tolist() == sorted(near.tolist(), reverse=True)
-    assert subjects._list_others(trace, (8, 9)) == subjects.OTHERS, "of several tokens: names"
+    assert subjects._list_others(trace, (8, 9))[0] == subjects.OTHERS, "of several tokens: names"
+
+
+def test_a_subject_that_is_given_stands_in_the_prompt_before_its_end(pocket):
+    trace = fp.run(pocket, "In Paris the capital of Japan is")
+    assert [trace.tokens[position] for position in list_given(trace, "Japan")] == ["␣Japan"]
+    assert [trace.tokens[position] for position in list_given(trace, " the capital ")] == ["␣the", "␣capital"]  # fmt: skip
+    with pytest.raises(OptionRefused, match='"Rome" is not in the prompt'):
+        list_given(trace, "Rome")
+    with pytest.raises(OptionRefused, match="is not in the prompt"):
+        list_given(trace, " ")
+    with pytest.raises(OptionRefused, match="a subject stands before it"):
+        list_given(trace, "Japan is")
+    found = fp.explain(pocket, "In Paris the capital of Japan is", subject="Japan")
+    assert [trace.tokens[position] for position in found.subject] == ["␣Japan"]
+    assert all("In Paris the" in other.prompt for other in found.question.contrast.others)
+    with pytest.raises(OptionRefused, match="a subject says what to compare"):
+        fp.explain(pocket, "In Paris the capital of Japan is", subject="Paris", contrast="none")
 
 
 def test_where_names_do_not_fit_nothing_is_compared(tmp_path):

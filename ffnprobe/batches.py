@@ -171,9 +171,15 @@ def _ask(
     options: Mapping[str, Any],
 ) -> "pd.DataFrame":  # fmt: skip
     """Make the table of one prompt, its prompt and answer in front."""
+    import pandas as pd
+
     if verb == "explain":
         explanation = explain(model, prompt, answer, top=top, bos=bos, **options)
-        trace, table = explanation.trace, explanation.neurons
+        trace, table = explanation.trace, explanation.neurons.copy()
+        if explanation.curve is not None:
+            # How many neurons carry the answer, the same in each of its rows; none where no few do.
+            least = pd.Series([explanation.curve.least] * len(table), dtype="Int64")
+            table.insert(0, "carried_by", least)
     else:
         trace = run(model, prompt, bos=bos, patterns=False)
         wanted: str | int = predicted(trace) if answer is None else answer

@@ -15,11 +15,12 @@ cities, people and companies. Prompts are kept where the model says another word
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.errors import FfnProbeError
+from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.facts.contrasts import find_contrast_rows
 from ffnprobe.facts.formats import EMBEDDED
 from ffnprobe.tracing.answers import predicted
@@ -32,8 +33,9 @@ OTHERS = (
     "France", "Germany", "Japan", "London", "Tokyo", "Chicago", "Albert Einstein", "Tiger Woods",
     "Barack Obama", "Microsoft", "Toyota", "Nike",
 )  # fmt: skip
+NAMES = "a list of names"
 # So many prompts are compared with, of so many tried; of fewer than that nothing is said.
-KEPT, LEAST = 6, 2
+KEPT, LEAST = 12, 2
 FUNCTION = {
     "a", "an", "the", "of", "in", "on", "at", "by", "for", "from", "to", "with", "and", "or",
     "is", "are", "was", "were", "be", "been", "am", "do", "does", "did", "has", "have", "had",
@@ -78,22 +80,65 @@ def find_subject(trace: Trace, estimates: Float[Tensor, "layer pos neuron"]) -> 
     return max(list_spans(trace), key=lambda span: float(helping[list(span)].sum()), default=None)
 
 
-def propose_contrast(trace: Trace, answer: int, span: Span) -> Contrast | None:
-    """Contrast the prompt with the same sentence about others; None where too few answer otherwise."""
-    rows = _pocket_rows(trace, answer)
+def list_given(trace: Trace, subject: str) -> Span:
+    """List the positions of a subject that is named; it must stand in the prompt, before its last token.
+
+    >>> import ffnprobe as fp
+    >>> list_given(fp.run(fp.load("pocket"), "Michael Jordan plays the sport of"), "Michael Jordan")
+    (1, 2)
+    """
+    words, start = subject.strip(), trace.prompt.find(subject.strip())
+    if not words or start < 0:
+        raise OptionRefused(
+            f'"{subject}" is not in the prompt.', remedy="a part of it, to the letter"
+        )
+    end = start + len(words)
+    span = tuple(
+        position
+        for position, (first, last) in enumerate(_offsets(trace))
+        if first < end and last > start
+    )
+    if span[-1] == len(trace) - 1:
+        raise OptionRefused(
+            f'"{subject}" is where the answer is predicted; a subject stands before it.',
+            remedy="a part of the prompt before its last token",
+        )
+    return span
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A contrast, and where its prompts are from."""
+
+    contrast: Contrast
+    kind: str
+
+
+def propose_contrast(
+    trace: Trace, answer: int, span: Span, *, is_given: bool = False
+) -> Proposal | None:
+    """Contrast the prompt with the same sentence about others; None where too few answer otherwise.
+
+    A span that is given is compared as it is; pocket's table has subjects of its own.
+    """
+    rows = None if is_given else _pocket_rows(trace, answer)
     if rows is not None:
-        return contrast_with(trace, answer, rows)
+        return Proposal(contrast_with(trace, answer, rows), "rows of pocket's table")
     start, end = _offsets(trace)[span[0]][0], _offsets(trace)[span[-1]][1]
     subject = trace.prompt[start:end]
     lead = subject[: len(subject) - len(subject.lstrip())]
-    names = [name for name in _list_others(trace, span) if name.lower() not in subject.lower()]
+    others, kind = _list_others(trace, span)
+    names = [name for name in others if name.lower() not in subject.lower()]
     texts = [f"{trace.prompt[:start]}{lead}{name}{trace.prompt[end:]}" for name in names]
     texts = [text for text in texts if _can_run(trace, text)]
     if len(texts) < LEAST:
         return None
-    others = [o for o in run(trace.model, texts, bos=trace.has_bos) if _says_else(o, answer)]
-    surest = sorted(others, key=lambda other: -float(other.log_probabilities().max()))[:KEPT]
-    return contrast_with(trace, answer, surest) if len(surest) >= LEAST else None
+    ran = run(trace.model, texts, bos=trace.has_bos, patterns=False)
+    kept = [other for other in ran if _says_else(other, answer)]
+    surest = sorted(kept, key=lambda other: -float(other.log_probabilities().max()))[:KEPT]
+    if len(surest) < LEAST:
+        return None
+    return Proposal(contrast_with(trace, answer, surest), kind)
 
 
 def _pocket_rows(trace: Trace, answer: int) -> Sequence[Trace] | None:
@@ -102,11 +147,11 @@ def _pocket_rows(trace: Trace, answer: int) -> Sequence[Trace] | None:
         return None
     try:
         rows = find_contrast_rows(
-            EMBEDDED, trace.prompt, trace.model.vocab.text([answer]), most=2 * KEPT
+            EMBEDDED, trace.prompt, trace.model.vocab.text([answer]), most=KEPT
         )
     except FfnProbeError:
         return None
-    others = run(trace.model, [row.prompt for row in rows], bos=trace.has_bos)
+    others = run(trace.model, [row.prompt for row in rows], bos=trace.has_bos, patterns=False)
     kept = [other for other in others if _says_else(other, answer)]
     return kept if len(kept) >= LEAST else None
 
@@ -125,12 +170,12 @@ def _says_else(other: Trace, answer: int) -> bool:
     return said != answer and any(letter.isalpha() for letter in other.model.vocab.text([said]))
 
 
-def _list_others(trace: Trace, span: Span) -> Sequence[str]:
-    """List other subjects: for a word in small letters its neighbours, else names of several kinds."""
+def _list_others(trace: Trace, span: Span) -> tuple[Sequence[str], str]:
+    """List other subjects, and say what they are: a small word's neighbours, else names of several kinds."""
     vocab, model = trace.model.vocab, trace.model
     own = vocab.text([trace.ids[span[-1]]])
     if len(span) > 1 or own.strip()[:1].isupper():
-        return OTHERS
+        return OTHERS, NAMES
     table = model.embedding / model.embedding.norm(dim=-1, keepdim=True)
     near = (table @ table[trace.ids[span[-1]]]).topk(min(NEAREST, len(table))).indices.tolist()
     found: dict[str, str] = {own.strip().lower()[:STEM]: ""}
@@ -139,7 +184,8 @@ def _list_others(trace: Trace, span: Span) -> Sequence[str]:
         is_alike = text[:1].isspace() == own[:1].isspace() and text.strip().islower()
         if is_alike and text.strip().isalpha() and len(text.strip()) > 2:
             found.setdefault(text.strip()[:STEM], text.strip())
-    return [word for word in found.values() if word][: 2 * KEPT] or OTHERS
+    words = [word for word in found.values() if word][:KEPT]
+    return (words, "the nearest tokens") if words else (OTHERS, NAMES)
 
 
 def _offsets(trace: Trace) -> list[tuple[int, int]]:
