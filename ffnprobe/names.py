@@ -1,7 +1,7 @@
 """Names of neurons: `L3N12` is neuron 12 of layer 3, both counted from 0.
 
 A name may also stand for several: `L3` for a whole layer, `L3-L5` for layers, `L3N5-L3N9` (or
-`L3N5-9`) for a run of neurons within a layer.
+`L3N5-9`) for a run of neurons within a layer. On a prompt `L3N12@2` is the neuron at position 2.
 
 >>> NeuronId.parse("L3N12")
 NeuronId(layer=3, neuron=12)
@@ -56,6 +56,20 @@ class NeuronId:
                 f"{self}: {model} has neurons L{self.layer}N0–L{self.layer}N{neurons - 1}."
             )
         return self
+
+
+def split_position(text: str) -> tuple[str, int | None]:
+    """Split a name from the position it carries, if it does.
+
+    >>> split_position("L3N12@2"), split_position("L3N12")
+    (('L3N12', 2), ('L3N12', None))
+    """
+    name, at, position = text.partition("@")
+    if at and not _NUMBER.fullmatch(position):
+        raise NameNotUnderstood(
+            f'"{text}" has no position behind the @.', remedy="L3N12@2 is L3N12 at position 2"
+        )
+    return name, int(position) if at else None
 
 
 def check_layer(layer: int, *, layers: int, named: str, model: str = "this model") -> int:

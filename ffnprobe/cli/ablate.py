@@ -58,12 +58,15 @@ def ablate(
     ] = "-1",
     neuron: Annotated[
         list[str] | None,
-        typer.Option(help="Only these neurons: L3N12, L3, L3N5-L3N9 (repeatable)."),
+        typer.Option(
+            help="Only these neurons: L3N12, L3N12@2 (at position 2), L3, L3N5-L3N9 (repeatable)."
+        ),
     ] = None,
     together: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NEURON,…", help="Ablate these neurons at once: L3N1,L3N5 (repeatable)."
+            metavar="NEURON,…",
+            help="Ablate these neurons at once: L3N1,L3N5 or L3N1@2,L3N5@6 (repeatable).",
         ),
     ] = None,
     layers: Annotated[
@@ -88,7 +91,7 @@ def ablate(
         )
     model = common.load(hooks=hooks)
     from ffnprobe.interventions import ablation, gradients
-    from ffnprobe.interventions.choices import choose_neurons
+    from ffnprobe.interventions.choices import choose_neurons, split_positions
     from ffnprobe.tracing.running import run
 
     trace = run(model, text, bos=bos, patterns=False)
@@ -136,7 +139,8 @@ def ablate(
         common.emit(groups.tables(), groups.provenance, title=title, result=groups)
         return
     # Whoever names two neurons wants those two, not an error that there are no ten.
-    many = top if neuron is None else min(top, int(choose_neurons(model, neuron).sum()))
+    named, _ = split_positions(neuron, positions)
+    many = top if named is None else min(top, int(choose_neurons(model, named).sum()))
     if method is EffectMethod.gradient:
         estimates = gradients.estimate(trace, answer, **asked)
         title = f"an estimate of what {estimates.provenance.answer} loses without each neuron"
@@ -156,7 +160,11 @@ def ablate(
         agreement = estimates.agreement(effects)
         common.note(f"Spearman correlation of estimates and effects: {agreement:.3f}")
     common.note(_describe(effects))
-    title = f"what {effects.provenance.answer} loses without each neuron, in logits"
+    where = " ".join(trace.tokens[place] for place in effects.positions)
+    title = f"what {effects.provenance.answer} loses without each neuron at {where}, in logits"
+    if neuron is None and position == "-1":
+        elsewhere = gradients.estimate(trace, answer, **asked).describe_elsewhere(effects.positions)
+        title += f"; {elsewhere}" if elsewhere else ""
     common.emit({"effects": table}, effects.provenance, title=title, result=effects)
 
 

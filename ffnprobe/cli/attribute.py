@@ -50,10 +50,11 @@ def attribute(
     text = read_prompt(prompt)
     model = common.load(hooks=hooks)
     from ffnprobe.tracing.answers import predicted
+    from ffnprobe.tracing.owners import describe_elsewhere
     from ffnprobe.tracing.pushes import attribute as attribute_answer
     from ffnprobe.tracing.running import run
 
-    trace = run(model, text, bos=bos, patterns=False)
+    trace = run(model, text, bos=bos)
     if answer is None:
         wanted: str | int = predicted(trace, position)
         common.note(f"no answer given: taking the prediction, {model.vocab.show(int(wanted))}")
@@ -87,7 +88,9 @@ def attribute(
     tables = pushes.tables() | {"rows": pushes.top(top)}
     known = pushes.provenance
     than = "" if known.versus is None else f" rather than {known.versus}"
-    title = f"who pushed {known.answer}{than}, in logits"
+    title = f"who pushed {known.answer}{than} at {trace.tokens[trace.at(position)]}, in logits"
+    if len(pushes.pieces) == 1 and (elsewhere := describe_elsewhere(pushes.pieces[0])):
+        title += f"; {elsewhere}"
     common.emit(tables, pushes.provenance, title=title, result=pushes, shown=("rows",))
 
 

@@ -12,8 +12,15 @@ from ffnprobe.cli.options import BosOption, HooksOption, PromptArgument, read_pr
 def drivers(
     common: Common,
     prompt: PromptArgument,
-    neuron: Annotated[str, typer.Argument(help="The neuron, such as L3N12.")],
-    position: Annotated[int, typer.Option(help="The position to look at; -1 is the last.")] = -1,
+    neuron: Annotated[
+        str, typer.Argument(help="The neuron, such as L3N12, or L3N12@2 at position 2.")
+    ],
+    position: Annotated[
+        int | None,
+        typer.Option(
+            help="The position to look at; -1 is the last.", show_default="where it acts most"
+        ),
+    ] = None,
     top: Annotated[int, typer.Option("--top", "-k", help="How many rows in each table.")] = 10,
     bos: BosOption = None,
     hooks: HooksOption = False,

@@ -179,7 +179,7 @@ class Explanation(Result):
         said = []
         if len(self.against):
             each = [
-                f"{row.name} at {row.token} ({row.effect:+.2f})"
+                f"{row.name}@{row.position} at {row.token} ({row.effect:+.2f})"
                 for row in self.against.itertuples()
             ]
             said.append(f"Held back by {', '.join(each)}.")
@@ -187,7 +187,7 @@ class Explanation(Result):
             own = self.neurons
             quiet = own[(own.set_to.abs() > own.activation.abs()) & (own.effect > 0)]
             each = [
-                f"{row.name} ({row.activation:.2f} here, {row.set_to:.2f} there)"
+                f"{row.name}@{row.position} ({row.activation:.2f} here, {row.set_to:.2f} there)"
                 for row in quiet.itertuples()
             ]
             if each:
@@ -201,7 +201,9 @@ class Explanation(Result):
         `push` is the direct push and that through attention, added up. A gated neuron asks by its gate.
         """
         own = self.neurons
-        frame = own[["name", "token", "grade"]].assign(push=own.push + own.push_through_attention)
+        names = [f"{name}@{at}" for name, at in zip(own.name, own.position, strict=True)]
+        frame = own[["token", "grade"]].assign(push=own.push + own.push_through_attention)
+        frame.insert(0, "name", names)
         if "effect" in own:
             frame["effect"] = own.effect
         asks = own.gate_tokens if "gate_tokens" in own else own.question_tokens

@@ -37,6 +37,7 @@ from ffnprobe.interventions.choices import (
     Replace,
     choose_neurons,
     choose_positions,
+    split_positions,
 )
 from ffnprobe.interventions.effect_tables import spread, table_map, table_neurons
 from ffnprobe.interventions.group_ablation import (
@@ -181,7 +182,7 @@ def ablate(
     needs the whole vocabulary for each neuron that moves the prediction far (`log_sums`); it can be left out.
 
     With `together`, the neurons of a group are removed at once: a list of names is one group, a list
-    of lists several. This returns a `GroupEffects`.
+    of lists several. This returns a `GroupEffects`. A name may carry its position: `L1N505@2`.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -236,6 +237,7 @@ def ablate_stepwise(
     >>> [len(step.top(None)) for step in steps]
     [1, 2]
     """
+    neurons, position = split_positions(neurons, position)
     positions = choose_positions(trace, position)
     chosen = choose_neurons(trace.model, neurons)
     question = ask(

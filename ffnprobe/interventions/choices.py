@@ -11,7 +11,7 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
-from ffnprobe.names import NeuronId
+from ffnprobe.names import NeuronId, split_position
 from ffnprobe.tracing.trace import Trace
 
 Positions = int | Sequence[int] | str
@@ -32,6 +32,28 @@ def choose_positions(trace: Trace, position: Positions) -> list[int]:
     if not several:
         raise OptionRefused("there is no position to change.", remedy="-1 is the last")
     return sorted({trace.at(int(one)) for one in several})
+
+
+def split_positions(
+    names: Neurons | None, position: Positions
+) -> tuple[Sequence[str] | None, Positions]:
+    """Take the position that names carry (`L3N12@2`) from them; all of them must carry the same."""
+    if names is None:
+        return None, position
+    pairs = [split_position(str(name)) for name in names]
+    found = {at for _, at in pairs}
+    if found <= {None}:
+        return [name for name, _ in pairs], position
+    if len(found) > 1:
+        raise OptionRefused(
+            "the neurons named are at several positions, and each is removed by itself at one.",
+            remedy="one position at a time, or together",
+        )
+    if position not in (-1, *found):
+        raise OptionRefused(
+            "the names carry another position than the one asked for.", remedy="one of the two"
+        )
+    return [name for name, _ in pairs], int(str(found.pop()))
 
 
 def choose_neurons(model: Model, neurons: Neurons | None) -> Bool[Tensor, "layer neuron"]:

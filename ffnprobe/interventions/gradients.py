@@ -38,6 +38,7 @@ from ffnprobe.interventions.sweeps import Change, set_activations
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, check_alike, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
+from ffnprobe.tracing.sinks import find_sinks
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -88,6 +89,16 @@ class Estimates(Result):
         columns = {"activation": activations, "estimate": values}
         listed = table_neurons(self.trace.model, top, by=values, columns=columns, signs=activations)
         return self.provenance.note(listed)
+
+    def describe_elsewhere(self, positions: Sequence[int]) -> str:
+        """Say at which other position neurons are estimated to help more; nothing where at none."""
+        helping = reduce(self.values.clamp(min=0), "layer pos neuron -> pos", "sum")
+        here = float(helping[list(positions)].max())
+        helping[list(find_sinks(self.trace.activations))] = 0
+        most = int(helping.argmax())
+        if most in positions or float(helping[most]) <= here:
+            return ""
+        return f"by estimate neurons at {self.trace.tokens[most]} help more: --position {most}"
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these estimates holds."""

@@ -16,11 +16,12 @@ from ffnprobe.interventions.choices import (
     choose_neurons,
     choose_positions,
 )
-from ffnprobe.interventions.question import ask
+from ffnprobe.interventions.group_changes import sweep_changes
+from ffnprobe.interventions.question import Question, ask
 from ffnprobe.interventions.readout import AnswerValues
-from ffnprobe.interventions.sweeps import sweep_groups
+from ffnprobe.interventions.sweeps import Change, sweep_groups
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.names import NeuronId
+from ffnprobe.names import NeuronId, split_position
 from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.trace import Trace
@@ -99,13 +100,17 @@ def ablate_together(
     if not groups:
         raise OptionRefused("there is no group of neurons to remove.", remedy='["L3N12", "L4N7"]')
     positions = choose_positions(trace, position)
-    masks = torch.stack([choose_neurons(trace.model, group) for group in groups])
     question = ask(
         trace, answer, versus=versus, replace=replace, contrast=contrast, convention=convention
     )
     readout = question.read(log_probability=log_probability)
     clean = readout.clean()
-    found = sweep_groups(readout, question.replacement, positions=positions, groups=masks)
+    if any("@" in name for group in groups for name in group):
+        changes = [_list_changes(question, group, positions) for group in groups]
+        found = sweep_changes(readout, changes)
+    else:
+        masks = torch.stack([choose_neurons(trace.model, group) for group in groups])
+        found = sweep_groups(readout, question.replacement, positions=positions, groups=masks)
     return GroupEffects(
         groups=tuple(" ".join(group) for group in groups),
         values=found.logit,
@@ -113,3 +118,16 @@ def ablate_together(
         clean=clean,
         provenance=question.provenance(positions=positions),
     )
+
+
+def _list_changes(
+    question: Question, group: Sequence[str], positions: Sequence[int]
+) -> list[Change]:
+    """List the changes that remove a group, each neuron at the position its name carries, or at those given."""
+    found: dict[tuple[NeuronId, int], Change] = {}
+    for text in group:
+        name, at = split_position(text)
+        for each in question.trace.model.find_neurons(name):
+            for position in positions if at is None else [question.trace.at(at)]:
+                found[each, position] = question.change((each, position))
+    return list(found.values())

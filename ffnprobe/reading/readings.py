@@ -23,7 +23,7 @@ from ffnprobe.errors import NameNotUnderstood
 from ffnprobe.layout import find_width
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.names import FORMS
+from ffnprobe.names import FORMS, NeuronId, split_position
 from ffnprobe.reading.cards import card_html, card_text
 from ffnprobe.reading.directions import Directions, layer_runs, pick_directions
 from ffnprobe.reading.kinds import Thresholds
@@ -211,7 +211,9 @@ def read(
     """
     check_convention(convention)
     check_through(through)
-    chosen = model.find_neurons(names)
+    texts = [names] if isinstance(names, str | NeuronId) else names
+    # Weights are the same at every position, so one that a name carries says nothing here.
+    chosen = model.find_neurons(split_position(str(text))[0] for text in texts)
     if not chosen:
         raise NameNotUnderstood("no neuron is named.", remedy=FORMS)
     limits = Thresholds() if thresholds is None else thresholds

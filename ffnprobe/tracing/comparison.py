@@ -71,7 +71,11 @@ class Comparison(Result):
         ends = (
             f"{pushes.logit:+.3f} {self._place(pushes)}" for pushes in (self.first, self.second)
         )
-        return f"{known.answer}{than}: {', '.join(ends)}"
+        carried = self.first.account.heads.double().sum() - self.second.account.heads.double().sum()
+        return (
+            f"{known.answer}{than}: {', '.join(ends)}; {float(carried):+.1f} of the difference of "
+            f"{self.difference:+.1f} through attention (patch, paths)"
+        )
 
     def _place(self, pushes: Pushes) -> str:
         """Say after which prompt, or where there are two models, in which."""

@@ -22,10 +22,14 @@ def table_neuron(
 ) -> "pd.DataFrame":
     """Table a neuron's score (and its gate's, if it has one), activation and push at every position.
 
-    The push, in logits, is toward the token in the column `toward`: the answer, or where none is
-    given the model's own prediction at that position. It is that of `attribute`, centred.
+    With an answer, which comes after the last position: its direct push there (0 before), and what heads
+    carried there of what it wrote at each position, as `attribute`, `paths` and `explain` have them. Without
+    one, its direct push toward the model's own prediction at each position. Both are centred, in logits.
     """
     import pandas as pd
+
+    from ffnprobe.tracing.owners import find_owners
+    from ffnprobe.tracing.pushes import attribute
 
     model = trace.model
     name = model.find_neuron(neuron)
@@ -39,6 +43,14 @@ def table_neuron(
     lifts = einsum(
         directions, model.answers[name.layer, name.neuron], "pos d_model, d_model -> pos"
     )
+    pushes = amounts * lifts.cpu() / trace.final_scale
+    through = dict[str, list[float]]()
+    if answer is not None:
+        pushes[:-1] = 0
+        if trace.patterns is not None:
+            owners = find_owners(attribute(trace, toward[-1]).pieces[0])
+            carried = owners.through[name.layer, :, name.neuron]
+            through["push_through_attention"] = carried.tolist()
     gates = trace.gate_scores
     opened = {} if gates is None else {"gate_score": gates[name.layer, :, name.neuron].tolist()}
     return pd.DataFrame(
@@ -48,7 +60,8 @@ def table_neuron(
             **opened,
             "score": trace.scores[name.layer, :, name.neuron].tolist(),
             "activation": activations.tolist(),
-            "push": (amounts * lifts.cpu() / trace.final_scale).tolist(),
+            "push": pushes.tolist(),
+            **through,
             "toward": model.vocab.show_all(toward),
         }
     )

@@ -67,6 +67,22 @@ class Owners:
         return named
 
 
+def describe_elsewhere(pushes: Pushes) -> str:
+    """Say how much of an answer's logit attention brought from the token that most of it is from.
+
+    Nothing where that is little: less than a tenth of the logit.
+    """
+    owners, last = find_owners(pushes), pushes.position
+    own = owners.through.double().sum(dim=(0, 2)) + owners.embeddings.double()
+    if not last or float(own[:last].abs().max()) < 0.1 * abs(pushes.logit):
+        return ""
+    most = int(own[:last].abs().argmax())
+    return (
+        f"{float(own[most]):.1f} of {pushes.logit:.1f} logits come through attention from "
+        f"{pushes.trace.tokens[most]}: paths, explain"
+    )
+
+
 @torch.no_grad()
 def find_owners(pushes: Pushes) -> Owners:
     """Give every head's push back to what it carried, through as many heads as there are."""

@@ -28,11 +28,12 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.models.arithmetic import normalise
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.names import NeuronId
+from ffnprobe.names import NeuronId, split_position
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, close_account, write_along
 from ffnprobe.tracing.neuron_tables import list_neurons
+from ffnprobe.tracing.sinks import find_sinks
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -196,16 +197,28 @@ def read_attentions(model: Model, layer: int) -> int:
 
 @verb
 @torch.no_grad()
-def drivers(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Drivers:
+def drivers(trace: Trace, neuron: str | NeuronId, *, position: int | None = None) -> Drivers:
     """Account for a neuron's score at a position (and its gate's): what in the stream asked its question.
+
+    The position may be in the name (`L1N505@2`); without one it is where the neuron acts most, attention
+    sinks aside.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
     >>> abs(fp.drivers(trace, "L1N7").remainder) < 1e-3
     True
+    >>> fp.drivers(trace, "L1N505").position == fp.drivers(trace, "L1N505@2").position == 2
+    True
     """
-    model, index = trace.model, trace.at(position)
-    name = model.find_neuron(neuron)
+    model, (text, carried) = trace.model, split_position(str(neuron))
+    name = model.find_neuron(text)
+    if carried is not None and position not in (None, carried):
+        raise OptionRefused(
+            f"{neuron} is at position {carried}, and the position asked for is {position}.",
+            remedy="one of the two",
+        )
+    asked = carried if position is None else position
+    index = _find_active(trace, name) if asked is None else trace.at(asked)
     gate = None
     if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
         gate = _drive(
@@ -214,6 +227,13 @@ def drivers(trace: Trace, neuron: str | NeuronId, *, position: int = -1) -> Driv
     return _drive(
         trace, name, index, "question", model.questions, model.question_biases, trace.scores, gate
     )
+
+
+def _find_active(trace: Trace, name: NeuronId) -> int:
+    """Find the position at which a neuron acts most, attention sinks aside."""
+    sizes = trace.activations[name.layer, :, name.neuron].abs().clone()
+    sizes[[p for p in find_sinks(trace.activations) if len(trace) > 1]] = -1
+    return int(sizes.argmax())
 
 
 def _drive(

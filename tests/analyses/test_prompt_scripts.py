@@ -18,7 +18,7 @@ JORDAN, WOODS = "Michael Jordan plays the sport of", "Tiger Woods plays the spor
 SCRIPTS = {
     "explain_prompt": (
         [JORDAN],
-        ["␣basketball, 99.97 %", "3 neurons at ␣Jordan carry it", "Without them 34.9 %", "Held back by L1N42",
+        ["␣basketball, 99.97 %", "3 neurons at ␣Jordan carry it", "Without them 34.9 %", "Held back by L1N42@2",
          "what gave L3N361", "what its heads read", "L0H5"],
     ),
     "neuron_report": (

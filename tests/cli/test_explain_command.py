@@ -20,7 +20,7 @@ def test_the_verdict_comes_first_and_all_is_25_lines(monkeypatch):
     heads = next(line for line in lines if line.startswith("name "))
     assert heads.split() == ["name", "token", "grade", "push", "effect", "asks", "says"]
     assert sum(line.startswith("L") for line in lines) == 10
-    assert "Held back by L1N42 at ␣Jordan" in found.stdout
+    assert "Held back by L1N42@2 at ␣Jordan" in found.stdout
     assert lines[-1].startswith("more: --full ")
 
 

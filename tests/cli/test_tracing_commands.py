@@ -26,7 +26,7 @@ def test_attribute_prints_the_top_neurons(invoke, tiny_trace):
     expected = fp.attribute(tiny_trace, " basketball").top(3)
     lines = [line for line in done.stdout.splitlines() if line.startswith("L")]
     assert [line.split()[0] for line in lines] == expected.name.tolist()
-    assert "who pushed ␣basketball, in logits" in done.stdout
+    assert "who pushed ␣basketball at rt, in logits; " in done.stdout
     assert "the parts add up to the model's logit within" in done.stderr
 
 

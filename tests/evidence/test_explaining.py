@@ -85,7 +85,7 @@ def test_what_holds_the_answer_back_is_shown(explanation, jordan):
     assert explanation.against.name[0] == "L1N42"
     assert explanation.against.effect.tolist() == sorted(explanation.against.effect)
     assert (explanation.against.effect < 0).all()
-    assert explanation.remarks[0].startswith("Held back by L1N42 at ␣Jordan (-1.25), ")
+    assert explanation.remarks[0].startswith("Held back by L1N42@2 at ␣Jordan (-1.25), ")
 
 
 def test_a_neuron_that_matters_by_keeping_quiet_says_so(pocket):

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 import ffnprobe as fp
-from ffnprobe.errors import FfnProbeError
+from ffnprobe.errors import FfnProbeError, NameNotUnderstood, OptionRefused
 from ffnprobe.interventions import batches, readout
 from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.means import read_means
+from tests.cli.runner import ffnprobe
 from tests.interventions.oracles import (
     centre,
     direct,
@@ -345,3 +346,56 @@ def test_all_positions_are_those_of_the_prompt(tiny_trace):
     assert several.provenance.settings["positions_of"] == "the prompt, not the answer"
     one = fp.ablate(tiny_trace, " cat", neurons=["L0N3"], position="all")
     assert "positions_of" not in one.provenance.settings
+
+
+def test_a_name_carries_its_position(tiny_trace):
+    """L1N3@2 is L1N3 at position 2, alone or in a group over several positions, as the hooks remove it."""
+    alone = fp.ablate(tiny_trace, 280, neurons=["L1N3@2", "L0N4@2"])
+    assert alone.positions == (2,)
+    same = fp.ablate(tiny_trace, 280, neurons=["L1N3", "L0N4"], position=2)
+    assert torch.equal(alone.values.nan_to_num(), same.values.nan_to_num())
+    group = fp.ablate(tiny_trace, 280, together=[["L1N3@2", "L0N4@4"], ["L1N3", "L0N4@4"]])
+    first, last = tiny_trace.logits[-1], len(tiny_trace) - 1
+
+    def without(position):
+        def edit(layer, neuron, at):
+            def change(activations):
+                activations[:, at, neuron] = 0
+
+            return {layer: change}
+
+        after = hooked(tiny_trace.model, list(tiny_trace.ids), edit(1, 3, position) | edit(0, 4, 4))
+        return after[0, -1]
+
+    for row, position in enumerate((2, last)):
+        after = without(position)
+        lost = (first[280] - first.mean()) - (after[280] - after.mean())
+        assert float(group.values[row]) == pytest.approx(float(lost), abs=1e-4)
+    with pytest.raises(OptionRefused, match="at several positions"):
+        fp.ablate(tiny_trace, 280, neurons=["L1N3@2", "L0N4@3"])
+    with pytest.raises(OptionRefused, match="another position"):
+        fp.ablate(tiny_trace, 280, neurons=["L1N3@2"], position=3)
+    with pytest.raises(NameNotUnderstood, match="no position behind the @"):
+        fp.ablate(tiny_trace, 280, together=["L1N3@x"])
+    with pytest.raises(OptionRefused, match="is at position 2"):
+        fp.drivers(tiny_trace, "L1N3@2", position=1)
+    assert fp.read(tiny_trace.model, "L1N3@2").name == "L1N3"
+
+
+def test_what_is_left_out_is_said(pocket, jordan):
+    """Most of basketball comes from " Jordan"; at the last token neurons do little."""
+    said = fp.estimate(jordan, " basketball").describe_elsewhere([6])
+    assert said == "by estimate neurons at ␣Jordan help more: --position 2"
+    assert fp.estimate(jordan, " basketball").describe_elsewhere([2]) == ""
+    first, second = fp.run(pocket, [jordan.prompt, "Tiger Woods plays the sport of"])
+    heads = [fp.attribute(t, " basketball", versus=" golf").account.heads.sum() for t in (first, second)]  # fmt: skip
+    title = fp.compare(first, second).title
+    assert f"{float(heads[0] - heads[1]):+.1f} of the difference of" in title
+    found = ffnprobe("attribute", jordan.prompt, " basketball", "--quiet").stdout
+    by_position = fp.paths(jordan, " basketball").by_position().set_index("token")
+    parts = by_position[["embedding", "position_embedding", "neurons"]].sum(axis=1)
+    assert f"{parts['␣Jordan']:.1f} of 21.0 logits come through attention from ␣Jordan" in found
+    ablated = ffnprobe("ablate", jordan.prompt, " basketball", "--quiet", "-k", "2").stdout
+    assert ablated.startswith(
+        "what ␣basketball loses without each neuron at ␣of, in logits; by est"
+    )

@@ -41,7 +41,7 @@ def test_drives_of_neurons_equal_transformer_lenss(trace):
     theirs = stored.stack_neuron_results(
         layer, pos_slice=-1, apply_ln=True, project_output_onto=question, mlp_input=True
     )
-    ours = fp.drivers(trace, f"L{layer}N{neuron}").account.neurons
+    ours = fp.drivers(trace, f"L{layer}N{neuron}", position=-1).account.neurons
     torch.testing.assert_close(ours, theirs.reshape(layer, c.d_mlp), rtol=1e-3, atol=1e-4)
 
 

@@ -63,11 +63,20 @@ def test_a_neuron_at_every_position_has_the_pushes_of_attribute(tiny_trace):
     table = tiny_trace.neuron("L1N7", 9)
     assert table.token.tolist() == list(tiny_trace.tokens)
     assert table.score.tolist() == tiny_trace.scores[1, :, 7].tolist()
+    assert table.activation.tolist() == tiny_trace.activations[1, :, 7].tolist()
+    pushes, last = fp.attribute(tiny_trace, 9), len(tiny_trace) - 1
+    assert table.push[last] == pytest.approx(float(pushes.values[1, 7]), abs=1e-6)
+    assert not table.push[:last].any(), "the answer comes after the last position"
+    paths = fp.paths(tiny_trace, 9)
     for position in range(len(tiny_trace)):
-        pushes = fp.attribute(tiny_trace, 9, position=position)
-        assert table.push[position] == pytest.approx(float(pushes.values[1, 7]), abs=1e-6)
-        assert table.activation[position] == float(pushes.activations[1, 7])
+        carried = paths.carriers("L1N7", position).push.sum()
+        assert table.push_through_attention[position] == pytest.approx(carried, abs=1e-5)
     own = tiny_trace.neuron(fp.NeuronId(1, 7))
+    for position in (1, last):
+        said = int(tiny_trace.logits[position].argmax())
+        there = fp.attribute(tiny_trace, said, position=position)
+        assert own.push[position] == pytest.approx(float(there.values[1, 7]), abs=1e-6)
+    assert "push_through_attention" not in own
     assert own.toward.tolist() == [
         tiny_trace.predictions(1, position=p).token.item() for p in range(len(tiny_trace))
     ]

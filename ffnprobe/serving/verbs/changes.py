@@ -7,7 +7,7 @@ from pydantic import Field
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.ablation import ablate as ablate_neurons
 from ffnprobe.interventions.ablation import ablate_layers
-from ffnprobe.interventions.choices import choose_neurons
+from ffnprobe.interventions.choices import choose_neurons, split_positions
 from ffnprobe.interventions.gradients import estimate
 from ffnprobe.interventions.steering import steer as steer_prompt
 from ffnprobe.results import Result
@@ -81,7 +81,8 @@ def ablate(
     positions = [position] if isinstance(position, int) else position
     if together is not None:
         return ablate_neurons(trace, answer, together=together, position=positions, **measured)
-    many = top if neuron is None else min(top, int(choose_neurons(call.model, neuron).sum()))
+    named, _ = split_positions(neuron, -1)
+    many = top if named is None else min(top, int(choose_neurons(call.model, named).sum()))
     if method == "gradient":
         estimates = estimate(trace, answer, **asked)
         table = estimates.top(many, position=positions, neurons=neuron)
@@ -89,6 +90,10 @@ def ablate(
     effects = ablate_neurons(
         trace, answer, position=positions, neurons=neuron, progress=call.budget.count, **measured
     )
+    if neuron is None and position == -1:
+        elsewhere = estimate(trace, answer, **asked).describe_elsewhere(effects.positions)
+        if elsewhere:
+            call.note(elsewhere.replace("--position", "position"))
     return Found(effects, {"effects": effects.top(many)})
 
 

@@ -28,6 +28,7 @@ from ffnprobe.serving.table import Call, tool
 from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.comparison import compare as compare_traces
 from ffnprobe.tracing.logit_lens import lens as read_lens
+from ffnprobe.tracing.owners import describe_elsewhere
 from ffnprobe.tracing.paths import paths as find_paths
 from ffnprobe.tracing.pushes import attribute as attribute_answer
 from ffnprobe.tracing.running import run as run_prompt
@@ -66,7 +67,7 @@ def attribute(
     bos: Bos = None,
 ) -> Result | Found:
     """List the neurons that pushed an answer most, in logits (direct logit attribution); parts add up."""
-    trace = run_prompt(call.model, prompt, bos=bos, patterns=False)
+    trace = run_prompt(call.model, prompt, bos=bos)
     wanted = predicted(trace, position) if answer is None else answer
     told = call.model.vocab.text([wanted]) if isinstance(wanted, int) else wanted
     note_spelling(call, told)
@@ -78,6 +79,8 @@ def attribute(
         found = attribute_answer(trace, wanted, contrast=others, **options)
         return Found(found, found.tables() | {"rows": found.top(top)})
     pushes = attribute_answer(trace, wanted, **options)
+    if len(pushes.pieces) == 1 and (elsewhere := describe_elsewhere(pushes.pieces[0])):
+        call.note(elsewhere)
     return Found(pushes, pushes.tables() | {"rows": pushes.top(top)})
 
 

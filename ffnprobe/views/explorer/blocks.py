@@ -65,9 +65,10 @@ def link(text: Component, href: str, *, is_near: bool = False, **more: Any) -> C
     return html.A(text, href=href, **more)
 
 
-def neuron_link(address: Address, name: str) -> Component:
-    """Link to a neuron, and keep the question."""
-    return link(name, address.to(f"/neuron/{name}"), className="neuron")
+def neuron_link(address: Address, name: str, position: int | None = None) -> Component:
+    """Link to a neuron, at a position of the prompt if it is listed there, and keep the question."""
+    at = {} if position is None else {"position": position}
+    return link(name, address.to(f"/neuron/{name}", **at), className="neuron")
 
 
 def figure(drawn: go.Figure, viewport: Viewport, *, name: str = "") -> Component:

@@ -100,7 +100,8 @@ def _name(session: Session, question: AskedPrompt) -> str:
 
 def _neurons(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
     shown = explanation.neurons.drop(columns=HIDDEN, errors="ignore")
-    names = [neuron_link(address, name) for name in shown.name]
+    places = zip(shown.name, explanation.neurons.position, strict=True)
+    names = [neuron_link(address, name, position) for name, position in places]
     whole = table(shown, caption=f"the neurons behind {explanation.title}", links={"name": names})
     said = " ".join([f"{explanation.standing}.", *explanation.verdict])
     remarks = [words(" ".join(explanation.remarks))] if explanation.remarks else []
@@ -146,7 +147,8 @@ def _paths(explanation: Explanation, address: Address, viewport: Viewport) -> li
         return []
     title = "How it got there: the strongest paths through attention"
     shown = explanation.paths.drop(columns=["layer", "neuron"])
-    names = [neuron_link(address, name) for name in shown.name]
+    places = zip(shown.name, shown.position, strict=True)
+    names = [neuron_link(address, name, position) for name, position in places]
     return [
         html.H3(title),
         figure(plot(explanation, "paths"), viewport, name="paths"),

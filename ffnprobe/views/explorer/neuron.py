@@ -148,7 +148,7 @@ def _on_prompt(
                 hrefs=[address.here(position=order) for order in range(len(trace))],
             ),
             words("Colour: the activation at a token (blue above zero). Click a token to see who asked there.", is_soft=True),
-            table(found, caption=f"{reading.name} at every token: its activation, and its push toward a token, in logits"),
+            table(found, caption=f"{reading.name} at every token: its activation, and its push toward a token: direct, and through attention, in logits"),
             html.P(link("Back to the prompt and its evidence", address.to("/"))),
         ),
         _drivers(session.drivers(trace, reading.name, position), address),

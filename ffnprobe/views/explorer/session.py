@@ -38,6 +38,9 @@ from ffnprobe.views.explorer.jobs import Job, Jobs
 from ffnprobe.views.plots import plot
 
 PROMPT_BYTES = 20_000
+PATTERNED = (
+    1_000  # up to so many characters attention patterns, which grow by their square, are kept
+)
 EXAMPLES = 5
 RELATED = 6
 MOST_WRITTEN = 40
@@ -102,7 +105,7 @@ class Session:
         key = ("trace", prompt, address.bos)
         found: Trace = self.cache.get_or_make(
             key,
-            lambda: run(self.model, prompt, bos=address.bos, patterns=False),
+            lambda: run(self.model, prompt, bos=address.bos, patterns=len(prompt) <= PATTERNED),
             size=lambda trace: trace.nbytes,
         )
         return found
