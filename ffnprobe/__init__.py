@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         LayerEffects,
         ablate,
         ablate_layers,
-        ablate_stepwise,
     )
     from ffnprobe.interventions.gradients import Estimates, estimate
     from ffnprobe.interventions.group_ablation import GroupEffects
@@ -130,7 +129,6 @@ _HOMES = {
     "Trace": "ffnprobe.tracing.trace",
     "ablate": "ffnprobe.interventions.ablation",
     "ablate_layers": "ffnprobe.interventions.ablation",
-    "ablate_stepwise": "ffnprobe.interventions.ablation",
     "attribute": "ffnprobe.tracing.pushes",
     "batch": "ffnprobe.batches",
     "check_circuit": "ffnprobe.circuits.checking",
@@ -220,7 +218,6 @@ __all__ = [
     "__version__",
     "ablate",
     "ablate_layers",
-    "ablate_stepwise",
     "attribute",
     "batch",
     "certify",

@@ -18,8 +18,8 @@ import inspect
 import numbers
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, wraps
 from types import NoneType, UnionType
 from typing import Any, ForwardRef, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -28,8 +28,6 @@ from ffnprobe.errors import OptionRefused
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S")
-_END: Any = object()
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # Longer lists are looked at no further: who hands in so many has made them by a program.
 MOST_LOOKED_AT = 1000
@@ -64,8 +62,7 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
             if name in wanted:
                 _check(function.__name__, name, value, wanted[name])
         with _keep_gradients():
-            made = function(*args, **named)
-        return _keep_between(made) if isinstance(made, Generator) else made  # type: ignore[return-value]
+            return function(*args, **named)
 
     return checked
 
@@ -80,17 +77,6 @@ def _keep_gradients() -> Iterator[None]:
         if _has_gradients() != before:
             sys.modules["torch"].set_grad_enabled(before)
         raise
-
-
-def _keep_between(steps: Generator[S, None, None]) -> Iterator[S]:
-    """Yield the steps of a verb that works step by step."""
-    with closing(steps):
-        while True:
-            with _keep_gradients():
-                step = next(steps, _END)
-            if step is _END:
-                return
-            yield step
 
 
 def _has_gradients() -> bool:

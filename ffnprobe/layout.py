@@ -193,9 +193,13 @@ def _choose(columns: list[Column], width: int) -> list[Column]:
     if _total(shown) > width:
         shown = _leave_out([column.least(1) for column in shown], others, width)
     grown = True
-    while grown:  # texts first, then lists, the shortest list first, of equals the last: it has the answer
+    while (
+        grown
+    ):  # texts first, then lists, the shortest list first, of equals the last: it has the answer
         grown = False
-        for number in sorted(range(len(shown)), key=lambda n: (shown[n].is_list, shown[n].room, -n)):
+        for number in sorted(
+            range(len(shown)), key=lambda n: (shown[n].is_list, shown[n].room, -n)
+        ):
             more = shown[number].wider()
             if more is None:
                 continue

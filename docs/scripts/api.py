@@ -38,7 +38,7 @@ SECTIONS = {
         "Comparison",
     ],
     "What changes if": [
-        "ablate", "ablate_stepwise", "Effects", "ablate_layers", "LayerEffects", "GroupEffects",
+        "ablate", "Effects", "ablate_layers", "LayerEffects", "GroupEffects",
         "estimate", "Estimates", "patch", "Patches", "patch_layers", "LayerPatches", "steer",
         "Steering",
     ],

@@ -1,7 +1,7 @@
 """Explain an answer: which few neurons carry it, and weights, pushes and exact effects for each of them.
 
 1. **Ask.** Run the prompt; the answer is the one given, or what the model says.
-2. **Gradients.** One backward pass: how far the answer follows every neuron at every position.
+2. **Slopes.** One backward pass: how far the answer follows every neuron at every position.
 3. **Compare.** The subject is a name or a word of the prompt (`facts.subjects`), the one whose neurons are
    estimated to help most; what it is compared with is the same sentence about others. From here on,
    removed means set to its mean over these (without any: to its mean over the model's corpus where that
@@ -45,7 +45,7 @@ from ffnprobe.evidence.curve import (
 from ffnprobe.evidence.explanation import ExplainOptions, Explanation
 from ffnprobe.evidence.grades import CONTROLS, SIZE, Bars, draw_alike, far, find_bar
 from ffnprobe.evidence.tables import list_largest, table_sites
-from ffnprobe.facts.subjects import find_subject, list_given, propose_contrast
+from ffnprobe.facts.subjects import list_given, propose_contrast, rank_subjects
 from ffnprobe.interventions.batches import Progress
 from ffnprobe.interventions.choices import Replace
 from ffnprobe.interventions.gradients import Gradients, measure_slopes
@@ -68,6 +68,7 @@ NONE = "none"  # what `contrast` is called where nothing is to be compared
 TRIED, SHOWN = 10, 3
 POOL = 64  # by push, and by estimate: the control at a position is like these
 PHASES = 7
+TRIES = 3  # of what the prompt may be about, until others are found that are answered otherwise
 
 
 @verb
@@ -117,32 +118,34 @@ def explain(
     # 1. Ask.
     trace = run(model, prompt, bos=bos)
     asked: str | int = predicted(trace) if answer is None else answer
-    given = known_scan.means if known_scan is not None and replace in (None, "mean") else replace
+    asks_means = replace is None or (isinstance(replace, str) and replace == "mean")
+    given = known_scan.means if known_scan is not None and asks_means else replace
     question = ask(
         trace, asked, versus=versus, convention=convention,
         replace=given if is_alone or contrast is None else replace,
         contrast=None if is_alone else contrast,
     )  # fmt: skip
-    settings: dict[str, Setting] = {}
-    question.pushes  # noqa: B018  (an answer or a rival that does not fit is refused first)
     step(1)
 
-    # 2. Gradients.
+    # 2. Slopes.
     slopes = measure_slopes(question.readout, of=("logit", "odds")) if effects else None
     step(2)
 
     # 3. Compare.
     span = tuple(question.contrast.alignment.middle) if question.contrast else ()
+    settings: dict[str, Setting] = {}
     if slopes is not None and contrast is None and not is_alone:
         helping = question.gaps * slopes.logit[:, : len(trace)]
-        found = find_subject(trace, helping) if subject is None else list_given(trace, subject)
-        proposed = None if found is None else propose_contrast(
-            trace, question.readout.tokens[0], found, is_given=subject is not None
-        )  # fmt: skip
-        span = found or ()
-        if proposed is not None:
-            question = question.set_to(Removal(proposed.contrast))
-            settings["compared_with"] = proposed.kind
+        is_given, token = subject is not None, question.readout.tokens[0]
+        spans = [list_given(trace, subject)] if subject else rank_subjects(trace, helping)
+        for span in spans[:TRIES]:
+            proposed = propose_contrast(trace, token, span, is_given=is_given)
+            if proposed is not None:
+                question = question.set_to(Removal(proposed.contrast))
+                settings["compared_with"] = proposed.kind
+                break
+        else:
+            span = spans[0] if spans else ()
     settings = {**question.removal.settings(), **settings, **describe_sinks(trace)}
     step(3)
 

@@ -6,7 +6,8 @@ estimated to help the answer most.
 
 What it is compared with is made without being asked: rows of pocket's own table for pocket; for a word in
 small letters, the tokens of the same form nearest to it by embedding; else a short list of countries,
-cities, people and companies. Prompts are kept where the model says another word, the surest first.
+cities, people and companies. Prompts are kept where the model says another word, the surest first; where
+fewer than two say a word, those that say anything else.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -74,10 +75,10 @@ def list_spans(trace: Trace) -> list[Span]:
     return [span for span in names if last not in span] or [s for s in plain if last not in s]
 
 
-def find_subject(trace: Trace, estimates: Float[Tensor, "layer pos neuron"]) -> Span | None:
-    """Find what the prompt is about: the name or word whose neurons are estimated to help most."""
+def rank_subjects(trace: Trace, estimates: Float[Tensor, "layer pos neuron"]) -> list[Span]:
+    """Rank what the prompt may be about: the name or word first whose neurons are estimated to help most."""
     helping = estimates.clamp(min=0).sum(dim=(0, 2))
-    return max(list_spans(trace), key=lambda span: float(helping[list(span)].sum()), default=None)
+    return sorted(list_spans(trace), key=lambda span: -float(helping[list(span)].sum()))
 
 
 def list_given(trace: Trace, subject: str) -> Span:
@@ -135,6 +136,8 @@ def propose_contrast(
         return None
     ran = run(trace.model, texts, bos=trace.has_bos, patterns=False)
     kept = [other for other in ran if _says_else(other, answer)]
+    if len(kept) < LEAST:  # no words; then whatever it says otherwise
+        kept = [other for other in ran if predicted(other) != answer]
     surest = sorted(kept, key=lambda other: -float(other.log_probabilities().max()))[:KEPT]
     if len(surest) < LEAST:
         return None

@@ -19,7 +19,7 @@ d_mlp is not a multiple of 16), and the sign of an effect below 1e-6 logits mean
 ['name', 'layer', 'neuron', 'activation', 'effect', 'log_probability_effect']
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
@@ -159,6 +159,7 @@ def ablate(
     convention: str = "centred",
 ) -> GroupEffects: ...
 @verb
+@torch.no_grad()
 def ablate(
     trace: Trace,
     answer: str | int,
@@ -203,40 +204,6 @@ def ablate(
             contrast=contrast, position=position, log_probability=log_probability,
             convention=convention,
         )  # fmt: skip
-    steps = ablate_stepwise(
-        trace, answer, versus=versus, replace=replace, contrast=contrast, position=position,
-        neurons=neurons, log_probability=log_probability, convention=convention, progress=progress,
-    )  # fmt: skip
-    for step in steps:
-        found = step
-    return found
-
-
-@verb
-@torch.no_grad()
-def ablate_stepwise(
-    trace: Trace,
-    answer: str | int,
-    *,
-    versus: str | int | None = None,
-    replace: Replace | None = None,
-    contrast: Contrast | Prompts | None = None,
-    position: Positions = -1,
-    neurons: Neurons | None = None,
-    log_probability: bool = True,
-    convention: str = "centred",
-    progress: Progress | None = None,
-) -> Iterator[Effects]:
-    """Ablation step by step: yield the effects known after each layer that has neurons to remove.
-
-    The last are those that `ablate` returns.
-
-    >>> import ffnprobe as fp
-    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> steps = fp.ablate_stepwise(trace, " basketball", neurons=["L1N505", "L3N361"])
-    >>> [len(step.top(None)) for step in steps]
-    [1, 2]
-    """
     neurons, position = split_positions(neurons, position)
     positions = choose_positions(trace, position)
     chosen = choose_neurons(trace.model, neurons)
@@ -245,26 +212,23 @@ def ablate_stepwise(
     )
     readout = question.read(log_probability=log_probability)
     clean, provenance = readout.clean(), question.provenance(positions=positions)
-    found: list[AnswerValues] = []
-    known = torch.zeros_like(chosen)
-    layers = chosen.any(dim=-1).nonzero()[:, 0].tolist()
-    sweep = sweep_neurons(
-        readout, question.replacement, positions=positions, chosen=chosen, progress=progress
-    )
-    for layer, values in zip(layers, sweep, strict=True):
-        found.append(values)
-        known[layer] = chosen[layer]
-        so_far = join_values(found)
-        logs = so_far.log_probability
-        yield Effects(
-            trace=trace,
-            values=spread(known, so_far.logit),
-            log_probability=None if logs is None else spread(known, logs),
-            activations=trace.activations[:, positions].mean(dim=1),
-            positions=tuple(positions),
-            clean=clean,
-            provenance=provenance,
+    found = join_values(
+        list(
+            sweep_neurons(
+                readout, question.replacement, positions=positions, chosen=chosen, progress=progress
+            )
         )
+    )
+    logs = found.log_probability
+    return Effects(
+        trace=trace,
+        values=spread(chosen, found.logit),
+        log_probability=None if logs is None else spread(chosen, logs),
+        activations=trace.activations[:, positions].mean(dim=1),
+        positions=tuple(positions),
+        clean=clean,
+        provenance=provenance,
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

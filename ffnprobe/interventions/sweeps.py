@@ -30,7 +30,6 @@ from ffnprobe.interventions.batches import (
 from ffnprobe.interventions.readout import AnswerValues, Readout
 from ffnprobe.interventions.replay import Edit, Replay
 from ffnprobe.interventions.single_changes import sweep_singles
-from ffnprobe.models.arithmetic import cap
 
 Replacement = Float[Tensor, "layer #pos neuron"]
 
@@ -115,28 +114,6 @@ def sweep_groups(
         streams = clean.repeat(1 + len(masks), 1, 1)
         found.append(lose(readout, streams, layer=layer, start=start, edit=edit))
     return _spread(readout, is_acting, found)
-
-
-def change_logits(
-    replay: Replay, groups: Sequence[Sequence[Change]]
-) -> Float[Tensor, "variant vocab"]:
-    """Make each group's changes and return the logits after the prompt; the first row is clean."""
-    every = [change for group in groups for change in group]
-    layer, start = min(c.layer for c in every), min(c.position for c in every)
-    clean, size = replay.entering(layer, start=start), count_at_once(replay, start)
-    unembedding, bias = (
-        replay.held(t) for t in (replay.model.unembedding, replay.model.unembedding_bias)
-    )
-    found = []
-    for first in range(0, len(groups), size):
-        batch = groups[first : first + size]
-        streams = clean.repeat(1 + len(batch), 1, 1)
-        final = replay.finish(
-            streams, layer=layer, start=start, edit=set_activations(batch, len(replay.trace))
-        )
-        seen = replay.normalise(final[0 if first == 0 else 1 :, -1])
-        found.append(cap(replay.model, torch.nn.functional.linear(seen, unembedding, bias)).cpu())
-    return torch.cat(found)
 
 
 def set_activations(groups: Sequence[Sequence[Change]], length: int) -> Edit:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ffnprobe.corpora.meters import group_passages
@@ -132,8 +131,3 @@ def mark_classes(half: Half, classes: TokenClasses) -> dict[str, np.ndarray]:
 def class_before(half: Half, classes: TokenClasses) -> np.ndarray:
     """Return the class of the token before each token, as a number of `BEFORE`."""
     return np.where(half.previous >= 0, classes.before[half.previous], 0).astype(np.int64)
-
-
-def as_tensor(indices: np.ndarray) -> Tensor:
-    """Hand an array of indices to torch."""
-    return torch.from_numpy(np.ascontiguousarray(indices))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ffnprobe.labels.keys import CLASSES, KINDS, SETS, Keys
+from ffnprobe.labels.keys import SETS, Keys
 
 MOST_KEYS = 32
 LEAST = 2
@@ -228,13 +228,3 @@ def _try_spans(t: _Tables) -> _Candidates:
     offsets = np.arange(len(neurons)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     picked = f1[0].argmax(axis=1)
     return _Candidates(f1[1][rows, picked], whole[rows, best], neurons, starts[neurons] + offsets)
-
-
-def is_beyond_the_token(kind: int) -> bool:
-    """Whether a rule looks at more than the current token and its classes."""
-    return KINDS[kind] in ("starts of sentences", "repeated tokens", "position", *SETS[1:])
-
-
-def class_name(kind: int) -> str | None:
-    """Name the class a kind stands for, if it is one."""
-    return KINDS[kind] if KINDS[kind] in CLASSES else None

@@ -3,19 +3,14 @@
     contrast push of a part = its push here − the mean of its push over the contrast prompts
 
 Over all parts the contrast pushes add up to the answer's logit here less its mean there. Direct pushes
-are of the last position of each prompt. Pushes through attention are of parts at every position: there
-a position's counterpart is subtracted, and what stands on contrast prompts at positions that have none
-here is `elsewhere`, so that nothing is lost from the sum.
+are of the last position of each prompt.
 
 >>> import ffnprobe as fp
 >>> from ffnprobe.tracing.contrast import contrast_with
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> contrast = contrast_with(trace, " basketball", ["Tiger Woods plays the sport of"], patterns=True)
+>>> contrast = contrast_with(trace, " basketball", ["Tiger Woods plays the sport of"])
 >>> found = contrast_pushes(contrast, " basketball")
 >>> float(abs(found.by_part().difference.sum() - found.difference)) < 1e-3
-True
->>> through = contrast_paths(contrast, " basketball")
->>> float(abs(through.total - through.difference)) < 1e-3
 True
 """
 
@@ -33,7 +28,6 @@ from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token
 from ffnprobe.tracing.contrast import Contrast, count_prompts
 from ffnprobe.tracing.neuron_tables import list_neurons
-from ffnprobe.tracing.paths import Paths, paths
 from ffnprobe.tracing.pushes import Pushes, attribute
 
 if TYPE_CHECKING:
@@ -120,52 +114,6 @@ class ContrastPushes(Result):
         return self.provenance.note(table)
 
 
-@dataclass(frozen=True, eq=False)
-class ContrastPaths:
-    """What parts push through attention here, above what their counterparts push there.
-
-    `neurons` are by position; where a position has no counterpart in some contrast prompts, these
-    count as 0 in the mean.
-    """
-
-    contrast: Contrast
-    here: Paths
-    there: tuple[Paths, ...]
-
-    @cached_property
-    def neurons(self) -> Float[Tensor, "layer pos neuron"]:
-        """Every neuron's contrast push through attention, in logits, position by position."""
-        own = self.here.neurons
-        total = self.contrast.add_up([found.neurons for found in self.there], like=own)
-        return (own - total / len(self.there)).to(own)
-
-    @cached_property
-    def owned(self) -> Float[Tensor, "pos kind"]:
-        """What each position's parts push above their counterparts, by kind."""
-        own = self.here.owned[None]
-        total = self.contrast.add_up([found.owned[None] for found in self.there], like=own)
-        return (own - total / len(self.there))[0]
-
-    @cached_property
-    def elsewhere(self) -> Float[Tensor, " kind"]:
-        """What stands on contrast prompts where this prompt has nothing, taken away, by kind."""
-        alignment, taken = self.contrast.alignment, []
-        for found, matched in zip(self.there, alignment.counterparts, strict=True):
-            rest = sorted(set(range(len(found.owned))) - set(matched))
-            taken.append(found.owned[rest].sum(dim=0))
-        return -torch.stack(taken).mean(dim=0)
-
-    @property
-    def difference(self) -> float:
-        """What all heads push here less their mean on the contrast prompts, in logits."""
-        return self.here.push - sum(found.push for found in self.there) / len(self.there)
-
-    @property
-    def total(self) -> float:
-        """What all parts at all positions add up to."""
-        return float(self.owned.sum() + self.elsewhere.sum())
-
-
 @torch.no_grad()
 def contrast_pushes(
     contrast: Contrast,
@@ -181,20 +129,3 @@ def contrast_pushes(
         for trace in (contrast.trace, *contrast.others)
     )
     return ContrastPushes(contrast, here, tuple(there))
-
-
-def contrast_paths(
-    contrast: Contrast,
-    answer: str | int,
-    *,
-    versus: str | int | None = None,
-    convention: str = "centred",
-    depth: int | None = None,
-) -> ContrastPaths:
-    """Find the paths to an answer of one token on the prompt and on each contrast prompt, and subtract."""
-    token = one_token(contrast.trace.model, answer, use="contrast paths")
-    here, *there = (
-        paths(trace, token, versus=versus, convention=convention, depth=depth)
-        for trace in (contrast.trace, *contrast.others)
-    )
-    return ContrastPaths(contrast, here, tuple(there))

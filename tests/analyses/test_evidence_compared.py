@@ -11,7 +11,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.interventions.replay import Replay
-from ffnprobe.interventions.sweeps import Change, change_logits
+from ffnprobe.interventions.sweeps import Change
 from tests.interventions.oracles import hooked
 
 ANALYSES = Path(__file__).parents[2] / "analyses"
@@ -33,7 +33,7 @@ def fact(script, pocket):
     return next(script[1].find_known(pocket, "pocket", seed=0, contrasts=3))
 
 
-def test_changes_are_those_of_a_hooked_run(tiny, tiny_trace):
+def test_changes_are_those_of_a_hooked_run(script, tiny, tiny_trace):
     def edit(activations):
         activations[0, 3, 7] = 2.5
 
@@ -41,7 +41,7 @@ def test_changes_are_those_of_a_hooked_run(tiny, tiny_trace):
         activations[0, 5, 1] = -1.0
 
     expected = hooked(tiny, list(tiny_trace.ids), {0: edit, 2: other})[0, -1]
-    found = change_logits(
+    found = script[3].change_logits(
         Replay(tiny_trace), [[Change(1, 2, 4, 0.5)], [Change(0, 3, 7, 2.5), Change(2, 5, 1, -1.0)]]
     )
     assert torch.allclose(found[0], tiny_trace.logits[-1], atol=1e-4)
@@ -132,7 +132,7 @@ def test_integrated_gradients_add_up_to_the_probability(script, fact, monkeypatc
         Change(layer, len(fact.trace) - 1, neuron, 0.0)
         for neuron in range(fact.trace.model.config.d_mlp)
     ]
-    logits = change_logits(Replay(fact.trace), [zeros])
+    logits = script[3].change_logits(Replay(fact.trace), [zeros])
     worth = logits.softmax(-1)[0, fact.token] - logits.softmax(-1)[1, fact.token]
     assert float(seen["values"][layer].sum()) == pytest.approx(float(worth), abs=5e-3)
 

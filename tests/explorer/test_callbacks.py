@@ -39,7 +39,7 @@ def known(session):
     app = build(session)
     app._setup_server()
     asked = session.question(read_address("/", SEARCH)).name
-    job = {"question": asked, "name": None, "changes": 0, "shown": ["map"]}
+    job = {"question": asked, "name": None, "done": False}
     told = VALUES | {"question.data": asked, "job.data": job}
     listed = [item for item in app.callback_map.items() if "callback" in item[1]]
     bodies = []

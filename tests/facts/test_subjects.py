@@ -5,8 +5,9 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
+from ffnprobe.evidence import explaining
 from ffnprobe.facts import subjects
-from ffnprobe.facts.subjects import KEPT, find_subject, list_given, list_spans, propose_contrast
+from ffnprobe.facts.subjects import KEPT, list_given, list_spans, propose_contrast, rank_subjects
 from ffnprobe.tracing.answers import predicted
 from tests.builders import write_model
 
@@ -35,10 +36,9 @@ def test_of_several_the_one_that_helps_the_answer_most(pocket):
     estimates = fp.estimate(trace, predicted(trace)).values * 0
     estimates[2, 6, 5] = 1.0
     estimates[2, 2, 4] = -3.0  # it hinders
-    span = find_subject(trace, estimates)
-    assert span is not None
-    assert trace.tokens[span[-1]] == "␣Japan"
-    assert find_subject(fp.run(pocket, "of the"), estimates) is None
+    spans = rank_subjects(trace, estimates)
+    assert [trace.tokens[span[-1]] for span in spans] == ["␣Japan", "␣Paris"]
+    assert rank_subjects(fp.run(pocket, "of the"), estimates) == []
 
 
 def test_pocket_is_compared_with_rows_of_its_own_table(pocket, jordan):
@@ -54,8 +54,7 @@ def test_pocket_is_compared_with_rows_of_its_own_table(pocket, jordan):
 
 def test_other_sentences_are_compared_with_names_of_several_kinds(pocket):
     trace = fp.run(pocket, "the sport that Michael Jordan knows is the sport of")
-    span = find_subject(trace, fp.estimate(trace, predicted(trace)).values)
-    assert span is not None
+    span = rank_subjects(trace, fp.estimate(trace, predicted(trace)).values)[0]
     found = propose_contrast(trace, predicted(trace), span)
     assert found is not None
     assert found.kind == "a list of names"
@@ -95,6 +94,21 @@ def test_a_subject_that_is_given_stands_in_the_prompt_before_its_end(pocket):
     assert all("In Paris the" in other.prompt for other in found.question.contrast.others)
     with pytest.raises(OptionRefused, match="a subject says what to compare"):
         fp.explain(pocket, "In Paris the capital of Japan is", subject="Paris", contrast="none")
+
+
+def test_where_one_word_has_no_others_the_next_is_tried(pocket, monkeypatch):
+    """The first of the two is compared with nobody here, so the second is the subject."""
+    prompt, real = "In Paris the capital of Japan is", explaining.propose_contrast
+    tried = []
+
+    def propose(trace, answer, span, *, is_given):
+        tried.append(trace.tokens[span[-1]])
+        return None if len(tried) == 1 else real(trace, answer, span, is_given=True)
+
+    monkeypatch.setattr(explaining, "propose_contrast", propose)
+    found = fp.explain(pocket, prompt, top=2)
+    assert len(set(tried)) == len(tried) == 2
+    assert found.question.contrast is None or found.trace.tokens[found.subject[-1]] == tried[1]
 
 
 def test_where_names_do_not_fit_nothing_is_compared(tmp_path):

@@ -147,15 +147,6 @@ def test_folded_effects_are_of_the_models_own_logit(tiny_trace: fp.Trace) -> Non
     assert abs(float(centred.values[1, 3]) - wanted) > 5e-4
 
 
-def test_effects_come_layer_by_layer(tiny_trace: fp.Trace) -> None:
-    from ffnprobe.interventions.ablation import ablate_stepwise
-
-    steps = list(ablate_stepwise(tiny_trace, 280, neurons=["L0", "L2"]))
-    assert [int((~step.values.isnan()).sum()) for step in steps] == [52, 104]
-    whole = fp.ablate(tiny_trace, 280, neurons=["L0", "L2"])
-    assert torch.equal(steps[-1].values.nan_to_num(9.0), whole.values.nan_to_num(9.0))
-
-
 def test_versus_is_the_difference_of_two_answers(tiny_trace: fp.Trace) -> None:
     one, other = (fp.ablate(tiny_trace, token).values for token in (280, 11))
     both, turned = fp.ablate(tiny_trace, 280, versus=11), fp.ablate(tiny_trace, 11, versus=280)

@@ -7,7 +7,7 @@ import ffnprobe as fp
 from ffnprobe.errors import OptionRefused, PromptRefused, TokenNotFound
 from ffnprobe.tracing.alignment import align
 from ffnprobe.tracing.contrast import contrast_with
-from ffnprobe.tracing.contrast_pushes import contrast_paths, contrast_pushes
+from ffnprobe.tracing.contrast_pushes import contrast_pushes
 
 SPORT = "{} plays the sport of"
 OTHERS = [SPORT.format(name) for name in ("Tiger Woods", "Billie Jean King", "Lionel Messi")]
@@ -97,35 +97,6 @@ def test_one_contrast_prompt_is_a_comparison(jordan):
     compared = fp.compare(jordan, contrast.others[0], " basketball")
     found = contrast_pushes(contrast, " basketball").values
     assert torch.allclose(found.float(), compared.values, atol=1e-6)
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-def test_paths_add_up_to_the_difference_of_what_heads_push(jordan, depth):
-    contrast = contrast_with(jordan, " basketball", OTHERS, patterns=True)
-    found = contrast_paths(contrast, " basketball", depth=depth)
-    heads = [
-        float(fp.attribute(trace, " basketball").account.heads.sum())
-        for trace in (jordan, *contrast.others)
-    ]
-    assert found.difference == pytest.approx(heads[0] - sum(heads[1:]) / 3, abs=1e-3)
-    assert found.total == pytest.approx(found.difference, abs=1e-3)
-    # BOS is the same in all, but what is carried from it differs with the pattern and the scale.
-    position = contrast.alignment.middle[-1]
-    there = [
-        paths.neurons[:, places[position]]
-        for paths, places in zip(found.there, contrast.alignment.counterparts, strict=True)
-    ]
-    expected = found.here.neurons[:, position] - torch.stack(there).mean(0)
-    assert torch.allclose(found.neurons[:, position], expected, atol=1e-6)
-
-
-def test_longer_contrast_prompts_leave_their_rest_elsewhere(tiny):
-    trace = fp.run(tiny, [5, 8, 9], bos=False)
-    other = fp.run(tiny, [5, 6, 7, 8, 4, 9], bos=False)
-    contrast = contrast_with(trace, 17, [other], answers=[18])
-    found = contrast_paths(contrast, 17)
-    assert found.elsewhere.abs().sum() > 1e-3
-    assert found.total == pytest.approx(found.difference, abs=1e-3)
 
 
 def test_what_is_no_contrast_is_refused(jordan, pocket, tiny):

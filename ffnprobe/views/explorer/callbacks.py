@@ -49,12 +49,10 @@ def _is_count(value: Any) -> bool:
 def _is_job(value: Any) -> bool:
     return (
         isinstance(value, dict)
-        and value.keys() == {"question", "name", "changes", "shown"}
+        and value.keys() == {"question", "name", "done"}
         and _is_text(value["question"])
         and (value["name"] is None or _is_text(value["name"]))
-        and _is_count(value["changes"])
-        and isinstance(value["shown"], list)
-        and all(map(_is_text, value["shown"]))
+        and _is_flag(value["done"])
     )
 
 

@@ -187,7 +187,7 @@ def register(app: Dash, session: Session) -> None:
             return (no_update,) * 4
         before, is_again = job or {}, ctx.triggered_id == "again" and bool(again)
         one_more = (ticks or 0) + 1
-        fresh: dict[str, Any] = {"question": asked, "name": None, "changes": 0, "shown": []}
+        fresh: dict[str, Any] = {"question": asked, "name": None, "done": False}
         if session.explanation(question) is not None:
             return fresh, 0, [], True
         if (
@@ -227,18 +227,12 @@ def register(app: Dash, session: Session) -> None:
                 show(whole, address, viewport) if whole else no_update for show in PARTS.values()
             ]
             return *told, "", no_update, True, whole is not None, no_update
-        changes, is_over, explanation = found.changes, found.is_over, found.found
-        parts: dict[str, object] = dict.fromkeys(PARTS, no_update)
-        if changes != job["changes"] and explanation is not None:
-            for part, show in PARTS.items():
-                # Only the table is updated on the way; the rest is drawn once, and at the end.
-                if part == "evidence" or part not in job["shown"] or is_over:
-                    parts[part] = show(explanation, address, viewport) or no_update
-        drawn = [part for part, shown in parts.items() if shown is not no_update]
-        after = {**job, "changes": changes, "shown": sorted({*job["shown"], *drawn})}
+        parts: list[object] = [no_update] * len(PARTS)
+        if found.found is not None:
+            parts = [show(found.found, address, viewport) or no_update for show in PARTS.values()]
         return (
-            *parts.values(), _progress(found), (ticks or 0) + (not is_over), is_over,
-            found.state != "cancelled", after if after != job else no_update,
+            *parts, _progress(found), (ticks or 0) + (not found.is_over), found.is_over,
+            found.state != "cancelled", {**job, "done": True} if found.is_over else no_update,
         )  # fmt: skip
 
     app.callback(
@@ -246,7 +240,7 @@ def register(app: Dash, session: Session) -> None:
         Output("progress", "children", allow_duplicate=True),
         Output("tick", "max_intervals", allow_duplicate=True),
         Output("cancel", "hidden", allow_duplicate=True), Output("again", "hidden"),
-        Output("job", "data", allow_duplicate=True),
+        Output("job", "data", allow_duplicate=True),  # by which the export bar knows that it is there
         Input("tick", "n_intervals"), State("job", "data"), State("question", "data"),
         State("location", "pathname"), State("location", "search"), State("screen", "data"),
         prevent_initial_call=True,

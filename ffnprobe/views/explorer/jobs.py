@@ -33,7 +33,6 @@ class Job:
     work: Callable[["Job"], Any]
     name: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     found: Any = None
-    changes: int = 0
     done: int = 0
     total: int = 0
     error: FfnProbeError | None = None
@@ -55,7 +54,6 @@ class Job:
         """Keep the result so far."""
         self.check()
         self.found = found
-        self.changes += 1
 
     def check(self) -> None:
         """Stop if the job is cancelled or no page has polled it."""
@@ -135,7 +133,6 @@ class Jobs:
             job.error, state = FfnProbeError("this could not be computed."), "failed"
             log_error()
         job.state = state
-        job.changes += 1
 
 
 def log_error() -> None:
