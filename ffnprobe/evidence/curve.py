@@ -9,7 +9,8 @@
    (root mean square around m): a neuron that does for other subjects what it does here, or now this, now
    that, is not about this one. After the first one, two, three, five and ten the gradient is taken again with these
    removed, since later layers repair, until the answer is no longer first.
-2. **Remove** the first n together (set to m) for n = 1, 2, 3, 5, 10, 20, 50, 100, 200.
+2. **Remove** the first n together (set to m) for n = 1, 2, 3, 5, 10, 20, 50, 100, 200, and for every n between
+   the two sizes where the answer falls.
 3. The **verdict** is the least n at which the answer is no longer first. Beside it, up to the next size: as
    many neurons of the same layers and positions with the nearest activations, and the contrast prompts'
    own answers when the same neurons are set to the same values there.
@@ -126,26 +127,34 @@ def draw_curve(question: Question, ranked: Sequence[Source], *, seed: int) -> Cu
     """Remove the ranked sites in sets, and compare with other neurons and other subjects."""
     import pandas as pd
 
-    readout = question.readout
     is_first = max(piece.rank for piece in question.pieces) == 1
     sites = name_sites(question, ranked)
     sites["set_to"] = [question.change(site).value for site in ranked]
     sizes = [size for size in SIZES if size <= len(ranked)] if is_first else []
-    found, least = list[After](), None
-    for batch in (sizes[:6], sizes[6:]):  # most answers fall within 20
-        if least is None and batch:
-            groups = [[question.change(site) for site in ranked[:n]] for n in batch]
-            found += read_after(readout, groups)
-            least = next((n for n, a in zip(sizes, found, strict=False) if a.rank > 1), None)
-    # One size beyond the verdict shows whether it holds; what is beyond that nobody asks.
-    shown = sizes if least is None else sizes[: sizes.index(least) + 2]
-    found += read_after(readout, [[question.change(one) for one in ranked[:n]] for n in shown[len(found) :]])  # fmt: skip
-    alike = _measure_alike(question, [ranked[:n] for n in shown], seed)
-    changed, others = _count_changed(question, [ranked[:n] for n in shown])
+
+    def read(many: Sequence[int]) -> dict[int, After]:
+        groups = [[question.change(site) for site in ranked[:n]] for n in many]
+        return dict(zip(many, read_after(question.readout, groups), strict=True))
+
+    found = read(sizes[:6])  # most answers fall within 20
+    if all(after.rank == 1 for after in found.values()):
+        found |= read(sizes[6:])
+    least = next((n for n in sizes if n in found and found[n].rank > 1), None)
+    if least is not None:
+        # Between two sizes the answer falls at one number; that is the verdict.
+        found |= read(range(max((n for n in sizes if n < least), default=0) + 1, least))
+        least = min(n for n, after in found.items() if after.rank > 1)
+        # One size beyond the verdict shows whether it holds; what is beyond that nobody asks.
+        beyond = [n for n in sizes if n > least][:1]
+        found |= read([n for n in beyond if n not in found])
+        sizes = sorted({*(n for n in sizes if n < least), least, *beyond})
+    sets = [ranked[:n] for n in sizes]
+    alike = _measure_alike(question, sets, seed)
+    changed, others = _count_changed(question, sets)
     show = question.trace.model.vocab.show
     rows = [
-        (n, after.probability, after.rank, show(after.first), mean, worst, count)
-        for n, after, (mean, worst), count in zip(shown, found, alike, changed, strict=False)
+        (n, found[n].probability, found[n].rank, show(found[n].first), mean, worst, count)
+        for n, (mean, worst), count in zip(sizes, alike, changed, strict=True)
     ]
     columns = ["removed", "probability", "rank", "first", "alike", "worst", "changed"]
     table = pd.DataFrame(rows, columns=columns)

@@ -75,6 +75,21 @@ def test_the_verdict_is_the_least_set_without_which_the_answer_is_not_first(expl
     assert f"{first} {second}" in " ".join(str(explanation).split())
 
 
+def test_one_neuron_less_is_not_enough(pocket):
+    """Between two sizes every number is tried."""
+    found = fp.explain(pocket, "Kaunas is a city in", top=2)
+    question, curve = found.question, found.curve
+    assert curve.least not in (None, *SIZES), "else this fact does not test it"
+    ranked = [
+        (fp.NeuronId(row.layer, row.neuron), row.position) for row in curve.sites.itertuples()
+    ]
+    groups = [[question.change(site) for site in ranked[:n]] for n in range(1, curve.least + 1)]
+    ranks = [after.rank for after in curves.read_after(question.readout, groups)]
+    assert ranks[:-1] == [1] * (curve.least - 1)
+    assert ranks[-1] > 1
+    assert curve.least in curve.table.removed.tolist()
+
+
 def test_sites_are_ranked_by_the_slope_of_the_log_odds_less_the_spread(tiny):
     trace = fp.run(tiny, [5, 6, 20, 8, 9, 10])
     answer = int(trace.logits[-1].argmax())
