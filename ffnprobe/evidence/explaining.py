@@ -109,6 +109,11 @@ def explain(
             "a subject says what to compare; here that is given, or nothing is compared.",
             remedy="leave out subject, or contrast and replace",
         )
+    if isinstance(contrast, list) and NONE in contrast and not is_alone:
+        raise OptionRefused(
+            f'contrast "{NONE}" compares with nothing, and other prompts are given too.',
+            remedy=f"leave out {NONE}, or the others",
+        )
     known_scan = None if scan is None else scan.check(model)
 
     def step(number: int) -> None:
@@ -137,7 +142,7 @@ def explain(
     if slopes is not None and contrast is None and not is_alone:
         helping = question.gaps * slopes.logit[:, : len(trace)]
         is_given, token = subject is not None, question.readout.tokens[0]
-        spans = [list_given(trace, subject)] if subject else rank_subjects(trace, helping)
+        spans = rank_subjects(trace, helping) if subject is None else [list_given(trace, subject)]
         for span in spans[:TRIES]:
             proposed = propose_contrast(trace, token, span, is_given=is_given)
             if proposed is not None:

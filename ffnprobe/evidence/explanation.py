@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PREDICTIONS = 5
+QUIET = 3  # named in a remark
 # Up to so many parameters, the map of layers is measured at every position.
 SMALL = 20_000_000
 
@@ -190,8 +191,9 @@ class Explanation(Result):
                 f"{row.name}@{row.position} ({row.activation:.2f} here, {row.set_to:.2f} there)"
                 for row in quiet.itertuples()
             ]
+            more = f" and {len(each) - QUIET} more" if len(each) > QUIET else ""
             if each:
-                said.append(f"Quieter here than for others: {', '.join(each)}.")
+                said.append(f"Quieter here than for others: {', '.join(each[:QUIET])}{more}.")
         return tuple(said)
 
     @property

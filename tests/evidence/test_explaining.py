@@ -94,7 +94,8 @@ def test_a_neuron_that_matters_by_keeping_quiet_says_so(pocket):
     own = found.neurons
     quiet = own[(own.set_to.abs() > own.activation.abs()) & (own.effect > 0)]
     assert len(quiet)
-    assert all(name in found.remarks[-1] for name in quiet.name)
+    assert all(f"{name}@" in found.remarks[-1] for name in quiet.name[:3])
+    assert found.remarks[-1].endswith(f" and {len(quiet) - 3} more.") == (len(quiet) > 3)
     assert found.remarks[-1].startswith("Quieter here than for others: ")
 
 
@@ -197,6 +198,8 @@ def test_a_prompt_of_one_token_has_no_earlier_position(tiny):
             {"contrast": ["Tiger Woods plays the sport of"], "replace": "zero"},
             "set to its mean",
         ),
+        (" basketball", {"contrast": ["none", "Tiger Woods plays the sport of"]}, "other prompts"),
+        (" basketball", {"subject": ""}, "is not in the prompt"),
         (" basketball", {"versus": " basketball"}, "nothing to compare"),
         (" basketball", {"top": 0}, "top = 0"),
         (" basketball", {"versus": " foot ball"}, "--versus needs one"),
