@@ -67,7 +67,7 @@ class Explanation(Result):
     >>> import ffnprobe as fp
     >>> found = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", top=3)
     >>> list(found.tables())
-    ['neurons', 'against', 'curve', 'sites', 'predictions', 'map', 'parts', 'paths']
+    ['neurons', 'against', 'curve', 'predictions', 'map', 'parts', 'paths', 'sites']
     """
 
     question: Question
@@ -234,12 +234,11 @@ class Explanation(Result):
         """Name the tables, in the order they are read."""
         every: dict[str, pd.DataFrame | None] = {"neurons": self.neurons}
         if self.curve is not None:
-            every |= {
-                "against": self.against, "curve": self.provenance.note(self.curve.table),
-                "sites": self.provenance.note(self.curve.sites),
-            }  # fmt: skip
+            every |= {"against": self.against, "curve": self.provenance.note(self.curve.table)}
         every |= {
             "predictions": self.predictions, "map": self.map, "parts": self.parts,
             "paths": self.paths, "pieces": self.pieces,
         }  # fmt: skip
+        if self.curve is not None:
+            every["sites"] = self.provenance.note(self.curve.sites)
         return {name: table for name, table in every.items() if table is not None}

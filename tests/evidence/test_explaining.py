@@ -21,7 +21,7 @@ def explanation(pocket):
 
 def test_the_answer_is_explained_with_every_table(explanation):
     assert list(explanation.tables()) == [
-        "neurons", "against", "curve", "sites", "predictions", "map", "parts", "paths",
+        "neurons", "against", "curve", "predictions", "map", "parts", "paths", "sites",
     ]  # fmt: skip
     assert explanation.predictions.token[0] == "␣basketball"
     # Labels are there where the package has those of this pocket.

@@ -181,7 +181,7 @@ def test_a_cursor_that_leads_nowhere_is_refused(service, cursor):
     [
         ("ablate", {"prompt": JORDAN, "answer": ANSWER}),
         ("steer", {"prompt": JORDAN, "scale": {"L0": 0.0}, "generate": 50}),
-        ("explain", {"prompt": JORDAN, "exact": True}),
+        ("explain", {"prompt": JORDAN}),
         ("score", {"facts": "pocket"}),
         ("match", {"other": "pocket"}),
         ("circuit", {"prompt": JORDAN, "answer": ANSWER, "test": True}),

@@ -96,7 +96,7 @@ def test_a_click_sorts_and_a_second_one_turns_round(opened):
     one = opened("explanation.html")
     heads = one.page.locator("#evidence th")
     names = heads.all_inner_texts()
-    at = next(n for n, name in enumerate(names) if name.startswith("push"))
+    at = next(n for n, name in enumerate(names) if name.startswith("effect"))
     heads.nth(at).locator("button").click()
     down = [float(cell) for cell in one.column("evidence", at)]
     assert down == sorted(down, reverse=True)
