@@ -90,7 +90,7 @@ class Curve:
                 f" Without {same}, {row.changed} of {self.others} other subjects' answers change."
             )
         else:
-            said[1] += " Nothing was found to compare it with."
+            said[1] += " It was compared with nothing."
         return tuple(said)
 
     @property

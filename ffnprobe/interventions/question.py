@@ -86,7 +86,7 @@ class Question:
     def set_to(self, removal: Removal) -> "Question":
         """Ask the same with another removal; what does not depend on it is kept."""
         other = replace(self, removal=removal)
-        kept = {"pushes", "owners", "site_pushes", "readout"}
+        kept = {"pushes", "owners", "direct_pushes", "attention_pushes", "readout"}
         other.__dict__.update({name: self.__dict__[name] for name in kept & self.__dict__.keys()})
         return other
 

@@ -45,7 +45,7 @@ def test_it_can_be_told_the_subject_or_to_compare_with_nothing():
     assert wrong.exit_code == 1
     assert '"Tiger" is not in the prompt' in wrong.output
     alone = ffnprobe(*WORDS, "--contrast", "none", "-k", "2")
-    assert "Nothing was found to compare it with." in alone.stdout
+    assert "It was compared with nothing." in alone.stdout
 
 
 @pytest.mark.parametrize("more", [(), ("--full",)])

@@ -179,7 +179,7 @@ def test_where_no_set_is_enough_it_says_so(explanation):
     one = Curve(curve.sites, curve.table.assign(removed=[1, 2, 3, 5]), 0, 1).verdict
     assert one[0].startswith("1 neuron at ␣Jordan carries it: L3N361. Without it ")
     assert "neuron like it: " in one[1]
-    assert one[1].endswith(" Nothing was found to compare it with.")
+    assert one[1].endswith(" It was compared with nothing.")
 
 
 def test_most_facts_of_pocket_fall_without_five_and_others_stay(pocket):

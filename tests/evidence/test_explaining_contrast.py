@@ -131,4 +131,4 @@ def test_by_default_it_is_compared_with_others_it_finds(pocket):
     assert alone.neurons.equals(means.neurons)
     assert alone.options.contrast == "none"
     assert alone.provenance.settings["replace"] == "mean"
-    assert alone.verdict[1].endswith("Nothing was found to compare it with.")
+    assert alone.verdict[1].endswith("It was compared with nothing.")
