@@ -56,9 +56,9 @@ SECTIONS = {
 def write_page() -> str:
     """Write the page."""
     listed = [name for names in SECTIONS.values() for name in names]
-    if sorted(listed) != sorted(name for name in ffnprobe.__all__ if name != "__version__"):
-        differ = set(listed) ^ (set(ffnprobe.__all__) - {"__version__"})
-        raise SystemExit(f"SECTIONS and ffnprobe.__all__ differ: {', '.join(sorted(differ))}")
+    if sorted(listed) != sorted(name for name in dir(ffnprobe) if name != "__version__"):
+        differ = set(listed) ^ (set(dir(ffnprobe)) - {"__version__"})
+        raise SystemExit(f"SECTIONS and the public names differ: {', '.join(sorted(differ))}")
     parts = [OPENING]
     for title, names in SECTIONS.items():
         parts += [f"## {title}", *map(_describe, names)]

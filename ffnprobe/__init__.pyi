@@ -1,0 +1,76 @@
+"""Every public name and where it lives, once: type checkers read this file, and `__init__.py` does."""
+
+from ffnprobe.batches import Batch as Batch, batch as batch
+from ffnprobe.circuits.checking import check_circuit as check_circuit
+from ffnprobe.circuits.circuit import Circuit as Circuit, circuit as circuit
+from ffnprobe.circuits.recovery import Recovery as Recovery
+from ffnprobe.corpora.contexts import Examples as Examples, examples as examples
+from ffnprobe.corpora.labels import Labels as Labels
+from ffnprobe.corpora.matching import match as match
+from ffnprobe.corpora.scanning import scan as scan
+from ffnprobe.corpora.scans import Scan as Scan
+from ffnprobe.corpora.surveying import survey as survey
+from ffnprobe.editing.certificates import Certificate as Certificate
+from ffnprobe.editing.certifying import certify as certify
+from ffnprobe.editing.edits import Edited as Edited, edit as edit
+from ffnprobe.editing.exporting import export as export
+from ffnprobe.editing.key_moments import KeyMoments as KeyMoments
+from ffnprobe.editing.key_scans import scan_keys as scan_keys
+from ffnprobe.errors import FfnProbeError as FfnProbeError
+from ffnprobe.evidence.explaining import explain as explain
+from ffnprobe.evidence.explanation import Explanation as Explanation
+from ffnprobe.facts.contrasts import find_contrast_rows as find_contrast_rows
+from ffnprobe.facts.overlap import Overlap as Overlap
+from ffnprobe.facts.relations import Relations as Relations
+from ffnprobe.facts.rows import FactRow as FactRow
+from ffnprobe.facts.scores import Scores as Scores
+from ffnprobe.facts.scoring import score as score
+from ffnprobe.facts.specificity import Specificity as Specificity
+from ffnprobe.interventions.ablation import (
+    Effects as Effects,
+    LayerEffects as LayerEffects,
+    ablate as ablate,
+    ablate_layers as ablate_layers,
+)
+from ffnprobe.interventions.gradients import Estimates as Estimates, estimate as estimate
+from ffnprobe.interventions.group_ablation import GroupEffects as GroupEffects
+from ffnprobe.interventions.patching import (
+    LayerPatches as LayerPatches,
+    Patches as Patches,
+    patch as patch,
+    patch_layers as patch_layers,
+)
+from ffnprobe.interventions.steering import Steering as Steering, steer as steer
+from ffnprobe.labels.labelling import label as label
+from ffnprobe.models.loading import load as load
+from ffnprobe.models.model import Model as Model
+from ffnprobe.models.provenance import Provenance as Provenance
+from ffnprobe.names import NeuronId as NeuronId
+from ffnprobe.reading.kinds import Thresholds as Thresholds
+from ffnprobe.reading.matches import Match as Match
+from ffnprobe.reading.rankings import search as search
+from ffnprobe.reading.readings import Reading as Reading, Readings as Readings, read as read
+from ffnprobe.reading.related import Related as Related
+from ffnprobe.reading.searches import Search as Search
+from ffnprobe.reading.surveys import Survey as Survey
+from ffnprobe.results import Result as Result, TableSet as TableSet
+from ffnprobe.tracing.comparison import Comparison as Comparison, compare as compare
+from ffnprobe.tracing.contrast import Contrast as Contrast, contrast_with as contrast_with
+from ffnprobe.tracing.contrast_pushes import ContrastPushes as ContrastPushes
+from ffnprobe.tracing.ffn_stages import Stages as Stages, stages as stages
+from ffnprobe.tracing.logit_lens import Lens as Lens, lens as lens
+from ffnprobe.tracing.paths import Paths as Paths, paths as paths
+from ffnprobe.tracing.pushes import Pushes as Pushes, attribute as attribute
+from ffnprobe.tracing.pushes_by_piece import PushesByPiece as PushesByPiece
+from ffnprobe.tracing.running import run as run
+from ffnprobe.tracing.score_drivers import Drivers as Drivers, drivers as drivers
+from ffnprobe.tracing.token_similarity import Similarity as Similarity, similarity as similarity
+from ffnprobe.tracing.trace import Trace as Trace
+from ffnprobe.views.files.graphs import save_graph as save_graph
+from ffnprobe.views.files.reader import open_result as open_result
+from ffnprobe.views.files.saving import save as save
+from ffnprobe.views.plots import plot as plot
+from ffnprobe.views.site.publishing import publish as publish
+from ffnprobe.views.widget.showing import show as show
+
+__version__: str
