@@ -49,7 +49,12 @@ from ffnprobe.names import NeuronId as NeuronId
 from ffnprobe.reading.kinds import Thresholds as Thresholds
 from ffnprobe.reading.matches import Match as Match
 from ffnprobe.reading.rankings import search as search
-from ffnprobe.reading.readings import Reading as Reading, Readings as Readings, read as read
+from ffnprobe.reading.readings import (
+    Reading as Reading,
+    Readings as Readings,
+    read as read,
+    related as related,
+)
 from ffnprobe.reading.related import Related as Related
 from ffnprobe.reading.searches import Search as Search
 from ffnprobe.reading.surveys import Survey as Survey

@@ -1,7 +1,7 @@
-"""Arguments of a wrong type, said in one line where they are handed in.
+"""Arguments of a wrong type or out of bounds, said in one line where they are handed in.
 
-`@verb` checks what a public function is given against its own annotations, before anything is
-computed. What an annotation does not tell (a shape, a name that exists) the function checks itself.
+`@verb` checks what a public function is given against its own annotations and options, before anything
+is computed. What they do not tell (a shape, a name that exists) the function checks itself.
 
 >>> import ffnprobe as fp
 >>> try:
@@ -14,6 +14,7 @@ Whatever ends a verb, torch's gradients are on or off as they were before: Ctrl-
 `torch.no_grad` switches them off, which then never switches them on again.
 """
 
+import difflib
 import inspect
 import numbers
 import os
@@ -22,17 +23,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, wraps
 from types import NoneType, UnionType
-from typing import Any, ForwardRef, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ForwardRef,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from ffnprobe.errors import OptionRefused
+from ffnprobe.options import Option
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # Longer lists are looked at no further: who hands in so many has made them by a program.
 MOST_LOOKED_AT = 1000
-# torch and numpy both take what is smaller.
-SEEDS = 2**63
 REMEDIES = {"Model": 'fp.load("pocket")', "Trace": 'fp.run(model, "a prompt")'}
 _CALLABLE: Any = Callable
 # One, and several in a list.
@@ -60,9 +70,13 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
             raise TypeError(f"{function.__name__}() {error}") from None
         for name, value in given.items():
             if name in wanted:
-                _check(function.__name__, name, value, wanted[name])
+                check(function.__name__, name, value, wanted[name])
         with _keep_gradients():
-            return function(*args, **named)
+            result = function(*args, **named)
+        if hasattr(type(result), "made_by"):
+            # What was asked, by which a result can be had again; its fields are frozen.
+            vars(result).setdefault("made_by", (function.__name__, dict(given)))
+        return result
 
     return checked
 
@@ -96,23 +110,56 @@ def show(value: object) -> str:
     return shown if len(shown) <= 60 else f"{shown[:60]}…"
 
 
-def _check(function: str, name: str, value: object, annotation: Any) -> None:
+def check(function: str, name: str, value: object, annotation: Any) -> None:
+    """Refuse a value that is not what an annotation says, or beyond what its option allows."""
+    if get_origin(annotation) is Annotated:
+        annotation, *said = get_args(annotation)
+    else:
+        said = []
     if not _matches(value, annotation):
         kinds = [_name(one) for one in _alternatives(annotation)]
         raise OptionRefused(
             f"{name} = {show(value)}: {function} takes {_join(_words(annotation))}.",
             remedy=next((REMEDIES[kind] for kind in kinds if kind in REMEDIES), None),
         )
-    if name == "seed" and isinstance(value, int) and not 0 <= value < SEEDS:
-        raise OptionRefused(f"seed = {show(value)}: it must be from 0 to 2^63 - 1.", remedy="0")
+    for option in said:
+        if isinstance(option, Option):
+            check_option(name, value, option)
     if isinstance(value, int) and abs(value) >= 2**64:
         raise OptionRefused(f"{name} = {show(value)}: {function} takes no number so large.")
+
+
+def check_option(name: str, value: Any, option: Option) -> None:
+    """Refuse a value out of an option's bounds, or another than its choices."""
+    if isinstance(value, str) and option.choices and value not in option.choices:
+        near = difflib.get_close_matches(value, option.choices, 1)
+        raise OptionRefused(
+            f"{name} = {show(value)}: it must be {_join(list(option.choices))}.",
+            remedy=near[0] if near else option.choices[0],
+        )
+    if _matches(value, float):
+        low, high = option.least, option.most
+        if (low is not None and not value >= low) or (high is not None and not value <= high):
+            bounds = (
+                f"from {low:,} to {_large(high)}"
+                if low is not None and high is not None
+                else (f"at most {high:,}" if low is None else f"at least {low:,}")
+            )
+            raise OptionRefused(f"{name} = {show(value)}: it must be {bounds}.")
+
+
+def _large(number: float) -> str:
+    return "2^63 - 1" if number == 2**63 - 1 else f"{number:,}"
 
 
 def _matches(value: Any, annotation: Any) -> bool:
     """Say whether a value can be what an annotation says; what is not known here can be."""
     if annotation is Any:
         return True
+    if get_origin(annotation) is Annotated:
+        return _matches(value, get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return value in get_args(annotation)
     if isinstance(annotation, str | ForwardRef):
         return _is_named(value, annotation)
     origin, inner = get_origin(annotation), get_args(annotation)
@@ -185,6 +232,9 @@ def _words(annotation: Any, *, many: bool = False) -> list[str]:
     words: list[str] = []
     for one in _alternatives(annotation):
         origin, inner = get_origin(one), get_args(one)
+        if origin is Literal:
+            words += [f'"{each}"' for each in inner]
+            continue
         known = _WORDS.get(one) or _WORDS.get(origin)
         if known is not None:
             words.append(known[many])

@@ -1,4 +1,4 @@
-"""Many prompts, one tidy table: `run`, `attribute`, `ablate` or `explain`, prompt after prompt.
+"""Many prompts, one tidy table: `explain`, `attribute` or any other verb of a prompt, one after the other.
 
 Each row of the table is a row of the verb's own table, with its prompt and answer in front, as texts that
 another batch takes. A prompt that is refused does not stop the others; it is in `problems`. With a store, what is done is kept prompt by
@@ -11,11 +11,10 @@ prompt, and the same call continues where it was stopped.
 ['␣basketball', '␣golf']
 """
 
-import inspect
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,30 +23,22 @@ import xxhash
 
 from ffnprobe.arguments import show
 from ffnprobe.arguments import verb as checked
+from ffnprobe.asking import answer
 from ffnprobe.errors import DataRefused, FfnProbeError, OptionRefused
-from ffnprobe.evidence.explaining import explain
+from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.files import write_whole
-from ffnprobe.interventions.ablation import ablate
+from ffnprobe.inputs import parse_json, read_input
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.options import Bos, Progress
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import predicted
-from ffnprobe.tracing.pushes import attribute
 from ffnprobe.tracing.running import run
 from ffnprobe.tracing.trace import Trace
+from ffnprobe.verbs import VERBS
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Progress = Callable[[int, int], None]
-VERBS = ("run", "attribute", "ablate", "explain")
-# Whose options a batch takes.
-TAKEN: dict[str, Callable[..., Any]] = {
-    "run": Trace.predictions,
-    "attribute": attribute,
-    "ablate": ablate,
-    "explain": explain,
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,8 +74,8 @@ def batch(
     prompts: Iterable[str | tuple[str, str]],
     *,
     verb: str = "explain",
-    top: int = 10,
-    bos: bool | None = None,
+    top: int | None = 10,
+    bos: Bos = None,
     store: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -102,14 +93,11 @@ def batch(
     """
     import pandas as pd
 
-    if verb not in VERBS:
-        raise OptionRefused(f'"{verb}" does not take many prompts.', remedy=", ".join(VERBS))
-    known_options = inspect.signature(TAKEN[verb]).parameters
+    known_options = _find_options(verb)
     for name, value in options.items():
         if name not in known_options:
             raise OptionRefused(
-                f"{name} = {value!r}: {verb} takes no such option.",
-                remedy=", ".join(n for n, p in known_options.items() if p.kind is p.KEYWORD_ONLY),
+                f"{name} = {value!r}: {verb} takes no such option.", remedy=", ".join(known_options)
             )
     asked = list(_read(prompts))
     if not asked:
@@ -123,18 +111,18 @@ def batch(
     )
     tables: list[pd.DataFrame] = []
     problems: list[dict[str, str | None]] = []
-    for number, (prompt, answer) in enumerate(asked):
-        known = None if kept is None else kept.read(prompt, answer)
+    for number, (prompt, told) in enumerate(asked):
+        known = None if kept is None else kept.read(prompt, told)
         try:
             if known is None:
-                known = _ask(model, verb, prompt, answer, top=top, bos=bos, options=options)
+                known = _ask(model, verb, prompt, told, {"top": top, "bos": bos, **options})
                 if kept is not None:
-                    kept.write(prompt, answer, known)
+                    kept.write(prompt, told, known)
             tables.append(known)
         except (OptionRefused, DataRefused) as error:
             raise error  # an option that does not fit does not fit any prompt
         except FfnProbeError as error:
-            problems.append({"prompt": prompt, "answer": answer, "problem": error.what})
+            problems.append({"prompt": prompt, "answer": told, "problem": error.what})
         if progress is not None:
             progress(number + 1, len(asked))
     provenance = model.provenance(
@@ -143,6 +131,43 @@ def batch(
     rows = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"prompt": []})
     failed = pd.DataFrame(problems, columns=["prompt", "answer", "problem"])
     return Batch(verb, provenance.note(rows), provenance.note(failed), provenance)
+
+
+def read_prompts(path: Path) -> "pd.DataFrame":
+    """Read a file of prompts as a table."""
+    import pandas as pd
+
+    suffix = path.suffix.lower()
+    try:
+        data = read_input(path)
+        if suffix == ".txt":
+            lines = data.decode().splitlines()
+            return pd.DataFrame({"prompt": [line for line in lines if line.strip()]})
+        if suffix == ".csv":
+            return pd.read_csv(io.BytesIO(data), dtype=str, keep_default_na=False, na_values=[""])
+        if suffix == ".jsonl":
+            return pd.DataFrame(_read_lines(data, path))
+    except FileNotFoundError:
+        raise DataRefused(f"there is no file {path}.") from None
+    except ValueError as error:
+        raise DataRefused(f"{path} cannot be read: {error}.") from None
+    raise DataRefused(
+        f'prompts are not read from "{suffix}" ({path}).', remedy=".txt, .csv, .jsonl"
+    )
+
+
+def _read_lines(data: bytes, path: Path) -> list[dict[str, Any]]:
+    """Read an object a line; empty lines are skipped."""
+    rows = []
+    for number, line in enumerate(data.splitlines(), start=1):
+        if line.strip():
+            row = parse_json(line, where=f"{path}, line {number},")
+            if not isinstance(row, dict):
+                raise DataRefused(
+                    f"{path}, line {number}, is not an object.", remedy='{"prompt": …, "answer": …}'
+                )
+            rows.append(row)
+    return rows
 
 
 def _read(prompts: Iterable[Any]) -> Iterator[tuple[str, str | None]]:
@@ -166,35 +191,42 @@ def _read(prompts: Iterable[Any]) -> Iterator[tuple[str, str | None]]:
         yield (each, None) if isinstance(each, str) else (each[0], each[1])
 
 
+def _find_options(verb: str) -> dict[str, str]:
+    """Return the options of a verb that asks about a prompt, each with what fronts call it."""
+    if verb not in VERBS or not VERBS[verb].takes_prompt:
+        every = (name for name, each in VERBS.items() if each.takes_prompt)
+        raise OptionRefused(f'"{verb}" does not take many prompts.', remedy=", ".join(every))
+    found = [each for each in VERBS[verb].options if each.front not in ("prompt", "answer")]
+    found_by_name = {each.name: each.front for each in found} | {p.front: p.front for p in found}
+    scan = VERBS[verb].find_role("Scan")
+    return found_by_name | ({} if scan is None else {"scan": "scan"})
+
+
 def _ask(
-    model: Model, verb: str, prompt: str, answer: str | None, *, top: int, bos: bool | None,
-    options: Mapping[str, Any],
-) -> "pd.DataFrame":  # fmt: skip
+    model: Model, verb: str, prompt: str, given_answer: str | None, options: Mapping[str, Any]
+) -> "pd.DataFrame":
     """Make the table of one prompt, its prompt and answer in front."""
     import pandas as pd
 
-    if verb == "explain":
-        explanation = explain(model, prompt, answer, top=top, bos=bos, **options)
-        trace, table = explanation.trace, explanation.neurons.copy()
-        if explanation.curve is not None:
-            # How many neurons carry the answer, the same in each of its rows; none where no few do.
-            least = pd.Series([explanation.curve.least] * len(table), dtype="Int64")
-            table.insert(0, "carried_by", least)
-    else:
-        trace = run(model, prompt, bos=bos, patterns=False)
-        wanted: str | int = predicted(trace) if answer is None else answer
-        if verb == "run":
-            table = trace.predictions(top, **options)
-        elif verb == "attribute":
-            table = attribute(trace, wanted, **options).top(top)
-        else:
-            found: Any = ablate(trace, wanted, **options)
-            table = (
-                found.top(min(top, len(found.top(None)))) if hasattr(found, "top") else found.table
-            )
-    shown = table.copy()
+    names, told = _find_options(verb), given_answer
+    given: dict[str, Any] = {names[name]: value for name, value in options.items() if name in names}
+    scan = given.pop("scan", None)
+    takes_answer = any(each.front == "answer" for each in VERBS[verb].options)
+    if told is None and takes_answer:
+        token = predicted(run(model, prompt, bos=options["bos"], patterns=False))
+        given["answer"], told = token, model.vocab.text([token])
+    elif takes_answer:
+        given["answer"] = told
+    answered = answer(VERBS[verb], model, {"prompt": prompt, **given}, scan=scan)
+    result = answered.result
+    shown = next(iter(answered.tables.values())).copy()
+    if isinstance(result, Explanation) and result.curve is not None:
+        # How many neurons carry the answer, the same in each of its rows; none where no few do.
+        shown.insert(0, "carried_by", pd.Series([result.curve.least] * len(shown), dtype="Int64"))
+    if told is None and isinstance(result, Trace):
+        told = model.vocab.text([predicted(result)])
     shown.insert(0, "prompt", prompt)
-    shown.insert(1, "answer", model.vocab.text([predicted(trace)]) if answer is None else answer)
+    shown.insert(1, "answer", told)
     return shown
 
 

@@ -12,8 +12,8 @@ figures and pages follow from these.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ffnprobe.cards import ROWS, card, table_html
 from ffnprobe.errors import DataRefused, OptionRefused
@@ -47,6 +47,22 @@ class Result:
         @abstractmethod
         def table(self) -> "pd.DataFrame": ...
 
+    # The verb that gave it and its arguments; None of one that was read from a file.
+    made_by: ClassVar[tuple[str, dict[str, Any]] | None] = None
+    # The tables that are printed, all where none is named, and how many rows of those that are long.
+    in_terminal: ClassVar[tuple[str, ...]] = ()
+    most: ClassVar[int | None] = None
+
+    @property
+    def headline(self) -> str:
+        """The title, and what a reader must know with it."""
+        return self.title
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is said beside the tables."""
+        return ()
+
     @property
     def caption(self) -> str:
         """How to read the table, in one line."""
@@ -64,6 +80,9 @@ class Result:
 
     def _repr_html_(self) -> str:
         return card(self.title, table_html(hide_numbers(self.table)), note=self.caption)
+
+
+Kind = TypeVar("Kind", bound=Result)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,6 +111,13 @@ class TableSet(Result):
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables, in their order."""
         return dict(self.named)
+
+
+def change(result: Kind, **fields: Any) -> Kind:
+    """Change fields of a result, which remembers what was asked."""
+    changed = replace(result, **fields)  # type: ignore[type-var]
+    vars(changed)["made_by"] = result.made_by
+    return changed
 
 
 def as_result(given: object) -> Result:

@@ -38,7 +38,7 @@ def right(tiny, tiny_trace, tmp_path_factory):
         "other": tiny, "edited": edited, "circuit": fp.circuit(tiny, "the cat", " sat", keep=3),
         "folder": "gone/x", "results": [tiny_trace],
         "model": tiny, "answer": " the", "other_answer": " cat", "prompt": "the cat", "layer": 0,
-        "names": "L0N1", "neuron": "L0N1", "tokens": " the", "texts": {"a": "the cat"},
+        "neurons": "L0N1", "neuron": "L0N1", "tokens": " the", "texts": {"a": "the cat"},
         "facts": [fp.FactRow("the cat", " sat")], "groups": [["L0N1"]], "prompts": ["the dog sat"],
         "scan": tmp_path_factory.mktemp("scan"), "result": tiny_trace, "path": "gone/x.csv",
     }  # fmt: skip

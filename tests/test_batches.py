@@ -7,6 +7,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe import batches
+from ffnprobe.errors import OptionRefused
 from tests.cli.runner import ffnprobe
 
 PROMPTS = ["the cat sat on", "the basketball court", "the mat"]
@@ -137,7 +138,9 @@ def test_the_command_takes_the_options_of_its_verb(tiny_folder, tmp_path):
     assert [row["name"] for row in rows] == wanted.top(2)["name"].tolist()
     assert [row["effect"] for row in rows] == pytest.approx(wanted.top(2).effect.tolist(), abs=1e-5)
     done = ffnprobe("batch", "run", tmp_path / "p.csv", "--versus", " the", *model)
-    assert "run takes no such option" in done.stderr
+    assert "No such option: --versus" in done.stderr
+    with pytest.raises(OptionRefused, match="versus = ' the': run takes no such option"):
+        fp.batch(fp.load(tiny_folder, device="cpu"), ["the cat"], verb="run", versus=" the")
 
 
 def test_an_interrupted_batch_says_what_is_kept(tiny_folder, tmp_path, monkeypatch):

@@ -91,5 +91,5 @@ def list_questions(neurons: int, layers: int) -> Iterator[Question]:
 
 
 def _logit(reply: Answer) -> float:
-    """Read the logit that a reply's title ends with."""
-    return float(reply["title"].rpartition(": ")[2].split()[0])
+    """Read the logit in a reply's title."""
+    return float(reply["title"].partition(" logits")[0].rpartition(": ")[2])

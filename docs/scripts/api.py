@@ -10,9 +10,10 @@ import inspect
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import ffnprobe
+from ffnprobe import options
 
 PAGE = Path(__file__).parents[1] / "api.md"
 OPENING = """# Python
@@ -28,7 +29,7 @@ SECTIONS = {
     "Models": ["load", "Model"],
     "Results": ["Result", "Provenance", "TableSet", "FfnProbeError"],
     "What the weights say": [
-        "read", "Reading", "Readings", "Related", "survey", "Survey", "search", "Search", "match",
+        "read", "Reading", "Readings", "related", "Related", "survey", "Survey", "search", "Search", "match",
         "Match", "Thresholds", "NeuronId",
     ],
     "One prompt": [
@@ -79,7 +80,9 @@ def _describe(name: str) -> str:
         fields = [
             f"`{member.target.id}`"
             for member in node.body
-            if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name)
+            if isinstance(member, ast.AnnAssign)
+            and isinstance(member.target, ast.Name)
+            and not ast.unparse(member.annotation).startswith("ClassVar")
         ]
         held = [f"Fields: {', '.join(fields)}."] if fields else []
         table = ["| member | what it is |\n|---|---|\n" + "\n".join(rows)] if rows else []
@@ -123,7 +126,16 @@ def _argument(arg: ast.arg, default: ast.expr | None) -> str:
 
 
 def _plain(annotation: ast.expr | None) -> str:
-    return "" if annotation is None else ast.unparse(annotation).strip("'\"")
+    """Write a type; of an option, its type in Python alone."""
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
+        assert isinstance(annotation.slice, ast.Tuple)
+        annotation = annotation.slice.elts[0]
+    text = "" if annotation is None else ast.unparse(annotation).strip("'\"")
+    alias = getattr(options, text, None)
+    if get_origin(alias) is not Annotated:
+        return text
+    kind = get_args(alias)[0]
+    return str(getattr(kind, "__name__", kind)).replace("collections.abc.", "")
 
 
 def _member(node: ast.FunctionDef) -> str:

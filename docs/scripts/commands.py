@@ -30,10 +30,19 @@ def write_commands() -> str:
     """Write the whole page."""
     group: Any = typer.main.get_command(app)
     context = group.make_context("ffnprobe", ["--help"], resilient_parsing=True)
-    first = next(iter(group.commands.values()))
+    first = group.commands["explain"]
     parts = [OPENING, "## Options of every command\n"]
     parts.append(_table("option", [p for p in first.params if is_common(p)], context))
-    for name, command in sorted(group.commands.items()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):  # batch, whose options are those of each verb
+            asked = command.commands["run"].params
+            own = [p for p in asked if p.name in ("file", "store")]
+            verbs = ", ".join(f"`{verb}`" for verb in command.commands)
+            parts += [f"## {name}\n", f"{command.help.strip()}\n"]
+            parts.append(f"```text\nffnprobe {name} VERB FILE [OPTIONS]\n```\n")
+            parts.append(f"VERB is one of {verbs}; the other options are the verb's.\n")
+            parts += [_table("argument", own[:1], context), _table("option", own[1:], context)]
+            continue
         own = [p for p in command.params if not is_common(p)]
         arguments = [p for p in own if p.param_type_name == "argument"]
         options = [p for p in own if p.param_type_name == "option"]

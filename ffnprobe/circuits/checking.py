@@ -12,12 +12,13 @@ from ffnprobe.circuits.recovery import SIZES, Recovery, measure_recovery
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.gradients import measure_slopes
 from ffnprobe.interventions.group_changes import sweep_changes
+from ffnprobe.options import Seed
 from ffnprobe.tracing.path_tables import Source
 
 
 @verb
 def check_circuit(
-    circuit: Circuit, *, sizes: Sequence[int] = SIZES, rules: Sequence[str] = (), seed: int = 0
+    circuit: Circuit, *, sizes: Sequence[int] = SIZES, rules: Sequence[str] = (), seed: Seed = 0
 ) -> Recovery:
     """Replay the model with nothing but the circuit, and without it, over sizes and other rankings.
 

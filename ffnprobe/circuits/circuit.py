@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from einops import einsum
@@ -33,16 +33,26 @@ from torch import Tensor
 from ffnprobe.arguments import verb
 from ffnprobe.circuits.edges import Edges, Target, draw_edges, list_targets
 from ffnprobe.circuits.influence import Slopes, follow_back, read_answers
-from ffnprobe.circuits.nodes import SIGNS, Sources, choose_kept, gather_sources
+from ffnprobe.circuits.nodes import Sources, choose_kept, gather_sources
 from ffnprobe.circuits.openings import Openings, choose_openings
 from ffnprobe.circuits.recovery import Recovery
-from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.choices import Replace
 from ffnprobe.interventions.question import Question, ask
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.options import (
+    CONTRAST,
+    REPLACE,
+    TOP,
+    Answer,
+    Bos,
+    Convention,
+    Option,
+    Prompt,
+    Seed,
+    Versus,
+)
 from ffnprobe.results import Result, name_question, name_settings
-from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.path_tables import Source
 from ffnprobe.tracing.running import run
@@ -64,6 +74,9 @@ class Circuit(Result):
     >>> len(found.kept), found.edges(1).columns.tolist()[:4]
     (5, ['source', 'target', 'asks', 'drive'])
     """
+
+    in_terminal: ClassVar = ("neurons", "edges", "recovery_summary")
+    most: ClassVar = 10
 
     question: Question
     influence: Float[Tensor, "layer pos neuron"]
@@ -103,6 +116,14 @@ class Circuit(Result):
         return (
             "influence: what the node is worth to the answer through the graph, in logits; inside: the "
             f"part of it that runs through kept nodes; {name_settings(self.provenance)}"
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say how many neurons are kept, and how well their scores add up."""
+        return (
+            f"{self.provenance.answer}: logit {self.logit:.3f}; {len(self.kept)} neurons kept; "
+            f"{len(self.targets)} scores add up within {self.remainder:.1e}",
         )
 
     @property
@@ -153,11 +174,17 @@ class Circuit(Result):
 
         return self.provenance.note(table_accounts(self))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
-        """Name the tables a file of this circuit holds."""
+    def tables(
+        self,
+        top: Annotated[
+            int | None,
+            TOP.but("How many neurons and edges to show.", default="all; 10 are printed"),
+        ] = None,
+    ) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of this circuit holds: all neurons and edges, or the first."""
         found = {
-            "neurons": self.table, "nodes": self.nodes(), "edges": self.edges(),
-            "accounts": self.accounts(),
+            "neurons": self.table.head(top) if top is not None else self.table,
+            "nodes": self.nodes(), "edges": self.edges(top), "accounts": self.accounts(),
         }  # fmt: skip
         if self.recovery is not None:
             found |= {f"recovery_{name}": table for name, table in self.recovery.tables().items()}
@@ -168,42 +195,50 @@ class Circuit(Result):
 @torch.no_grad()
 def circuit(
     model: Model,
-    prompt: str | Sequence[int],
-    answer: str | int | None = None,
+    prompt: Prompt,
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    contrast: Contrast | Prompts | None = None,
-    keep: int = 100,
-    sign: str = "both",
-    rule: str | None = None,
-    bos: bool | None = None,
-    replace: Replace | None = None,
-    convention: str = "centred",
-    tested: bool = False,
-    seed: int = 0,
+    versus: Versus = None,
+    contrast: Annotated[Contrast | Prompts | None, CONTRAST] = None,
+    keep: Annotated[int, Option("How many neurons to keep, each at one position.", least=1)] = 100,
+    sign: Annotated[
+        str,
+        Option(
+            "Keep neurons that push either way, or only toward the answer.",
+            choices=("both", "toward"),
+        ),
+    ] = "both",
+    rule: Annotated[
+        str | None,
+        Option(
+            "How a change of the score is passed on to the activation.",
+            choices=("rescale", "relp", "gradient"),
+            default="rescale with contrast prompts, else relp",
+        ),
+    ] = None,
+    test: Annotated[
+        bool, Option("Replay the model with only the circuit, and without it.")
+    ] = False,
+    replace: Annotated[Replace | None, REPLACE] = None,
+    convention: Convention = "centred",
+    seed: Seed = 0,
+    bos: Bos = None,
 ) -> Circuit:
-    """Find the circuit behind an answer (by default the model's own prediction).
+    """Find the neurons behind an answer and what each added to the next; every node adds up.
 
-    `keep` is how many neurons at positions to keep; `sign="toward"` keeps only those whose influence is
-    toward the answer. `rule` is how an activation follows its score. `tested` also replays it
-    (`check_circuit`).
+    The answer is by default the prediction. `test` also replays the circuit (`check_circuit`).
 
     >>> import ffnprobe as fp
     >>> found = fp.circuit(fp.load("pocket"), "Michael Jordan plays the sport of", versus=" golf", keep=5)
     >>> found.accounts().target[0]
     'answer'
     """
-    if keep < 1:
-        raise OptionRefused(f"keep = {keep}: a circuit has at least one neuron.", remedy="100")
-    if sign not in SIGNS:
-        raise OptionRefused(f'sign = "{sign}" is not known.', remedy=" or ".join(SIGNS))
     trace = run(model, prompt, bos=bos)
-    asked = predicted(trace) if answer is None else answer
     question = ask(
-        trace, asked, versus=versus, replace=replace, contrast=contrast, convention=convention
+        trace, answer, versus=versus, replace=replace, contrast=contrast, convention=convention
     )
     found = _build(question, keep=keep, sign=sign, rule=rule)
-    if not tested:
+    if not test:
         return found
     from ffnprobe.circuits.checking import check_circuit
 

@@ -17,7 +17,6 @@ from ffnprobe.tracing.trace import Trace
 
 # What is smaller than this share of the largest influence is rounding, and not kept.
 ROUNDING = 1e-6
-SIGNS = ("both", "toward")
 
 
 class Node(NamedTuple):

@@ -1,20 +1,35 @@
 """What every command shares: its common options, notes to stderr, results to stdout or a file."""
 
+import functools
 import inspect
+import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
+from ffnprobe.arguments import check_option
 from ffnprobe.cli.failures import flush_output, restate
-from ffnprobe.cli.help import HelpCommand, HelpGroup, name_values
-from ffnprobe.errors import FfnProbeError
+from ffnprobe.cli.help import HelpCommand, HelpGroup
+from ffnprobe.errors import FfnProbeError, OptionRefused
+from ffnprobe.options import PROMPT, Argument, Option
+from ffnprobe.verbs import REQUIRED
 from ffnprobe.version import VERSION
+
+# What an option takes, in the words of the commands' page.
+KINDS = {
+    "<class 'str'>": "TEXT",
+    "<class 'int'>": "N",
+    "<class 'float'>": "NUMBER",
+    "list[str]": "TEXT",
+}
+# Enough rows for a terminal; files and --format csv, json and md hold all of them.
+ROWS = 40
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,58 +66,43 @@ def describe(
     """Read the MLP layers of a language model neuron by neuron: questions, answers, pushes."""
 
 
-class Device(StrEnum):
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-    mps = "mps"
-
-
-class Format(StrEnum):
-    table = "table"
-    csv = "csv"
-    json = "json"
-    md = "md"
-
-
 @dataclass(frozen=True)
 class Common:
     """The options every command has."""
 
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="NAME|FOLDER|FILE", show_default="$FFNPROBE_MODEL, else pocket",
-                     help="pocket, gpt2, gpt2-medium, …, smollm2, gemma3-270m, owner/name on the hub, a folder or a .gguf file."),
+        Option(
+            "pocket, gpt2, gpt2-medium, …, smollm2, gemma3-270m, owner/name on the hub, a folder or a .gguf file.",
+            flag="-m", metavar="NAME|FOLDER|FILE", default="$FFNPROBE_MODEL, else pocket",
+        ),
     ] = None  # fmt: skip
-    device: Annotated[Device, typer.Option("--device", help="The device to compute on.")] = (
-        Device.auto
-    )
+    device: Annotated[
+        str, Option("The device to compute on.", choices=("auto", "cpu", "cuda", "mps"))
+    ] = "auto"
     threads: Annotated[
         int | None,
-        typer.Option("--threads", metavar="N", help="How many threads to compute with.",
-                     show_default="$FFNPROBE_THREADS, else as many as help a model of this size"),
-    ] = None  # fmt: skip
-    format: Annotated[
-        Format, typer.Option("--format", help="The format of the printed result.")
-    ] = Format.table
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write the result to a .csv, .json, .jsonl, .parquet, .md or .html file."),
-    ] = None  # fmt: skip
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Also write a self-contained page."),
-    ] = None
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot", metavar="FILE", help="Also write its figure to a .html or .png file."
+        Option(
+            "How many threads to compute with.",
+            default="$FFNPROBE_THREADS, else as many as help a model of this size",
         ),
     ] = None
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print no notes and no progress bar.")
-    ] = False
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
+    format: Annotated[
+        str, Option("The format of the printed result.", choices=("table", "csv", "json", "md"))
+    ] = "table"
+    out: Annotated[
+        Path | None,
+        Option(
+            "Write the result to a .csv, .json, .jsonl, .parquet, .md or .html file.",
+            flag="-o", metavar="FILE",
+        ),
+    ] = None  # fmt: skip
+    html: Annotated[Path | None, Option("Also write a self-contained page.", metavar="FILE")] = None
+    plot: Annotated[
+        Path | None, Option("Also write its figure to a .html or .png file.", metavar="FILE")
+    ] = None
+    quiet: Annotated[bool, Option("Print no notes and no progress bar.", flag="-q")] = False
+    debug: Annotated[bool, Option("Show the traceback of an error.")] = False
 
     @property
     def model_name(self) -> str:
@@ -122,13 +122,21 @@ class Common:
         asked = read_threads(self.threads)
         from ffnprobe.models.loading import load
 
-        model = load(self.model_name, device=self.device.value, hooks=hooks is not False)
+        model = load(self.model_name, device=self.device, hooks=hooks is not False)
         if asked is not None:
             set_threads(asked)
         elif not has_own_threads:
             set_threads(choose_threads(model.config.parameters(), count_threads()))
         known = f"{model.name} ({model.source}, weights {model.fingerprint[:8]}"
         self.note(f"{known})" if hooks is None else f"{known}, run by {model.run_by})")
+        return model
+
+    def load_other(self, name: str) -> "Model":
+        """Load a second model, and note which it is."""
+        from ffnprobe.models.loading import load
+
+        model = load(name, device=self.device)
+        self.note(f"{model.name} ({model.source}, weights {model.fingerprint[:8]})")
         return model
 
     def check_out(self) -> None:
@@ -159,46 +167,45 @@ class Common:
     @property
     def is_for_terminal(self) -> bool:
         """Whether the result is printed as text for people."""
-        return self.out is None and self.format is Format.table
+        return self.out is None and self.format == "table"
 
     def emit(
         self,
-        tables: "dict[str, pd.DataFrame]",
-        provenance: "Provenance",
+        result: "Result",
+        tables: "dict[str, pd.DataFrame] | None" = None,
         *,
-        title: str = "",
-        result: "Result | None" = None,
-        shown: tuple[str, ...] | None = None,
-        most: int | None = None,
+        provenance: "Provenance | None" = None,
+        printed: "dict[str, pd.DataFrame] | None" = None,
     ) -> None:
-        """Print tables in the chosen format, or write `--out`.
-
-        As text, only those `shown`; in a terminal their first `most` rows.
-        `result` is what the tables belong to; `--html` and `--plot` show it.
-        """
-        from ffnprobe.results import TableSet
+        """Print tables in the chosen format, or write `--out`; as text, only what is to be `printed`."""
         from ffnprobe.views.files.formats import TEXTS, name_unwritten
         from ffnprobe.views.files.saving import gather_tables, save_result
 
-        whole = TableSet(title, tables, provenance) if result is None else result
-        self.write(whole, tables)
-        if not self.is_for_terminal and whole.caption:  # a table has it underneath
-            self.note(whole.caption)
+        tables = result.tables() if tables is None else tables
+        known = result.provenance if provenance is None else provenance
+        self.write(result, tables)
+        if not self.is_for_terminal and result.caption:  # a table has it underneath
+            self.note(result.caption)
         if self.out is not None:
-            save_result(whole, self.out, tables=tables, provenance=provenance)
+            save_result(result, self.out, tables=tables, provenance=known)
             self.note(f"wrote {self.out}{name_unwritten(tables, self.out)}")
-        elif self.format is Format.table:
+        elif self.format == "table":
             from ffnprobe.views.terminal.printing import print_tables
 
-            chosen = tables if shown is None else {name: tables[name] for name in shown}
-            print_tables(chosen, title=title, most=most, note=whole.caption)
+            shown = tables if printed is None else printed
+            print_tables(shown, title=result.headline, most=ROWS, note=result.caption)
         else:
             if "utf" not in (sys.stdout.encoding or "utf-8").lower():
                 self.note(
                     f"standard output is {sys.stdout.encoding}: what it lacks is written as ?"
                 )
-            written = gather_tables(whole, tables, provenance)
-            sys.stdout.write(TEXTS[self.format.value](written))
+            written = gather_tables(result, tables, known)
+            sys.stdout.write(TEXTS[self.format](written))
+
+    def refuse_output(self, words: str, remedy: str) -> None:
+        """Refuse the options of a result in a command that has none."""
+        if self.out or self.html or self.plot or self.format != "table":
+            raise OptionRefused(words, remedy=remedy)
 
     def write(self, result: "Result", tables: "dict[str, pd.DataFrame] | None" = None) -> None:
         """Write the page of `--html` and the figure of `--plot`, if asked for."""
@@ -216,21 +223,27 @@ class Common:
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Register a command whose first parameter, `common`, collects the common options."""
+    """Register a command; its first parameter, `common`, has the options of every command."""
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-    shared = [
-        inspect.Parameter(
-            p.name, inspect.Parameter.KEYWORD_ONLY, default=p.default, annotation=p.annotation
-        )
-        for p in inspect.signature(Common, eval_str=True).parameters.values()
-    ]
+    app.command(function.__name__, cls=HelpCommand)(make_command(function, own))
+    return function
+
+
+def make_command(
+    function: Callable[..., None], own: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """Make what typer takes of a function and its parameters: options by their words, errors as one line."""
+    shared = list(inspect.signature(Common, eval_str=True).parameters.values())
 
     @wraps(function)
     def run_command(**values: Any) -> None:
         common = Common(**{p.name: values.pop(p.name) for p in shared})
         try:
             common.check_apart({"model": common.model, **values})
-            function(common, **values)
+            given = {p.name: read_typed(p, values[p.name]) for p in own}
+            for p in own:
+                check_option(p.name, given[p.name], split_option(p.annotation)[0])
+            function(common, **given)
             if error := flush_output():
                 raise error
         except Exception as error:
@@ -244,9 +257,73 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             print(f"interrupted: {str(stopped) or 'nothing was written.'}", file=sys.stderr)
             raise typer.Exit(130) from None
 
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + shared
-    name_values(parameters)
+    parameters = [offer(p) for p in (*own, *shared)]
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_command.__annotations__ = {p.name: p.annotation for p in parameters}
-    app.command(function.__name__, cls=HelpCommand)(run_command)
     return run_command
+
+
+def take(name: str, option: Option, default: Any = REQUIRED) -> inspect.Parameter:
+    """Write an option as a parameter of a command."""
+    kind, placed = option.typed, inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, placed, default=default, annotation=Annotated[kind, option])
+
+
+def offer(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Write an option as typer wants it."""
+    option, kind = split_option(parameter.annotation)
+    default, is_repeated = parameter.default, get_origin(kind) in (list, dict)
+    if option.choices:
+        kind = Literal[option.choices]
+    elif option.read is not None:
+        kind = list[str] if is_repeated else str
+        default = default if default in (None, parameter.empty) else str(default)
+    words = option.words
+    if is_repeated and not isinstance(option, Argument):
+        words = f"{words.removesuffix('.')} (repeatable)."
+    elif option.words == PROMPT.words:
+        words = f"{words.removesuffix('.')}; - reads it from standard input."
+    said: dict[str, Any] = {"help": words, "metavar": option.metavar or KINDS.get(str(kind))}
+    if option.default:
+        said["show_default"] = option.default
+    if parameter.default is None:
+        kind = kind | None
+    if isinstance(option, Argument):
+        info: Any = typer.Argument(**said | {"metavar": option.metavar or parameter.name.upper()})
+    else:
+        flag = f"--{parameter.name.replace('_', '-')}"
+        if kind is bool or kind == bool | None:
+            flag = flag if parameter.default is False else f"{flag}/--no-{flag[2:]}"
+        names = (
+            (option.flag,) if option.flag.startswith("--") else (flag, *filter(None, [option.flag]))
+        )
+        info = typer.Option(*names, **said)
+    return inspect.Parameter(
+        parameter.name, inspect.Parameter.KEYWORD_ONLY, default=default,
+        annotation=Annotated[kind, info],
+    )  # fmt: skip
+
+
+def split_option(annotation: Any) -> tuple[Option, Any]:
+    """Return an annotation's option and the type that is typed, without None."""
+    kind, option = get_args(annotation)
+    kind = kind if option.typed is None else option.typed
+    inner = [each for each in get_args(kind) if each is not NoneType]
+    is_optional = get_origin(kind) in (Union, UnionType) and len(inner) < len(get_args(kind))
+    return option, (functools.reduce(operator.or_, inner) if is_optional else kind)
+
+
+def read_typed(parameter: inspect.Parameter, value: Any) -> Any:
+    """Read what was typed as the verb takes it."""
+    option, kind = split_option(parameter.annotation)
+    if value is None or (isinstance(value, list | tuple) and not value):
+        return None
+    if option.read is None:
+        return list(value) if isinstance(value, tuple) else value
+    if get_origin(kind) is dict:
+        pairs = [option.read(word) for word in value]
+        for place, (name, _) in enumerate(pairs):
+            if name in [known for known, _ in pairs[:place]]:
+                raise OptionRefused(f"{name} is given twice.", remedy="name it once")
+        return dict(pairs)
+    return [option.read(word) for word in value] if isinstance(value, list | tuple) else option.read(value)  # fmt: skip

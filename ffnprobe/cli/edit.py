@@ -1,13 +1,12 @@
 """`ffnprobe edit FACT…`: write facts into a model, and prove what else changed."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ffnprobe.cli.command import Common, command
-from ffnprobe.cli.options import HooksOption, note_spelling
+from ffnprobe.options import HOOKS, Argument, Option
 
 if TYPE_CHECKING:
     from ffnprobe.editing.key_moments import KeyMoments
@@ -18,79 +17,62 @@ SHOWN = ("edits", "certificate", "changed", "norms")
 ROWS = 20
 
 
-class EditMethod(StrEnum):
-    rome = "rome"
-    memit = "memit"
-    alphaedit = "alphaedit"
-
-
 @command
 def edit(
     common: Common,
     fact: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FACT…",
-            help='A prompt and its new answer ("… plays the sport of" " tennis"), several such pairs, '
+        Argument(
+            'A prompt and its new answer ("… plays the sport of" " tennis"), several such pairs, '
             "or a table of facts to write (.csv, .tsv, .json, .jsonl).",
+            metavar="FACT…",
         ),
     ],
     subject: Annotated[
         str | None,
-        typer.Option(
-            help="The words of the prompt that the fact is about.",
-            show_default="as pocket's own table says",
+        Option(
+            "The words of the prompt that the fact is about.", default="as pocket's own table says"
         ),
     ] = None,
     method: Annotated[
-        EditMethod, typer.Option(help="How the weights are changed.")
-    ] = EditMethod.rome,
+        str, Option("How the weights are changed.", choices=("rome", "memit", "alphaedit"))
+    ] = "rome",
     layer: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="The layer to change.", show_default="by the map of effects"
-        ),
+        int | None, Option("The layer to change.", metavar="N", default="by the map of effects")
     ] = None,
     facts: Annotated[
         str | None,
-        typer.Option(
-            metavar="FACTS",
-            help="The table of facts to check before and after the edit.",
-            show_default="pocket's own, for pocket",
+        Option(
+            "The table of facts to check before and after the edit.",
+            metavar="FACTS", default="pocket's own, for pocket",
         ),
     ] = None,
     text: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A text to measure the drift of predictions on.",
-            show_default="sentences of the table",
+        Option(
+            "A text to measure the drift of predictions on.",
+            metavar="FILE", default="sentences of the table",
         ),
     ] = None,
     texts: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
+            "Texts to measure the second moments of keys over; kept for the next edit.",
             metavar="FILES",
-            help="Texts to measure the second moments of keys over "
-            "(repeatable); kept for the next edit.",
         ),
     ] = None,
     keys: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="The folder the second moments are kept in.",
-            show_default="the user's cache",
+        Option(
+            "The folder the second moments are kept in.", metavar="DIR", default="the user's cache"
         ),
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write the edited model to a new folder.")
+        Path | None, Option("Write the edited model to a new folder.", metavar="FOLDER")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only make the certificate; write no model.")
-    ] = False,
-    hooks: HooksOption = False,
-) -> None:
+    dry_run: Annotated[bool, Option("Only make the certificate; write no model.")] = False,
+    hooks: Annotated[bool, HOOKS] = False,
+) -> None:  # fmt: skip
     """Edit facts in a model (ROME, MEMIT, AlphaEdit), with a certificate of what else changed.
 
     The certificate: whether the new answer holds in the prompt and in other words, whether other
@@ -107,26 +89,25 @@ def edit(
     if facts is not None:
         _check_facts(facts)
     model = common.load(hooks=hooks)
+    from ffnprobe.tracing.answers import describe_spelling
+
     if not isinstance(rows, str):
-        for row in rows:
-            note_spelling(common, model.vocab, row.answer)
+        for note in (note for row in rows for note in describe_spelling(model.vocab, row.answer)):
+            common.note(note)
     from ffnprobe.editing.certifying import certify
     from ffnprobe.editing.edits import edit as edit_facts
     from ffnprobe.editing.exporting import export
 
     scan = keys if texts is None else _scan(common, model, texts, keys)
-    edited = edit_facts(model, rows, layer=layer, method=method.value, scan=scan)
+    edited = edit_facts(model, rows, layer=layer, method=method, scan=scan)
     common.note(edited.title)
     certificate = certify(edited, facts, text=told)
     if save is not None:
         export(edited, save, certificate=certificate)
         common.note(f"wrote {save}: {edited.model.fingerprint[:8]}")
     tables = certificate.tables()
-    shown = tuple(name for name in SHOWN if len(tables[name]))
-    common.emit(
-        tables, certificate.provenance, title=certificate.title, result=certificate,
-        shown=shown, most=ROWS,
-    )  # fmt: skip
+    printed = {name: tables[name].head(ROWS) for name in SHOWN if len(tables[name])}
+    common.emit(certificate, tables, printed=printed)
 
 
 def _read_rows(words: list[str], subject: str | None) -> "str | list[FactRow]":

@@ -3,51 +3,40 @@
 import importlib.util
 import json
 from contextlib import nullcontext
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from ffnprobe.cli.command import Common, Format, command
-from ffnprobe.cli.options import HooksOption, StoreOption, open_store
+from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.terminal import open_store
 from ffnprobe.errors import OptionRefused
+from ffnprobe.options import HOOKS, STORE, Option
 
 
 @command
 def explore(
     common: Common,
-    store: StoreOption = None,
+    store: Annotated[str | None, STORE] = None,
     facts: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Facts to choose prompts from.", show_default="those of pocket"
-        ),
+        Option("Facts to choose prompts from.", metavar="FILE", default="those of pocket"),
     ] = None,
-    port: Annotated[int, typer.Option(help="The port to listen on; 0 picks a free one.")] = 8050,
+    port: Annotated[int, Option("The port to listen on; 0 picks a free one.")] = 8050,
     host: Annotated[
         str,
-        typer.Option(
-            help="The address to listen on; at any other than 127.0.0.1, other machines can connect."
+        Option(
+            "The address to listen on; at any other than 127.0.0.1, other machines can connect."
         ),
     ] = "127.0.0.1",
-    no_open: Annotated[
-        bool, typer.Option("--no-open", help="Print the address, but do not open a browser.")
-    ] = False,
-    hooks: HooksOption = False,
+    no_open: Annotated[bool, Option("Print the address, but do not open a browser.")] = False,
+    hooks: Annotated[bool, HOOKS] = False,
     no_token: Annotated[
-        bool,
-        typer.Option(
-            "--no-token", help="Do not ask for the access token: for tunnels that have their own."
-        ),
+        bool, Option("Do not ask for the access token: for tunnels that have their own.")
     ] = False,
 ) -> None:
     """Explore prompts, neurons, searches and facts in a browser; Ctrl+C ends it."""
-    if common.out or common.html or common.plot or common.format is not Format.table:
-        raise OptionRefused(
-            "explore does not print or write a result.",
-            remedy='"Export" at the end of each page',
-        )
+    common.refuse_output(
+        "explore does not print or write a result.", remedy='"Export" at the end of each page'
+    )
     if not has_dash():
         raise OptionRefused(
             "the explorer needs the package dash, which is not installed.",
@@ -89,6 +78,9 @@ def explore(
 
 def name_install(extra: str) -> str:
     """Write the command that installs an extra, in the form in which this package was installed."""
+    # Imported here: it takes a fifth of what `ffnprobe --help` does.
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         told = json.loads(distribution("ffnprobe").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):

@@ -1,29 +1,59 @@
 """How help is written: plain lines that fit a narrow terminal, flags as `--bos / --no-bos`, nothing cut."""
 
-import inspect
 import re
-import typing
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from typer.core import TyperCommand, TyperGroup
-from typer.models import ArgumentInfo, OptionInfo
 
-# What an option takes, in the words of the commands' page.
-KINDS = {str: "TEXT", int: "N", float: "NUMBER"}
 # Longer than the first line of any command's help.
 WHOLE = 1_000
 
 
+class Commands(dict[str, Any]):
+    """Commands by name, each made of a function when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        found = super().__getitem__(name)
+        if not hasattr(found, "params"):
+            found = self[name] = found()
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a command, or nothing."""
+        return self[name] if name in self.keys() else default
+
+    def items(self) -> Any:
+        """Make every command."""
+        return [(name, self[name]) for name in self]
+
+
 class HelpGroup(TyperGroup):
-    """The list of commands, each with the whole first line of its help."""
+    """The list of commands, each with the whole first line of its help; those of verbs are made late."""
+
+    derived: ClassVar[dict[str, Callable[[], Any]]] = {}
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        every = {**self.commands, **self.derived}
+        self.commands = Commands({name: every[name] for name in sorted(every)})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Name the commands, none of them made for it."""
+        return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a row for each command; a long line is wrapped, not cut."""
-        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        rows = [(name, each.get_short_help_str(WHOLE)) for name, each in found.items() if each]
+        rows = [(name, self._words(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def _words(self, ctx: Any, name: str) -> str:
+        """Say what a command does; one that is not made yet has it from its verb."""
+        verb = next(iter(getattr(self.derived.get(name), "args", ())), None)
+        if verb is not None:
+            return str(verb.words)
+        return str(self.get_command(ctx, name).get_short_help_str(WHOLE))  # type: ignore[union-attr]
 
 
 class HelpCommand(TyperCommand):
@@ -55,24 +85,6 @@ class HelpCommand(TyperCommand):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
-
-
-def name_values(parameters: list[inspect.Parameter]) -> None:
-    """Name what each argument and option takes, where the command has not: PROMPT, TEXT, N."""
-    for parameter in parameters:
-        kind, *told = typing.get_args(parameter.annotation)
-        for info in told:
-            if isinstance(info, ArgumentInfo) and info.metavar is None:
-                info.metavar = parameter.name.upper()
-            elif isinstance(info, OptionInfo) and info.metavar is None:
-                info.metavar = next((KINDS[each] for each in _kinds(kind) if each in KINDS), None)
-
-
-def _kinds(kind: Any) -> Iterator[Any]:
-    """List a type and those it is made of: `list[str] | None` is made of `str`."""
-    yield kind
-    for part in typing.get_args(kind):
-        yield from _kinds(part)
 
 
 def _name_argument(argument: Any) -> str:

@@ -8,30 +8,16 @@ import sys
 from typing import NoReturn
 
 from ffnprobe.cli import (  # noqa: F401  (importing registers the command)
-    ablate,
-    attribute,
     batch,
-    circuit,
-    drivers,
     edit,
-    explain,
     explore,
     label,
-    match,
     models,
-    params,
-    patch,
-    paths,
     publish,
-    read,
-    run,
     scan,
     score,
-    search,
     serve,
-    stages,
-    steer,
-    survey,
+    verbs,
 )
 from ffnprobe.cli.command import app
 from ffnprobe.cli.failures import ClosedOutput, flush_output, restate

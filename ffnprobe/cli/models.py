@@ -1,4 +1,4 @@
-"""`ffnprobe models`: what can be loaded by name, from where, and whether it is here already."""
+"""`ffnprobe models`, `ffnprobe params`: what can be loaded by name, and where the parameters are."""
 
 from ffnprobe.cli.command import Common, command
 
@@ -13,6 +13,7 @@ def models(common: Common) -> None:
     from ffnprobe.models.packages import PACKAGES
     from ffnprobe.models.provenance import Provenance
     from ffnprobe.models.sources import EMBEDDED, Source, find_config
+    from ffnprobe.results import TableSet
 
     rows = []
     for name in (EMBEDDED, *PUBLISHED):
@@ -35,4 +36,19 @@ def models(common: Common) -> None:
             common.note(f"{name}: {package.install}")
     common.note("also: any hub repository as owner/name, a local folder or a local .gguf file")
     provenance = Provenance("every model known by name", Source("list", ""), fingerprint="not read")
-    common.emit({"models": pd.DataFrame(rows)}, provenance, title="models")
+    common.emit(TableSet("models", {"models": pd.DataFrame(rows)}, provenance))
+
+
+@command
+def params(common: Common) -> None:
+    """Count the parameters of each part, from the configuration alone."""
+    common.check_out()
+    from ffnprobe.models.provenance import Provenance
+    from ffnprobe.models.sources import find_config
+    from ffnprobe.results import TableSet
+
+    source, config = find_config(common.model_name)
+    common.note(f"{common.model_name} ({source}, configuration only)")
+    provenance = Provenance(common.model_name, source, fingerprint="not read: no weights needed")
+    tables = {"parameters": config.table_parts()}
+    common.emit(TableSet("where the parameters are", tables, provenance))

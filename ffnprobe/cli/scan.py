@@ -3,117 +3,52 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
-import typer
-
-from ffnprobe.cli.command import Common, command
-from ffnprobe.cli.options import (
-    AddressOption,
-    BosOption,
-    Engine,
-    EngineOption,
-    WorkersOption,
-    one_thread,
-)
+from ffnprobe.cli.command import Common
+from ffnprobe.cli.terminal import one_thread
+from ffnprobe.cli.verbs import by_hand
 from ffnprobe.errors import OptionRefused
-
-if TYPE_CHECKING:
-    from ffnprobe.corpora.scanning import Progress
-
+from ffnprobe.options import Option, Progress
 
 # A scan of more takes days on a CPU: somebody may have named more than was meant.
 MANY_FILES, MANY_BYTES, MANY_NAMES = 10_000, 10**9, 200_000
 
 
-class Errors(StrEnum):
-    STRICT = "strict"
-    REPLACE = "replace"  # lower case is a method of StrEnum
-
-
-@command
+@by_hand
 def scan(
     common: Common,
-    texts: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TEXT…",
-            help="Text, .jsonl and .parquet files, folders, globs, hub:NAME[:CONFIG[:SPLIT]], or -.",
-        ),
-    ],
     store: Annotated[
         Path,
-        typer.Option(
-            "--store",
-            metavar="DIR",
-            help="The folder that holds the scan; an unfinished one is resumed.",
-        ),
+        Option("The folder that holds the scan; an unfinished one is resumed.", metavar="DIR"),
     ],
-    context: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="The longest passage, in tokens.", show_default="the model's context"
-        ),
-    ] = None,
-    examples: Annotated[
-        int, typer.Option("--top", "-k", help="How many examples of each neuron.")
-    ] = 20,
-    column: Annotated[str, typer.Option(help="The column or JSON key that holds text.")] = "text",
-    lines: Annotated[
-        bool, typer.Option("--lines", help="Take each line of a text file as a separate text.")
-    ] = False,
-    errors: Annotated[
-        Errors, typer.Option(help="Stop at bytes that are not UTF-8, or replace them.")
-    ] = Errors.STRICT,
-    block_tokens: Annotated[
-        int,
-        typer.Option(
-            metavar="N", help="Tokens in a block; an interruption loses one block at most."
-        ),
-    ] = 16_384,
-    tokens: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Stop after the block with the Nth token; a later scan with more resumes there.",
-            show_default="all",
-        ),
-    ] = None,
-    engine: EngineOption = Engine.local,
-    workers: WorkersOption = None,
-    address: AddressOption = None,
-    bos: BosOption = None,
-    is_agreed: Annotated[
-        bool, typer.Option("--yes", help="Scan many or large files without asking first.")
-    ] = False,
+    yes: Annotated[bool, Option("Scan many or large files without asking first.")] = False,
+    **given: Any,
 ) -> None:
     """Scan texts once for every neuron's strongest and weakest examples, moments and firing rate.
 
     A scan is resumable: run the same command again, and the result is the same.
     """
-    _check_size(common, texts, tokens, is_agreed)
+    _check_size(common, given["texts"], given["tokens"], yes)
     model = common.load(has_own_threads=True)
     from ffnprobe.corpora.scanning import scan as scan_texts
 
-    with _show_rate(common) as progress, one_thread(common, engine, workers) as many:
-        try:
-            found = scan_texts(
-                model, texts, store=store, context=context, top=examples, column=column, lines=lines,
-                errors=errors.value, block_tokens=block_tokens, tokens=tokens, engine=engine.value, workers=many, address=address, bos=bos,
-                progress=progress,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            print(f"interrupted: {_name_kept(store)}", file=sys.stderr)
-            raise typer.Exit(130) from None
+    try:
+        with (
+            _show_rate(common) as progress,
+            one_thread(common, given["engine"], given["workers"]) as given["workers"],
+        ):
+            found = scan_texts(model, store=store, progress=progress, **given)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_name_kept(store)) from None
     known = found.done
     common.note(f"{known.texts:,} texts, {known.passages:,} passages, {known.tokens:,} tokens")
     if known.split:
         longest = found.manifest["settings"]["context"]
         common.note(f"{known.split:,} texts are longer than {longest:,} tokens and were split")
     tables = found.tables()
-    common.emit(tables, found.provenance, title=found.corpus, result=found, shown=("layers",))
+    common.emit(found, tables, printed={"layers": tables["layers"]})
 
 
 def _check_size(common: Common, texts: list[str], most: int | None, is_agreed: bool) -> None:
@@ -151,10 +86,11 @@ def _name_kept(store: Path) -> str:
 
 
 @contextmanager
-def _show_rate(common: Common) -> "Iterator[Progress]":
+def _show_rate(common: Common) -> Iterator[Progress]:
     """Give a callback that draws a progress bar with tokens per second and the time left."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     is_watched = not common.quiet and sys.stderr.isatty()
     columns = (
@@ -163,7 +99,7 @@ def _show_rate(common: Common) -> "Iterator[Progress]":
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not is_watched)
+    bar = Bar(*columns, console=Console(stderr=True), transient=True, disable=not is_watched)
     start: list[int] = []
 
     def follow(tokens: int, share: float | None) -> None:

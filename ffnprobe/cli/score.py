@@ -1,65 +1,34 @@
 """`ffnprobe score FACTS`: which facts are known, and which neurons push them."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ffnprobe.cli.command import Common, command
-from ffnprobe.cli.options import BosOption, HooksOption, show_progress
+from ffnprobe.cli.command import Common
+from ffnprobe.cli.terminal import show_progress
+from ffnprobe.cli.verbs import by_hand
+from ffnprobe.options import BY_RELATION, HOOKS, HUBS, OVERLAP, REMOVE, Seed
 
 if TYPE_CHECKING:
     from ffnprobe.facts.scores import Scores
 
-# Enough rows for a terminal; files and --format csv, json and md hold all of them.
-ROWS = 40
 PROBLEMS = 20
+# Columns that a terminal has no room for.
+LEFT_OUT = ["subject", "pieces", "log_probability", "mlp", "attention", "where"]
 
 
-class Templates(StrEnum):
-    first = "first"
-    all = "all"
-
-
-@command
+@by_hand
 def score(
     common: Common,
-    facts: Annotated[
-        str,
-        typer.Argument(
-            metavar="FACTS",
-            help="pocket, a .csv, .tsv, .json (LRE, ROME, CounterFact), .jsonl (LAMA, ParaRel), or a folder.",
-        ),
-    ],
-    templates: Annotated[
-        Templates, typer.Option(help="Ask each fact in its first template, or in all.")
-    ] = Templates.first,
-    top: Annotated[int, typer.Option("--top", "-k", help="How many neurons for each fact.")] = 10,
-    effects: Annotated[
-        bool,
-        typer.Option(
-            "--effects", help="Also rank by exact effect; slow, since every neuron is ablated."
-        ),
-    ] = False,
-    by_relation: Annotated[
-        bool,
-        typer.Option(
-            "--by-relation", help="Summarise each relation, with the neurons specific to it."
-        ),
-    ] = False,
-    overlap: Annotated[
-        bool, typer.Option("--overlap", help="Measure whether facts of one relation share neurons.")
-    ] = False,
-    remove: Annotated[
-        str | None,
-        typer.Option(metavar="RELATION", help="Ablate the neurons of this relation together."),
-    ] = None,
-    hubs: Annotated[bool, typer.Option(help="Include hub neurons, which push every fact.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed for shuffled relations and random neurons.")] = 0,
-    bos: BosOption = None,
-    hooks: HooksOption = False,
+    by_relation: Annotated[bool, BY_RELATION] = False,
+    overlap: Annotated[bool, OVERLAP] = False,
+    remove: Annotated[str | None, REMOVE] = None,
+    hubs: Annotated[bool, HUBS] = False,
+    seed: Seed = 0,
+    hooks: Annotated[bool, HOOKS] = False,
+    **given: Any,
 ) -> None:
     """Score a table of facts: rank, probability, whether it is known, and the neurons that push it."""
     if sum((by_relation, overlap, remove is not None)) > 1:
@@ -73,10 +42,7 @@ def score(
         common.note(f"resuming from {partial}")
     try:
         with show_progress(common, "facts") as progress:
-            scores = score_facts(
-                model, facts, templates=templates.value, top=top, effects=effects, bos=bos,
-                partial=partial, progress=progress,
-            )  # fmt: skip
+            scores = score_facts(model, partial=partial, progress=progress, **given)
     except KeyboardInterrupt:
         if partial is None or not partial.exists():
             raise
@@ -85,21 +51,15 @@ def score(
         ) from None
     _note(common, scores)
     if not len(scores):
-        common.emit({"problems": scores.problems}, scores.provenance, title="problems")
+        common.emit(scores, {"problems": scores.problems})
     elif by_relation:
-        found = scores.by_relation(hubs=hubs, seed=seed)
-        common.emit(found.tables(), found.provenance, result=found, most=40)
+        common.emit(scores.by_relation(hubs=hubs, seed=seed))
     elif overlap:
-        compared = scores.overlap(hubs=hubs, seed=seed)
-        common.emit(compared.tables(), compared.provenance, result=compared)
+        common.emit(scores.overlap(hubs=hubs, seed=seed))
     elif remove is not None:
-        removed = scores.specificity(remove, top, seed=seed)
-        common.emit(removed.tables(), removed.provenance, title=removed.title, result=removed)
-    elif common.is_for_terminal:
-        common.write(scores)
-        _print(common, scores)
+        common.emit(scores.specificity(remove, given["top"], seed=seed))
     else:
-        common.emit(scores.tables(), scores.provenance, result=scores)
+        common.emit(scores, printed={"facts": scores.table.drop(columns=LEFT_OUT)})
     if partial is not None:
         clear_partials(partial)
     if len(scores.problems):
@@ -132,14 +92,3 @@ def _note(common: Common, scores: "Scores") -> None:
     if len(problems):
         total = len(scores) + len(problems)
         print(f"error: {len(problems):,} of {total:,} rows were left out.", file=sys.stderr)
-
-
-def _print(common: Common, scores: "Scores") -> None:
-    """Print what fits a terminal: the first rows and the main columns."""
-    from ffnprobe.views.terminal.printing import print_tables
-
-    if len(scores) > ROWS:
-        common.note(f"the first {ROWS} of {len(scores):,} facts; all with --out or --format csv")
-    left_out = ["subject", "pieces", "log_probability", "mlp", "attention", "where"]
-    shown = {"facts": scores.table.head(ROWS).drop(columns=left_out)}
-    print_tables(shown, title=scores.title, note=scores.caption)

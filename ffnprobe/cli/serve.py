@@ -2,15 +2,13 @@
 
 import importlib.util
 import os
-import secrets
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from ffnprobe.cli.command import Common, Format, command
+from ffnprobe.cli.command import Common, command
 from ffnprobe.cli.explore import name_install
 from ffnprobe.errors import OptionRefused
+from ffnprobe.options import Option
 
 TOKEN = "FFNPROBE_TOKEN"
 
@@ -18,28 +16,22 @@ TOKEN = "FFNPROBE_TOKEN"
 @command
 def serve(
     common: Common,
-    mcp: Annotated[
-        bool, typer.Option("--mcp", help="Speak MCP, the Model Context Protocol.")
-    ] = False,
+    mcp: Annotated[bool, Option("Speak MCP, the Model Context Protocol.")] = False,
     also: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Serve this model too, by name (repeatable)."),
+        list[str] | None, Option("Serve this model too, by name.", metavar="NAME")
     ] = None,
     facts: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Serve this table of facts too, by name (repeatable)."),
+        Option("Serve this table of facts too, by name.", metavar="FILE"),
     ] = None,
     store: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Show examples and labels of this scan (repeatable)."),
+        Option("Show examples and labels of this scan.", metavar="DIR"),
     ] = None,
-    http: Annotated[
-        bool, typer.Option("--http", help="Listen on 127.0.0.1 with a token, instead of stdio.")
-    ] = False,
-    port: Annotated[int, typer.Option(help="The port of --http; 0 picks a free one.")] = 8051,
+    http: Annotated[bool, Option("Listen on 127.0.0.1 with a token, instead of stdio.")] = False,
+    port: Annotated[int, Option("The port of --http; 0 picks a free one.")] = 8051,
     memory: Annotated[
-        float,
-        typer.Option(metavar="GB", help="Unload the least used models above this much memory."),
+        float, Option("Unload the least used models above this much memory.", metavar="GB")
     ] = 8.0,
 ) -> None:
     """Serve explain, run, read, search, … as tools over MCP, from one running process.
@@ -47,8 +39,7 @@ def serve(
     On stdio the client starts it and ends it. With --http the address and the token are printed; set
     FFNPROBE_TOKEN to choose the token.
     """
-    if common.out or common.html or common.plot or common.format is not Format.table:
-        raise OptionRefused("serve does not print or write a result.", remedy="leave these out")
+    common.refuse_output("serve does not print or write a result.", remedy="leave these out")
     if not mcp:
         raise OptionRefused("serve speaks one protocol, which must be named.", remedy="--mcp")
     if not 0 < memory <= 1e6:
@@ -66,7 +57,7 @@ def serve(
     from ffnprobe.views.ports import bind
 
     models = ServedModels(
-        [common.model_name, *(also or [])], device=common.device.value, most_bytes=int(memory * GB)
+        [common.model_name, *(also or [])], device=common.device, most_bytes=int(memory * GB)
     )
     tables = {path.stem: str(path) for path in facts or []}
     for path in tables.values():
@@ -86,6 +77,8 @@ def serve(
     if listening is None:
         serve_stdio(server)
         return
+    import secrets
+
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
     with listening:
         print(f"http://{HOST}:{listening.getsockname()[1]}{PATH}", flush=True)

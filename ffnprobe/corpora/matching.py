@@ -16,7 +16,7 @@ True
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
@@ -28,12 +28,13 @@ from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
 from ffnprobe.names import NeuronId
+from ffnprobe.options import TOP, Argument, Option, Progress, Seed
 from ffnprobe.reading.directions import pick_gates, pick_questions
 from ffnprobe.reading.matches import Match
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.reading.token_coordinates import align_vocabularies
 from ffnprobe.reading.tokens import answer_tokens
-from ffnprobe.reading.twins import Progress, Twins, find_twins
+from ffnprobe.reading.twins import Twins, find_twins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,16 +45,25 @@ TOKENS = 5
 @verb
 def match(
     model: Model,
-    other: Model,
+    other: Annotated[Model, Argument("The other model: a name, a folder or a file.", str)],
     *,
-    top: int = 10,
-    seed: int = 0,
-    scans: Sequence[Scan] | None = None,
+    top: Annotated[int, TOP.but("How many pairs to show.")] = 10,
+    seed: Seed = 0,
+    scans: Annotated[
+        Sequence[Scan] | None,
+        Option(
+            "A scan by each of the two models, of the same texts: two.",
+            list[str] | None,
+            name="store",
+            metavar="DIR",
+            is_local=True,
+        ),
+    ] = None,
     progress: Progress | None = None,
 ) -> Match:
-    """Find universal neurons: for each neuron, the one of another model whose answer is most like it.
+    """Find neurons with the same answers in two models of one vocabulary, with a random control.
 
-    Both models must have one vocabulary. `pairs` has the `top` best with their tokens, `neurons` all of
+    For each neuron, the one of another model whose answer is most like it (universal neurons). Both models must have one vocabulary. `pairs` has the `top` best with their tokens, `neurons` all of
     them. `seed` is that of the random control. `scans` are one of each model, of the same texts; they add
     how alike the activations of each pair are.
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
+from typing import Annotated
 
 import torch
 
@@ -30,36 +31,67 @@ from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.sources import Texts, TextSource, find_texts
 from ffnprobe.corpora.states import State
 from ffnprobe.corpora.statistics import merge, no_statistics
-from ffnprobe.errors import DataRefused, OptionRefused
+from ffnprobe.errors import DataRefused
 from ffnprobe.models.model import Model
+from ffnprobe.options import (
+    TOP,
+    Address,
+    Argument,
+    Bos,
+    Engine,
+    Option,
+    Progress,
+    Workers,
+)
 
 # Called with how many tokens are done, and with the share of the corpus read where it is known.
-Progress = Callable[[int, float | None], None]
 
 
 @verb
 @torch.no_grad()
 def scan(
     model: Model,
-    texts: Texts,
+    texts: Annotated[
+        Texts,
+        Argument(
+            "Text, .jsonl and .parquet files, folders, globs, hub:NAME[:CONFIG[:SPLIT]], or -.",
+            list[str], metavar="TEXT…",
+        ),
+    ],
     *,
     store: str | os.PathLike[str] | None = None,
-    context: int | None = None,
-    bos: bool | None = None,
-    top: int = 20,
-    column: str = "text",
-    lines: bool = False,
-    errors: str = "strict",
-    block_tokens: int = ScanSettings.block_tokens,
-    tokens: int | None = None,
-    engine: str = "local",
-    workers: int | None = None,
-    address: str | None = None,
+    context: Annotated[
+        int | None,
+        Option("The longest passage, in tokens.", metavar="N", default="the model's context"),
+    ] = None,
+    top: Annotated[int, TOP.but("How many examples of each neuron.")] = 20,
+    column: Annotated[str, Option("The column or JSON key that holds text.")] = "text",
+    lines: Annotated[bool, Option("Take each line of a text file as a separate text.")] = False,
+    errors: Annotated[
+        str,
+        Option(
+            "Stop at bytes that are not UTF-8, or replace them.", choices=("strict", "replace")
+        ),
+    ] = "strict",
+    block_tokens: Annotated[
+        int, Option("Tokens in a block; an interruption loses one block at most.")
+    ] = 16_384,
+    tokens: Annotated[
+        int | None,
+        Option(
+            "Stop after the block with the Nth token; a later scan with more resumes there.",
+            metavar="N", default="all", least=1,
+        ),
+    ] = None,
+    engine: Engine = "local",
+    workers: Workers = None,
+    address: Address = None,
+    bos: Bos = None,
     progress: Progress | None = None,
-) -> Scan:
-    """Scan texts, keeping the `top` strongest and weakest examples of every neuron.
+) -> Scan:  # fmt: skip
+    """Scan texts once for every neuron's strongest and weakest examples, moments and firing rate.
 
-    A text file is one text; with `lines`, each of its lines is one. With `tokens`, the scan ends with the
+    A scan with a store is resumable: the same call again, and the result is the same. A text file is one text; with `lines`, each of its lines is one. With `tokens`, the scan ends with the
     block that holds so many; a later one with more resumes there. With a store, a scan that was stopped
     resumes after the last block it finished, and one that is finished is read; the store is held by one process at a time. Workers are threads here, one for each core (in a process of
     their own if torch computes with more than one thread in this one), or Ray actors on a cluster.
@@ -76,8 +108,6 @@ def scan(
     ).check(model)  # fmt: skip
     # A worker elsewhere loads it so, and numbers are the same to the last bit wherever they are made.
     model = replace(model, hooks=True)
-    if tokens is not None and tokens < 1:
-        raise OptionRefused(f"tokens = {tokens}: it must be at least 1.")
     sources = find_texts(texts)
     manifest = describe(model, sources, settings, format=stores.FORMAT)
     measured = partial(measure_blocks, engine=engine, workers=workers, address=address)

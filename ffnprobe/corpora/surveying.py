@@ -12,7 +12,7 @@ sum is divided decides how it is rounded.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 
@@ -22,31 +22,30 @@ from ffnprobe.corpora.joins import join_survey
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
+from ffnprobe.options import TOP, Address, Engine, Layers, Progress, Workers
 from ffnprobe.reading.kinds import Thresholds
-from ffnprobe.reading.surveys import Progress, Survey, survey_layers
+from ffnprobe.reading.surveys import Survey, survey_layers
 
 if TYPE_CHECKING:
     import pandas as pd
-
-ENGINES = ("local", "ray")
 
 
 @verb
 def survey(
     model: Model,
     *,
-    layers: str | Sequence[int] | None = None,
-    top: int = 5,
+    layers: Layers = None,
+    top: Annotated[int, TOP.but("How many tokens in each list.")] = 5,
     thresholds: Thresholds | None = None,
-    engine: str = "local",
-    workers: int | None = None,
-    address: str | None = None,
+    engine: Engine = "local",
+    workers: Workers = None,
+    address: Address = None,
     scan: Scan | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Project every neuron's weights onto the vocabulary, `top` tokens in each list; all layers by default.
+    """List every neuron: its tokens, norms, moments and kind; with a scan, its firing rate.
 
-    Columns of `table`: name, layer, neuron, kind, question_tokens, promotes, suppresses (text, a
+    Their weights are projected onto the vocabulary. Columns of `table`: name, layer, neuron, kind, question_tokens, promotes, suppresses (text, a
     space between tokens), question_norm, question_bias, answer_norm, reads_writes, role, the moments vocab_mean,
     vocab_variance, vocab_skew and vocab_kurtosis, null_space; where neurons have gates also
     gate_tokens, gate_norm, gate_bias, gate_cosine and gate_writes. `progress` is called with how many neurons are
@@ -59,8 +58,6 @@ def survey(
     >>> len(neurons.of_kind("entropy"))
     5
     """
-    if engine not in ENGINES:
-        raise OptionRefused(f'engine is not "{engine}".', remedy=", ".join(ENGINES))
     if engine == "local" and (workers, address) != (None, None):
         raise OptionRefused(
             "workers and an address belong to a Ray cluster.", remedy="engine=ray (--engine ray)"

@@ -6,7 +6,7 @@ block it wrote; one that is finished is read.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -29,9 +29,9 @@ from ffnprobe.models.caches import cache_folder
 from ffnprobe.models.model import Model
 from ffnprobe.models.own_pass import Tap
 from ffnprobe.models.passes import watch
+from ffnprobe.options import Progress
 
 # Called with how many tokens are done, and with the share of the corpus read where it is known.
-Progress = Callable[[int, float | None], None]
 PREFIXES, PREFIX_TOKENS = 4, 6
 SECONDS_BETWEEN_WRITES = 30.0
 # A shorter context than most models have: keys far into a text are like those before.

@@ -26,7 +26,7 @@ effects are added up over its pieces.
 
 from collections.abc import Sequence
 from dataclasses import replace as replace_fields
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import torch
 
@@ -46,12 +46,24 @@ from ffnprobe.evidence.explanation import ExplainOptions, Explanation
 from ffnprobe.evidence.grades import CONTROLS, SIZE, Bars, draw_alike, far, find_bar
 from ffnprobe.evidence.tables import list_largest, table_sites
 from ffnprobe.facts.subjects import list_given, propose_contrast, rank_subjects
-from ffnprobe.interventions.batches import Progress
 from ffnprobe.interventions.choices import Replace
 from ffnprobe.interventions.gradients import Gradients, measure_slopes
 from ffnprobe.interventions.question import Question, Removal, ask
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
+from ffnprobe.options import (
+    CONTRAST,
+    REPLACE,
+    TOP,
+    Answer,
+    Bos,
+    Convention,
+    Option,
+    Progress,
+    Prompt,
+    Seed,
+    Versus,
+)
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.rankings import compare_tokens
 from ffnprobe.tracing.answers import predicted
@@ -59,9 +71,6 @@ from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.path_tables import Source
 from ffnprobe.tracing.running import run
 from ffnprobe.tracing.sinks import describe_sinks
-
-if TYPE_CHECKING:
-    pass
 
 NONE = "none"  # what `contrast` is called where nothing is to be compared
 # Of the neurons that seem to hold the answer back so many are removed, and so many shown.
@@ -75,24 +84,32 @@ TRIES = 3  # of what the prompt may be about, until others are found that are an
 @torch.no_grad()
 def explain(
     model: Model,
-    prompt: str | Sequence[int],
-    answer: str | int | None = None,
+    prompt: Prompt,
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    contrast: Contrast | Prompts | None = None,
-    subject: str | None = None,
-    top: int = 10,
-    bos: bool | None = None,
-    replace: Replace | None = None,
-    convention: str = "centred",
+    versus: Versus = None,
+    contrast: Annotated[
+        Contrast | Prompts | None,
+        CONTRAST.but(
+            "The same sentence about another subject, if others than those found; none: no comparison."
+        ),
+    ] = None,
+    subject: Annotated[
+        str | None,
+        Option("What the sentence is about, if it is not found rightly.", metavar="WORDS"),
+    ] = None,
+    top: Annotated[int, TOP.but("How many neurons to list.")] = 10,
+    replace: Annotated[Replace | None, REPLACE] = None,
+    convention: Convention = "centred",
     scan: Scan | None = None,
-    effects: bool = True,
-    seed: int = 0,
+    effects: Annotated[bool, Option("Measure ablation effects; faster without.")] = True,
+    seed: Seed = 0,
+    bos: Bos = None,
     progress: Progress | None = None,
 ) -> Explanation:
-    """Find the few neurons that carry an answer (by default the model's own prediction), with the evidence.
+    """Find the few neurons that carry an answer, with graded evidence for each of them.
 
-    The prompt is compared with the same sentence about other subjects, which are found by themselves;
+    The answer is by default the model's prediction. The prompt is compared with the same sentence about other subjects, which are found by themselves;
     `subject` says what the sentence is about, `contrast` gives the prompts (or rows of facts) to compare
     with. `contrast="none"` compares with nothing, and so does a `replace` of one's own. With a scan,
     neurons are shown with their examples. `effects=False` removes nothing: pushes and weights alone.

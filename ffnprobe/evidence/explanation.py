@@ -217,6 +217,16 @@ class Explanation(Result):
         return name_question(self.provenance)
 
     @property
+    def headline(self) -> str:
+        """The title, and the verdict."""
+        return f"{self.title}. {' '.join(self.verdict)}" if self.verdict else self.title
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say how the model ranks the answer, and what holds it back."""
+        return (self.standing, *self.remarks)
+
+    @property
     def caption(self) -> str:
         """How to read the grades, and what removed means."""
         return (

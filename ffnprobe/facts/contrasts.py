@@ -18,6 +18,7 @@ from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused
 from ffnprobe.facts.formats import EMBEDDED, Facts, read_facts
 from ffnprobe.facts.rows import FactRow
+from ffnprobe.options import Seed
 
 SLOT = "[X]"
 MOST = 20
@@ -31,7 +32,7 @@ def find_contrast_rows(
     *,
     model: str = EMBEDDED,
     most: int = MOST,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> list[FactRow]:
     """Find rows of the prompt's relation and template with other answers, `most` of them by chance.
 

@@ -25,6 +25,7 @@ from ffnprobe.facts.counting import count_neurons, name_all
 from ffnprobe.facts.rows import FactRow, Problem
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.options import Seed
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Scores(Result):
 
     @verb
     def by_relation(
-        self, top: int = 5, *, hubs: bool = False, permutations: int = 1000, seed: int = 0
+        self, top: int = 5, *, hubs: bool = False, permutations: int = 1000, seed: Seed = 0
     ) -> "Relations":
         """Summarise each relation and find its k most specific neurons, hubs set aside by default."""
         from ffnprobe.facts.relations import summarise_relations
@@ -128,7 +129,7 @@ class Scores(Result):
 
     @verb
     def overlap(
-        self, *, hubs: bool = False, most: int = 300, permutations: int = 1000, seed: int = 0
+        self, *, hubs: bool = False, most: int = 300, permutations: int = 1000, seed: Seed = 0
     ) -> "Overlap":
         """Compare facts by the neurons that push them, within relations and between them.
 
@@ -147,7 +148,7 @@ class Scores(Result):
         most: int = 50,
         draws: int = 10,
         replace: "Replace | None" = None,
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> "Specificity":
         """Ablate a relation's `top` neurons together: what its facts and others lose, against random ones.
 

@@ -28,7 +28,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ffnprobe.arguments import verb
 from ffnprobe.facts.batches import FactIds, plan, prepare
@@ -38,7 +38,6 @@ from ffnprobe.facts.recall import recall
 from ffnprobe.facts.rivals import Rivals
 from ffnprobe.facts.scores import Scores, assemble
 from ffnprobe.interventions.ablation import ablate
-from ffnprobe.interventions.batches import Progress
 from ffnprobe.interventions.choices import (
     Replace,
     choose_replacement,
@@ -47,6 +46,7 @@ from ffnprobe.interventions.choices import (
 )
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
+from ffnprobe.options import REPLACE, TOP, Argument, Bos, Option, Progress
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.tracing.running import run
 
@@ -59,19 +59,30 @@ Figures = dict[str, Any]
 @verb
 def score(
     model: Model,
-    facts: Facts,
+    facts: Annotated[
+        Facts,
+        Argument(
+            "pocket, a .csv, .tsv, .json (LRE, ROME, CounterFact), .jsonl (LAMA, ParaRel), or a folder.",
+            str, metavar="FACTS",
+        ),
+    ],
     *,
-    templates: str = "first",
-    top: int = 10,
-    effects: bool = False,
-    replace: Replace | None = None,
-    bos: bool | None = None,
+    templates: Annotated[
+        str,
+        Option("Ask each fact in its first template, or in all.", choices=("first", "all")),
+    ] = "first",
+    top: Annotated[int, TOP.but("How many neurons for each fact.")] = 10,
+    effects: Annotated[
+        bool, Option("Also rank by exact effect; slow, since every neuron is ablated.")
+    ] = False,
+    replace: Annotated[Replace | None, REPLACE] = None,
+    bos: Bos = None,
     partial: str | Path | None = None,
     progress: Progress | None = None,
-) -> Scores:
-    """Measure factual recall: score every fact of a file, folder, DataFrame or list of rows.
+) -> Scores:  # fmt: skip
+    """Score a table of facts: rank, probability, whether it is known, and the neurons that push it.
 
-    `"pocket"` is pocket's own table. With `effects`, each neuron is ablated in turn at the prompt's last
+    A table is a file, a folder, a DataFrame or a list of rows; `"pocket"` is pocket's own table. With `effects`, each neuron is ablated in turn at the prompt's last
     position (set to its mean where that is known, else to zero, unless `replace` says otherwise). `partial` names a folder
     where batches are kept, so that an interrupted run resumes. Rows that cannot be read or run are
     in `problems`, with their line.

@@ -21,7 +21,7 @@ d_mlp is not a multiple of 16), and the sign of an effect below 1e-6 logits mean
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Annotated, overload
 
 import torch
 from einops import rearrange
@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.batches import Progress, join_values
+from ffnprobe.interventions.batches import join_values
 from ffnprobe.interventions.choices import (
     Neurons,
     Positions,
@@ -45,6 +45,7 @@ from ffnprobe.interventions.group_ablation import (
     GroupEffects,
     Groups,
     ablate_together,
+    describe_clean,
     read_groups,
 )
 from ffnprobe.interventions.question import Question, ask
@@ -54,12 +55,28 @@ from ffnprobe.interventions.sweeps import (
     sweep_neurons,
 )
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.options import (
+    CONTRAST,
+    NEURONS,
+    POSITIONS,
+    REPLACE,
+    Answer,
+    Convention,
+    LogProbability,
+    Option,
+    Progress,
+    Shown,
+    Versus,
+    read_group,
+)
 from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ffnprobe.interventions.gradients import Estimates
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +100,8 @@ class Effects(Result):
     positions: tuple[int, ...]
     clean: AnswerValues
     provenance: Provenance
+    elsewhere: str = ""
+    estimates: "Estimates | None" = None
 
     @property
     def title(self) -> str:
@@ -103,9 +122,25 @@ class Effects(Result):
         """The ten neurons whose removal costs the answer most."""
         return self.top(min(10, self._asked))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: Shown = None) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these effects holds."""
-        return {"effects": self.table}
+        if top is not None and self._asked < self.values.numel():
+            top = min(top, self._asked)  # who names two neurons wants those two
+        return {"effects": self.table if top is None else self.top(top)}
+
+    @property
+    def headline(self) -> str:
+        """The title, and where else neurons are estimated to help more."""
+        return f"{self.title}; {self.elsewhere}" if self.elsewhere else self.title
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say what the answer's logit is before anything is removed, and how well estimates agree."""
+        said = describe_clean(self.clean, self.provenance)
+        if self.estimates is None:
+            return (said,)
+        agreement = self.estimates.agreement(self)
+        return said, f"Spearman correlation of estimates and effects: {agreement:.3f}"
 
     def top(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` neurons whose removal costs the answer most.
@@ -121,6 +156,8 @@ class Effects(Result):
 
     def _list(self, k: int | None, *, smallest: bool) -> "pd.DataFrame":
         columns = {"activation": self.activations, "effect": self.values}
+        if self.estimates is not None:
+            columns["estimate"] = self.estimates.over(self.positions)
         if self.log_probability is not None:
             columns["log_probability_effect"] = self.log_probability
         listed = table_neurons(
@@ -133,48 +170,58 @@ class Effects(Result):
 @overload
 def ablate(
     trace: Trace,
-    answer: str | int,
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    replace: Replace | None = None,
-    contrast: Contrast | Prompts | None = None,
+    versus: Versus = None,
+    replace: Annotated[Replace | None, REPLACE] = None,
+    contrast: Annotated[Contrast | Prompts | None, CONTRAST] = None,
     position: Positions = -1,
     neurons: Neurons | None = None,
     together: None = None,
-    log_probability: bool = True,
-    convention: str = "centred",
+    log_probability: LogProbability = True,
+    estimates: bool = False,
+    convention: Convention = "centred",
     progress: Progress | None = None,
 ) -> Effects: ...
 @overload
 def ablate(
     trace: Trace,
-    answer: str | int,
+    answer: Answer = None,
     *,
     together: Groups,
-    versus: str | int | None = None,
+    versus: Versus = None,
     replace: Replace | None = None,
     contrast: Contrast | Prompts | None = None,
     position: Positions = -1,
-    log_probability: bool = True,
-    convention: str = "centred",
+    log_probability: LogProbability = True,
+    convention: Convention = "centred",
 ) -> GroupEffects: ...
 @verb
 @torch.no_grad()
 def ablate(
     trace: Trace,
-    answer: str | int,
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    replace: Replace | None = None,
-    contrast: Contrast | Prompts | None = None,
-    position: Positions = -1,
-    neurons: Neurons | None = None,
-    together: Groups | None = None,
-    log_probability: bool = True,
-    convention: str = "centred",
+    versus: Versus = None,
+    replace: Annotated[Replace | None, REPLACE] = None,
+    contrast: Annotated[Contrast | Prompts | None, CONTRAST] = None,
+    position: Annotated[Positions, POSITIONS] = -1,
+    neurons: Annotated[Neurons | None, NEURONS] = None,
+    together: Annotated[
+        Groups | None,
+        Option(
+            "Ablate these neurons at once: L3N1,L3N5 or L3N1@2,L3N5@6.",
+            list[list[str]] | None, metavar="NEURON,…", longest=100, read=read_group,
+        ),
+    ] = None,
+    log_probability: LogProbability = True,
+    estimates: Annotated[
+        bool, Option("Also show the gradient estimate of each effect, and how well they agree.")
+    ] = False,
+    convention: Convention = "centred",
     progress: Progress | None = None,
-) -> Effects | GroupEffects:
-    """Ablation: find the exact effect of removing each neuron, by itself, on an answer.
+) -> Effects | GroupEffects:  # fmt: skip
+    """Ablate each neuron in turn and measure what the answer loses (positive: it helped).
 
     At several positions (or "all": every one of the prompt, BOS included) a neuron is removed at all
     of them together. An answer of several tokens is teacher-forced and its pieces summed; at the
@@ -219,7 +266,8 @@ def ablate(
             )
         )
     )
-    logs = found.log_probability
+    logs, is_plain = found.log_probability, neurons is None and position == -1
+    known = _estimate(question) if is_plain or estimates else None
     return Effects(
         trace=trace,
         values=spread(chosen, found.logit),
@@ -228,7 +276,15 @@ def ablate(
         positions=tuple(positions),
         clean=clean,
         provenance=provenance,
+        elsewhere="" if known is None or not is_plain else known.describe_elsewhere(positions),
+        estimates=known if estimates else None,
     )
+
+
+def _estimate(question: Question) -> "Estimates":
+    from ffnprobe.interventions.gradients import estimate_question
+
+    return estimate_question(question)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -277,16 +333,16 @@ class LayerEffects(Result):
 @torch.no_grad()
 def ablate_layers(
     trace: Trace,
-    answer: str | int,
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    replace: Replace | None = None,
-    contrast: Contrast | Prompts | None = None,
-    log_probability: bool = True,
-    convention: str = "centred",
+    versus: Versus = None,
+    replace: Annotated[Replace | None, REPLACE] = None,
+    contrast: Annotated[Contrast | Prompts | None, CONTRAST] = None,
+    log_probability: LogProbability = True,
+    convention: Convention = "centred",
     progress: Progress | None = None,
 ) -> LayerEffects:
-    """Ablation by layer: the exact effect of removing all neurons of a layer at one position.
+    """Ablate whole MLP layers, position by position, and measure what the answer loses.
 
     The layer's bias b_out belongs to no neuron and stays.
 

@@ -5,14 +5,13 @@ its rows share cancels. Memory is bounded: the widest tensor of a batch holds at
 numbers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from ffnprobe.interventions.readout import AnswerValues, Readout
 from ffnprobe.interventions.replay import Edit, Replay, Stream
 
-Progress = Callable[[int, int], None]  # how many are done, of how many
 NUMBERS_AT_ONCE = 2**24
 
 

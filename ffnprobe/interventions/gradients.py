@@ -15,7 +15,7 @@ True
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import torch
 from einops import reduce
@@ -30,12 +30,23 @@ from ffnprobe.interventions.choices import (
     Replace,
     choose_neurons,
     choose_positions,
+    split_positions,
 )
 from ffnprobe.interventions.effect_tables import table_neurons
-from ffnprobe.interventions.question import ask
+from ffnprobe.interventions.question import Question, ask
 from ffnprobe.interventions.readout import Readout
 from ffnprobe.interventions.sweeps import Change, set_activations
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.options import (
+    CONTRAST,
+    NEURONS,
+    POSITIONS,
+    REPLACE,
+    Answer,
+    Convention,
+    Shown,
+    Versus,
+)
 from ffnprobe.results import Result, check_alike, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.sinks import find_sinks
@@ -98,11 +109,19 @@ class Estimates(Result):
         most = int(helping.argmax())
         if most in positions or float(helping[most]) <= here:
             return ""
-        return f"by estimate neurons at {self.trace.tokens[most]} help more: --position {most}"
+        return f"by estimate neurons at {self.trace.tokens[most]} help more: position {most}"
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(
+        self,
+        top: Shown = None,
+        position: Annotated[Positions, POSITIONS] = -1,
+        neurons: Annotated[Neurons | None, NEURONS] = None,
+    ) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these estimates holds."""
-        return {"estimates": self.table}
+        named, position = split_positions(neurons, position)
+        many = int(choose_neurons(self.trace.model, named).sum())
+        k = min(10, many) if top is None else top if named is None else min(top, many)
+        return {"estimates": self.top(k, position=position, neurons=named)}
 
     def agreement(self, effects: Effects) -> float:
         """Correlate the ranks (Spearman) with the exact effects of the same neurons and positions."""
@@ -118,14 +137,14 @@ class Estimates(Result):
 @verb
 def estimate(
     trace: Trace,
-    answer: str | int,
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    replace: Replace | None = None,
-    contrast: Contrast | Prompts | None = None,
-    convention: str = "centred",
+    versus: Versus = None,
+    replace: Annotated[Replace | None, REPLACE] = None,
+    contrast: Annotated[Contrast | Prompts | None, CONTRAST] = None,
+    convention: Convention = "centred",
 ) -> Estimates:
-    """Attribution patching: estimate each neuron's effect at each position, by one backward pass.
+    """Estimate each neuron's effect at each position by one backward pass (attribution patching).
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -135,6 +154,12 @@ def estimate(
     question = ask(
         trace, answer, versus=versus, replace=replace, contrast=contrast, convention=convention
     )
+    return estimate_question(question)
+
+
+def estimate_question(question: Question) -> Estimates:
+    """Estimate every neuron's effect on the answer that a question is about."""
+    trace = question.trace
     slopes = measure_slopes(question.readout).logit[:, : len(trace)]
     return Estimates(
         trace=trace,

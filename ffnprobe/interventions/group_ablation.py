@@ -1,5 +1,6 @@
 """Remove several neurons at once, and measure what the answer loses: group ablation, exact, by replay."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -70,9 +71,24 @@ class GroupEffects(Result):
             frame["log_probability_effect"] = self.log_probability.double().numpy()
         return self.provenance.note(frame)
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
-        """Name the table a file of these effects holds."""
-        return {"groups": self.table}
+    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
+        """Name the table a file of these effects holds: all groups, or the first."""
+        return {"groups": self.table if top is None else self.table.head(top)}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say what the answer's logit is before anything is removed."""
+        return (describe_clean(self.clean, self.provenance),)
+
+
+def describe_clean(clean: AnswerValues, known: Provenance) -> str:
+    """Write the answer's logit and probability before ablation."""
+    than = "" if known.versus is None else f" above {known.versus}"
+    chance = clean.log_probability
+    probability = "" if chance is None else f", probability {math.exp(float(chance)):.4g}"
+    # Without a rival, a centred logit is not the one that the model gives.
+    mean = " above the vocabulary's mean" if not than and known.convention == "centred" else ""
+    return f"{known.answer}: logit {float(clean.logit):.3f}{than}{mean}{probability}"
 
 
 def read_groups(together: Groups) -> list[list[str]]:
@@ -86,7 +102,7 @@ def read_groups(together: Groups) -> list[list[str]]:
 @torch.no_grad()
 def ablate_together(
     trace: Trace,
-    answer: str | int,
+    answer: str | int | None,
     groups: Sequence[Sequence[str]],
     *,
     versus: str | int | None = None,

@@ -18,7 +18,7 @@ torch.Size([7, 768])
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from einops import rearrange
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, PromptRefused
-from ffnprobe.interventions.batches import Progress, join_values
+from ffnprobe.interventions.batches import join_values
 from ffnprobe.interventions.choices import Neurons, Positions, choose_neurons, choose_positions
 from ffnprobe.interventions.effect_tables import spread, table_map, table_neurons
 from ffnprobe.interventions.readout import Readout, read_answer
@@ -37,6 +37,16 @@ from ffnprobe.interventions.sweeps import (
     sweep_neurons,
 )
 from ffnprobe.models.provenance import Provenance, Setting
+from ffnprobe.options import (
+    NEURONS,
+    POSITIONS,
+    SOURCE,
+    SOURCE_ANSWER,
+    TARGET,
+    TARGET_ANSWER,
+    Progress,
+    Shown,
+)
 from ffnprobe.results import Result, name_question
 from ffnprobe.tracing.trace import Trace
 
@@ -101,9 +111,11 @@ class Patches(Result):
         """The ten neurons that carry most."""
         return self.top(min(10, self._asked))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: Shown = None) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these patches holds."""
-        return {"patches": self.table}
+        if top is not None and self._asked < self.carried.numel():
+            top = min(top, self._asked)
+        return {"patches": self.table if top is None else self.top(top)}
 
     def top(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` neurons that carry most of the difference."""
@@ -157,16 +169,18 @@ class LayerPatches(Result):
 @verb
 @torch.no_grad()
 def patch(
-    source: Trace,
-    target: Trace,
-    answer: str | int,
-    other_answer: str | int,
+    source: Annotated[Trace, SOURCE],
+    target: Annotated[Trace, TARGET],
+    answer: Annotated[str | int, SOURCE_ANSWER],
+    other_answer: Annotated[str | int, TARGET_ANSWER],
     *,
-    neurons: Neurons | None = None,
-    position: Positions = "all",
+    neurons: Annotated[Neurons | None, NEURONS] = None,
+    position: Annotated[Positions, POSITIONS.but("Positions to patch: -1, 3, 3,5 or all.")] = "all",
     progress: Progress | None = None,
 ) -> Patches:
-    """Activation patching: give the target each neuron's activation from the source, one neuron at a time and then all.
+    """Put each neuron's activation from one prompt into another (activation patching); 0 changes nothing, 1 the whole answer.
+
+    One neuron at a time, and then all.
 
     >>> import ffnprobe as fp
     >>> texts = ["Michael Jordan plays the sport of", "Tom Watson plays the sport of"]
@@ -198,14 +212,14 @@ def patch(
 @verb
 @torch.no_grad()
 def patch_layers(
-    source: Trace,
-    target: Trace,
-    answer: str | int,
-    other_answer: str | int,
+    source: Annotated[Trace, SOURCE],
+    target: Annotated[Trace, TARGET],
+    answer: Annotated[str | int, SOURCE_ANSWER],
+    other_answer: Annotated[str | int, TARGET_ANSWER],
     *,
     progress: Progress | None = None,
 ) -> LayerPatches:
-    """Activation patching by layer: give the target a whole MLP layer's activations from the source, at one position at a time.
+    """Put a whole MLP layer's activations from one prompt into another, position by position.
 
     >>> import ffnprobe as fp
     >>> texts = ["Michael Jordan plays the sport of", "Tom Watson plays the sport of"]

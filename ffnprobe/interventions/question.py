@@ -25,7 +25,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.batches import Progress
 from ffnprobe.interventions.choices import (
     Replace,
     choose_replacement,
@@ -36,6 +35,8 @@ from ffnprobe.interventions.readout import AnswerValues, Readout, read_answer
 from ffnprobe.interventions.single_changes import sweep_singles
 from ffnprobe.interventions.sweeps import Change
 from ffnprobe.models.provenance import Provenance, Setting
+from ffnprobe.options import Progress
+from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.contrast import Contrast, Prompts, choose_contrast
 from ffnprobe.tracing.owners import Owners, find_owners
 from ffnprobe.tracing.path_tables import Source
@@ -193,7 +194,7 @@ class Question:
 
 def ask(
     trace: Trace,
-    answer: str | int,
+    answer: str | int | None,
     *,
     versus: str | int | None = None,
     replace: Replace | None = None,
@@ -201,6 +202,7 @@ def ask(
     convention: str = "centred",
 ) -> Question:
     """Ask about an answer; a removed neuron is set to the model's mean where that is known, else to zero."""
+    answer = predicted(trace) if answer is None else answer
     chosen = choose_contrast(trace, answer, contrast)
     if chosen is not None and replace is not None:
         raise OptionRefused(

@@ -29,13 +29,12 @@ from einops import einsum, rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.errors import AccountNotClosed, OptionRefused
+from ffnprobe.errors import AccountNotClosed
 from ffnprobe.interventions.log_sums import Surroundings
 from ffnprobe.interventions.replay import Edit, Replay, Stream
 from ffnprobe.models.arithmetic import cap
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.tracing.answers import answer_ids, one_token
-from ffnprobe.tracing.pushes import CONVENTIONS
 from ffnprobe.tracing.running import extend
 from ffnprobe.tracing.trace import Trace
 
@@ -217,10 +216,6 @@ def read_answer(
 ) -> Readout:
     """Prepare to read an answer (a text or a token id), alone or against another token's logit."""
     model = trace.model
-    if convention not in CONVENTIONS:
-        raise OptionRefused(
-            f'"{convention}" is not a convention of effects.', remedy=", ".join(CONVENTIONS)
-        )
     first = len(trace) - 1
     if versus is not None:
         token = one_token(model, answer, use="an answer with versus")

@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.interventions.batches import Progress, gather_batches, join_values, lose
+from ffnprobe.interventions.batches import gather_batches, join_values, lose
 from ffnprobe.interventions.readout import AnswerValues, Readout
+from ffnprobe.options import Progress
 
 Site = tuple[int, int]  # a layer, and a position
 

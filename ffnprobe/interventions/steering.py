@@ -17,7 +17,7 @@ numbers, so that they part only where the change makes them. Generation does not
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from jaxtyping import Float
@@ -31,6 +31,7 @@ from ffnprobe.models.own_pass import Tap
 from ffnprobe.models.passes import forward
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.names import NeuronId
+from ffnprobe.options import CHANGES, POSITIONS, TOP, Bos, Option, Prompt, Seed
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 from ffnprobe.tracing.predictions import check_temperature
@@ -110,28 +111,39 @@ class Steering(Result):
         )
         return self.provenance.note(table)
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(
+        self,
+        top: Annotated[int | None, TOP.but("How many tokens to show.", default="10")] = None,
+    ) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of this steering holds; the texts if any were written."""
-        tables = {"predictions": self.table}
+        tables = {"predictions": self.table if top is None else self.predictions(top)}
         return tables | ({"texts": self.texts()} if self.continued_before else {})
 
 
 @verb
 def steer(
     model: Model,
-    prompt: str | Sequence[int],
-    activations: Mapping[str, float] | None = None,
+    prompt: Prompt,
+    activations: Annotated[
+        Mapping[str, float] | None,
+        CHANGES.but("Set a neuron's activation.", flag="--set"),
+    ] = None,
     *,
-    scale: Mapping[str, float] | None = None,
-    position: Positions | None = None,
-    generate: int = 0,
-    temperature: float | None = None,
-    seed: int = 0,
-    bos: bool | None = None,
+    scale: Annotated[Mapping[str, float] | None, CHANGES] = None,
+    position: Annotated[
+        Positions | None,
+        POSITIONS.but(
+            "Positions in the prompt: -1, 3, 3,5 or all.", default="all, and generated text"
+        ),
+    ] = None,
+    generate: Annotated[int, Option("How many tokens to generate.")] = 0,
+    temperature: Annotated[float | None, Option("Sampling temperature.", default="greedy")] = None,
+    seed: Seed = 0,
+    bos: Bos = None,
 ) -> Steering:
-    """Steering: run a prompt with neurons set to activations, or scaled; names are `L3N12`, `L3` or ranges.
+    """Set or scale activations and compare predictions and generated text before and after.
 
-    With `generate`, also write so many tokens more, with and without the change: greedily, or
+    Names are `L3N12`, `L3` or ranges. With `generate`, also write so many tokens more, with and without the change: greedily, or
     sampled at `temperature` with `seed`.
 
     >>> import ffnprobe as fp

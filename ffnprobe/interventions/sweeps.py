@@ -21,15 +21,11 @@ from einops import einsum
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ffnprobe.interventions.batches import (
-    Progress,
-    count_at_once,
-    join_values,
-    lose,
-)
+from ffnprobe.interventions.batches import count_at_once, join_values, lose
 from ffnprobe.interventions.readout import AnswerValues, Readout
 from ffnprobe.interventions.replay import Edit, Replay
 from ffnprobe.interventions.single_changes import sweep_singles
+from ffnprobe.options import Progress
 
 Replacement = Float[Tensor, "layer #pos neuron"]
 

@@ -20,7 +20,7 @@ import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -35,16 +35,16 @@ from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.files import write_whole
 from ffnprobe.labels.halves import split_halves
 from ffnprobe.labels.keys import CLASSES, KINDS
-from ffnprobe.labels.measuring import Labelling, LabelMeasures, Progress
+from ffnprobe.labels.measuring import Labelling, LabelMeasures
 from ffnprobe.labels.second_half import read_scores
 from ffnprobe.labels.watching import Columns
 from ffnprobe.labels.words import describe_rule, fold_words, list_keys, write_label
 from ffnprobe.locks import hold
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
+from ffnprobe.options import NAMES, Option, Progress
 
 # A neuron whose rule has a lower F1 on the other half is unexplained.
-LEAST = 0.3
 # So many of ten promoted tokens must gain, and more than under another neuron, to be in a label.
 LEAST_GAIN = 7.0
 _FEWEST = 4  # texts or passages: two for each half, one for each part of the first
@@ -56,14 +56,23 @@ def label(
     model: Model,
     scan: Scan | str | os.PathLike[str],
     *,
-    neurons: str | Sequence[str] | None = None,
-    share: float = 0.01,
-    least: float = LEAST,
+    neurons: Annotated[
+        str | Sequence[str] | None,
+        NAMES.but(
+            "A neuron L3N12, a layer L3, a range L3N5-L3N9; all by default.", typed=list[str] | None
+        ),
+    ] = None,
+    share: Annotated[
+        float, Option("The share of a neuron's activations that count as strong.")
+    ] = 0.01,
+    least: Annotated[
+        float, Option("A neuron whose F1 is below this is unexplained.", least=0, most=1)
+    ] = 0.3,
     progress: Progress | None = None,
 ) -> Labels:
-    """Label every neuron, or those named, with a rule that is scored on texts it was not found on.
+    """Label neurons by rules found on half of a scan's texts and scored on the other half.
 
-    With the folder of a store, labels of all neurons are kept in it, an interrupted run is resumed, and
+    Every neuron is labelled, or those named. With the folder of a store, labels of all neurons are kept in it, an interrupted run is resumed, and
     a finished one is read. `share` is how much of a neuron's activations count as strong, `least` the F1
     below which a neuron is *unexplained*. `progress` is called with the tokens done, and of how many.
 
@@ -76,8 +85,6 @@ def label(
     """
     if not 0 < share <= 0.5:
         raise OptionRefused(f"share = {share}: it must be above 0 and at most 0.5.", remedy="0.01")
-    if not 0 <= least <= 1:
-        raise OptionRefused(f"least = {least}: an F1 is from 0 to 1.", remedy=str(LEAST))
     folder = None if isinstance(scan, Scan) else Path(scan)
     opened = (scan if isinstance(scan, Scan) else Scan.open(scan)).check(model)
     _check(opened)

@@ -31,9 +31,9 @@ from ffnprobe.labels.rules import Rules, Strong, find_rules
 from ffnprobe.labels.second_half import Scorer, index_rules
 from ffnprobe.labels.watching import Columns, watch_block
 from ffnprobe.models.model import Model
+from ffnprobe.options import Progress
 
 # Called with how many tokens are done, and of how many.
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,12 @@ Nothing here loads weights or torch: shapes and parameter counts follow from the
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffnprobe.models.layouts import count_parts, name_shapes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LINEARS = frozenset(("query", "key", "value", "out", "gate", "up", "down"))
 
@@ -90,6 +93,21 @@ class Config:
     def parameters(self) -> int:
         """Count all parameters; a tied head counts once."""
         return sum(self.parts().values())
+
+    def table_parts(self) -> "pd.DataFrame":
+        """Table each part's parameters, its share of all, and its share of what is not embedding."""
+        import pandas as pd
+
+        parts, total = self.parts(), self.parameters()
+        embeddings = {name for name in parts if name.endswith("embedding") or name == "head"}
+        inner = sum(count for name, count in parts.items() if name not in embeddings)
+        counts = parts | {"without embeddings": inner, "all": total}
+        rows = [
+            (name, count, count / total, None if name in {*embeddings, "all"} else count / inner)
+            for name, count in counts.items()
+        ]
+        columns = ["part", "parameters", "share", "share_without_embeddings"]
+        return pd.DataFrame(rows, columns=columns)
 
 
 def _published(layers: int, heads: int, d_model: int) -> Config:

@@ -1,7 +1,7 @@
 """What a match of two models has found: which neurons of one have a twin in the other."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.ordering import check_top
@@ -24,6 +24,8 @@ class Match(Result):
     >>> match.twins == model.config.neurons, match.by_layer().share.tolist()[:2]
     (True, [1.0, 1.0])
     """
+
+    in_terminal: ClassVar = ("pairs", "layers")
 
     neurons: "pd.DataFrame"
     pairs: "pd.DataFrame"  # the best with their tokens

@@ -20,7 +20,7 @@ token it pushes least, and there is one more column with z for each token.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -33,6 +33,7 @@ from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
 from ffnprobe.names import NeuronId
+from ffnprobe.options import RANKS, SIDES, TOP, Argument, Layers, Option
 from ffnprobe.reading.directions import pick_answers, pick_gates, pick_questions
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.projection import answer_readers, question_readers
@@ -43,8 +44,6 @@ from ffnprobe.reading.tokens import list_tokens, only_tokens
 if TYPE_CHECKING:
     import pandas as pd
 
-RANKS = ("z", "cosine", "dot")
-SIDES = ("answer", "question", "gate")
 TOKENS = 5
 # A spread this small, as a share of the greatest possible, is rounding: all tokens are alike.
 NO_SPREAD = 1e-6
@@ -53,18 +52,35 @@ NO_SPREAD = 1e-6
 @verb
 def search(
     model: Model,
-    tokens: str | Sequence[str],
+    tokens: Annotated[
+        str | Sequence[str],
+        Argument(
+            'Single tokens, such as " basketball".', list[str], metavar="TOKEN…", longest=50
+        ),
+    ],
     *,
-    rank: str = "z",
-    away: bool = False,
-    by: str = "answer",
-    top: int = 10,
-    layers: str | Sequence[int] | None = None,
-    among: Iterable[str] | None = None,
-) -> Search:
-    """Rank neurons by their vocabulary projection: the `top` that push most toward tokens, or `away`.
+    rank: Annotated[
+        str, Option("What to rank by; dot and cosine put hub neurons first.", choices=RANKS)
+    ] = "z",
+    away: Annotated[bool, Option("Find neurons that suppress the tokens.")] = False,
+    by: Annotated[
+        str,
+        Option("Search answers, questions, or the gates of gated neurons.", choices=SIDES),
+    ] = "answer",
+    top: Annotated[int, TOP] = 10,
+    layers: Layers = None,
+    among: Annotated[
+        Iterable[str] | None,
+        Option(
+            "Only neurons of this kind (runs a survey first).",
+            Literal["entropy", "prediction", "suppression", "partition", "unlabelled"] | None,
+            name="kind",
+        ),
+    ] = None,
+) -> Search:  # fmt: skip
+    """Find the neurons that promote tokens; hub neurons are discounted.
 
-    `by="question"` finds the neurons that the tokens open, `by="gate"` those whose gate they open,
+    They are ranked by their vocabulary projection. `by="question"` finds the neurons that the tokens open, `by="gate"` those whose gate they open,
     where neurons have gates. `among` names the only neurons to look at, such as those of one kind in
     a survey; if there are fewer than k, all are listed. Columns of `table`: name, layer, neuron, z,
     dot, cosine, z of each token if there are several, and the neuron's own tokens.
@@ -73,8 +89,6 @@ def search(
     >>> fp.search(fp.load("pocket"), [" basketball", " football"], top=2).table.name.tolist()
     ['L1N677', 'L1N176']
     """
-    _check_option("rank", rank, RANKS)
-    _check_option("by", by, SIDES)
     texts = [tokens] if isinstance(tokens, str) else list(tokens)
     if not texts:
         raise TokenNotFound("no token is named.", remedy='" basketball"')
@@ -202,8 +216,3 @@ def _own_tokens(model: Model, found: list[NeuronId], *, by: str, away: bool) -> 
         return only_tokens(list_tokens(model, *readers, k))
     readers = answer_readers(model, rows, convention="centred")
     return only_tokens(list_tokens(model, *readers, k, smallest=away))
-
-
-def _check_option(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise OptionRefused(f'{name} is not "{value}".', remedy=", ".join(known))

@@ -13,7 +13,7 @@ is negated. Values of an answer are logits per unit of activation and of the fin
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Annotated, ClassVar, overload
 
 import torch
 from torch import Tensor
@@ -24,12 +24,12 @@ from ffnprobe.layout import find_width
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import FORMS, NeuronId, split_position
+from ffnprobe.options import NAMES, TOP, Argument, Option
 from ffnprobe.reading.cards import card_html, card_text
 from ffnprobe.reading.directions import Directions, layer_runs, pick_directions
 from ffnprobe.reading.kinds import Thresholds
 from ffnprobe.reading.measures import Measures, measure_neurons, project_measured, table_measures
 from ffnprobe.reading.moments import Moments
-from ffnprobe.reading.projection import check_convention, check_through
 from ffnprobe.reading.related import Related, find_related
 from ffnprobe.reading.sides import AnswerSide, QuestionSide
 from ffnprobe.reading.tokens import TokenValue, list_sides, only_tokens
@@ -72,9 +72,9 @@ class Reading(Result, Measures):
     def _repr_html_(self) -> str:
         return card_html(self, self._lists(min(LISTED, self.question.model.config.vocab)))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of this neuron holds: its numbers, and its tokens with values."""
-        return self._alone.tables()
+        return self._alone.tables(top)
 
     @property
     def _alone(self) -> "Readings":
@@ -106,6 +106,8 @@ class Readings(Result, Sequence[Reading]):
     >>> len(layer), layer[26].name
     (768, 'L4N26')
     """
+
+    in_terminal: ClassVar = ("rows",)
 
     model: Model
     readings: tuple[Reading, ...]
@@ -154,9 +156,13 @@ class Readings(Result, Sequence[Reading]):
         columns = ["name", "layer", "neuron", "list", "rank", "token", "id", "value"]
         return self.provenance.note(pd.DataFrame(rows, columns=columns))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(
+        self,
+        top: Annotated[int | None, TOP.but("How many tokens in each list.", default="10")] = None,
+    ) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these neurons holds: their numbers, their tokens with values."""
-        return {"rows": self.table, "tokens": self.tokens(min(LISTED, self.model.config.vocab))}
+        k = min(LISTED, self.model.config.vocab) if top is None else top
+        return {"rows": self.rows(k), "tokens": self.tokens(k)}
 
     def _lists(self, k: int) -> dict[str, list[list[TokenValue]]]:
         gates = [reading.gate.direction for reading in self if reading.gate is not None]
@@ -172,7 +178,7 @@ class Readings(Result, Sequence[Reading]):
 @overload
 def read(
     model: Model,
-    names: list[str],
+    neurons: list[str],
     *,
     convention: str = "centred",
     through: str = "embed",
@@ -181,7 +187,7 @@ def read(
 @overload
 def read(
     model: Model,
-    names: str,
+    neurons: str,
     *,
     convention: str = "centred",
     through: str = "embed",
@@ -190,15 +196,23 @@ def read(
 @verb
 def read(
     model: Model,
-    names: str | Sequence[str],
+    neurons: Annotated[str | Sequence[str], NAMES],
     *,
-    convention: str = "centred",
-    through: str = "embed",
+    convention: Annotated[
+        str,
+        Option(
+            "How answers are projected onto tokens.", choices=("centred", "gain", "raw", "normed")
+        ),
+    ] = "centred",
+    through: Annotated[
+        str,
+        Option("The matrix questions are projected through.", choices=("embed", "unembed")),
+    ] = "embed",
     thresholds: Thresholds | None = None,
 ) -> Reading | Readings:
-    """Project neurons' weights onto the vocabulary: one ("L3N12"), or several ("L3-L5", a list).
+    """Read neurons: the tokens that match a question, those an answer promotes and suppresses.
 
-    A text that names one neuron gives a `Reading`; anything else gives `Readings`. `convention`
+    Their weights are projected onto the vocabulary: of one ("L3N12"), or several ("L3-L5", a list). A text that names one neuron gives a `Reading`; anything else gives `Readings`. `convention`
     is how answers are projected onto tokens, `through` what questions are projected on; the
     moments and the kind are always those of cos(w_n, u_t).
 
@@ -209,9 +223,7 @@ def read(
     >>> fp.read(model, ["L4N26", "L3"])
     Readings(769 neurons of pocket)
     """
-    check_convention(convention)
-    check_through(through)
-    texts = [names] if isinstance(names, str | NeuronId) else names
+    texts = [neurons] if isinstance(neurons, str | NeuronId) else neurons
     # Weights are the same at every position, so one that a name carries says nothing here.
     chosen = model.find_neurons(split_position(str(text))[0] for text in texts)
     if not chosen:
@@ -230,13 +242,29 @@ def read(
                 answer=AnswerSide(model, answer, convention),
                 provenance=provenance,
             )
-            for layer, neurons in layer_runs(chosen)
+            for layer, numbers in layer_runs(chosen)
             for measures, question, gate, answer in _measure(
-                model, pick_directions(model, layer, neurons), limits
+                model, pick_directions(model, layer, numbers), limits
             )
         )
-    is_one = isinstance(names, str) and len(readings) == 1
+    is_one = isinstance(neurons, str) and len(readings) == 1
     return readings[0] if is_one else Readings(model, readings, provenance)
+
+
+@verb
+def related(
+    model: Model,
+    neuron: Annotated[str, Argument("The neuron, such as L3N12.")],
+    *,
+    top: Annotated[int, TOP.but("How many neurons in each table.")] = 10,
+) -> Related:
+    """Find the neurons that one neuron feeds, is fed by, or resembles.
+
+    >>> import ffnprobe as fp
+    >>> list(fp.related(fp.load("pocket"), "L3N12", top=3).tables())
+    ['feeds', 'fed_by', 'similar']
+    """
+    return find_related(model, split_position(neuron)[0], top=top)
 
 
 def _measure(

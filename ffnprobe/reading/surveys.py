@@ -5,7 +5,7 @@ token embeddings) and one for the answers (`centred`). They are made a few hundr
 time and used up at once, so that the products, 7.4 GB a side for GPT-2 small, never exist whole.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.options import Progress
 from ffnprobe.reading.directions import pick_directions
 from ffnprobe.reading.kinds import Thresholds
 from ffnprobe.reading.measures import (
@@ -30,8 +31,6 @@ from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,7 +12,7 @@ Pairs are compared a block of neurons at a time and used up at once: of GPT-2 sm
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,10 +21,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ffnprobe.models.model import Model
+from ffnprobe.options import Progress
 from ffnprobe.reading.directions import pick_answers
 from ffnprobe.reading.token_coordinates import VocabularyAlignment, align_vocabularies
 
-Progress = Callable[[int, int], None]
 ROWS_AT_ONCE = 256
 
 

@@ -6,9 +6,8 @@ Numbers have five significant digits, which is more than they are worth; files h
 
 import math
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ffnprobe.cells import is_missing
 from ffnprobe.errors import OptionRefused
@@ -27,29 +26,13 @@ KEPT_BYTES = 256 * 2**20
 Answer = dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What a tool found: a result, and its tables if they are not the result's own."""
+class Found(NamedTuple):
+    """What a tool found: a result, what is shown of it, what is said beside it."""
 
     result: Result
-    tables: "Mapping[str, pd.DataFrame] | None" = None
-    title: str | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """What a cursor leads back to: tables without the trace and the model they were made from."""
-
-    title: str
-    how_to_read: str
-    grade: str
     tables: "Mapping[str, pd.DataFrame]"
-    provenance: Provenance
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory the tables take."""
-        return sum(int(table.memory_usage(deep=True).sum()) for table in self.tables.values())
+    notes: Sequence[str] = ()
+    provenance: Provenance | None = None  # if it is not the result's own
 
 
 class Answers:
@@ -58,57 +41,47 @@ class Answers:
     def __init__(self) -> None:
         self._kept = LRUCache(most=KEPT, most_bytes=KEPT_BYTES)
 
-    def write(self, found: Result | Found, *, grade: str, rows: int, notes: list[str]) -> Answer:
-        """Write a result as a compact answer."""
-        whole = found if isinstance(found, Found) else Found(found)
-        result = whole.result
-        tables = result.tables() if whole.tables is None else whole.tables
-        title = result.title if whole.title is None else whole.title
-        if isinstance(result, Explanation) and result.verdict:
-            title = f"{title}. {' '.join(result.verdict)}"
-        shown = Shown(
-            title, result.caption,
-            count_grades(result) or grade, {n: hide_numbers(t) for n, t in tables.items()},
-            result.provenance,
-        )  # fmt: skip
-        key = secrets.token_urlsafe(9)
-        self._kept.put(key, shown, shown.nbytes)
-        answer = self._page(key, shown, next(iter(shown.tables)), 0, rows)
-        others = {
-            name: {"rows": len(table), "cursor": f"{key}.{name}.0"}
-            for name, table in list(shown.tables.items())[1:]
+    def write(self, found: Found, *, grade: str, rows: int) -> Answer:
+        """Write what was found as a compact answer."""
+        result, key = found.result, secrets.token_urlsafe(9)
+        about = {
+            "title": result.headline,
+            "grade": count_grades(result) or grade,
+            "how_to_read": result.caption,
+            "provenance": (found.provenance or result.provenance).as_dict(),
         }
-        return (
-            answer
-            | ({"more_tables": others} if others else {})
-            | ({"notes": notes} if notes else {})
-        )
+        # A cursor leads back to tables, not to the trace and the model they were made from.
+        tables = {name: hide_numbers(table) for name, table in found.tables.items()}
+        size = sum(int(table.memory_usage(deep=True).sum()) for table in tables.values())
+        self._kept.put(key, (about, tables), size)
+        first, *others = tables
+        answer = self.follow(f"{key}.{first}.0", rows=rows)
+        if others:
+            answer["more_tables"] = {
+                name: {"rows": len(tables[name]), "cursor": f"{key}.{name}.0"} for name in others
+            }
+        return answer | ({"notes": list(found.notes)} if found.notes else {})
 
     def follow(self, cursor: str, *, rows: int) -> Answer:
         """Write the next rows that a cursor leads to."""
         key, _, rest = cursor.partition(".")
         name, _, start = rest.rpartition(".")
-        shown: Shown | None = self._kept.get(key)
-        if shown is None or name not in shown.tables or not start.isdecimal():
+        held: tuple[Answer, dict[str, pd.DataFrame]] = self._kept.get(key) or ({}, {})
+        about, tables = held
+        if name not in tables or not start.isdecimal():
             raise OptionRefused(
                 f'the cursor "{cursor[:40]}" leads nowhere (any more).',
                 remedy="ask the question again",
             )
-        return self._page(key, shown, name, int(start), rows)
-
-    def _page(self, key: str, shown: Shown, name: str, start: int, rows: int) -> Answer:
-        table = shown.tables[name]
-        part, end = table.iloc[start : start + rows], start + rows
+        table, end = tables[name], int(start) + rows
+        part = table.iloc[int(start) : end]
         return {
-            "title": shown.title,
-            "grade": shown.grade,
-            "how_to_read": shown.how_to_read,
+            **about,
             "table": name,
             "columns": [str(column) for column in table.columns],
             "rows": [[_plain(value) for value in row] for row in part.itertuples(index=False)],
             "rows_in_all": len(table),
             "cursor": f"{key}.{name}.{end}" if end < len(table) else None,
-            "provenance": shown.provenance.as_dict(),
         }
 
 

@@ -12,8 +12,8 @@ the time budget of 0 seconds is used up.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -62,16 +62,14 @@ class Budget:
             remedy=f"seconds={max(10, round(4 * self.seconds))}, or a smaller question",
         )
 
-    def count(self, done: int, total: int) -> None:
+    def count(self, done: int, total: int | None) -> None:
         """Note progress; what a verb takes as its `progress`."""
-        self.share = done / max(1, total)
+        self.share = done / total if total else 0.0
         self.check()
 
-    @contextmanager
-    def watch(self) -> Iterator[None]:
+    def watch(self) -> AbstractContextManager[Any]:
         """Check the time whenever torch is called."""
-        with _Watch(self.check):
-            yield
+        return _Watch(self.check)
 
 
 class _Watch(TorchFunctionMode):

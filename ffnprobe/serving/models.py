@@ -19,11 +19,14 @@ class ServedModels:
     """Models by name, the first the default; only these are served, whatever a client asks for."""
 
     def __init__(self, sources: Sequence[str], *, device: str = "auto", most_bytes: int) -> None:
-        self.sources = {_short_name(given): given for given in sources}
-        if len(self.sources) < len(sources):
-            raise OptionRefused(
-                f"two models have the name {_repeated(sources)}.", remedy="folders of other names"
-            )
+        self.sources: dict[str, str] = {}
+        for given in sources:
+            name = _short_name(given)
+            if name in self.sources:
+                raise OptionRefused(
+                    f"two models have the name {name}.", remedy="folders of other names"
+                )
+            self.sources[name] = given
         self._device = device
         self._loaded = LRUCache(most=len(sources), most_bytes=most_bytes)
 
@@ -50,11 +53,6 @@ class ServedModels:
 def _short_name(given: str) -> str:
     source = find_source(given)
     return given if source.is_known_by(given) else source.where.rstrip("/").rpartition("/")[2]
-
-
-def _repeated(sources: Sequence[str]) -> str:
-    names = [_short_name(given) for given in sources]
-    return next(name for name in names if names.count(name) > 1)
 
 
 def _size(model: Model) -> int:

@@ -5,25 +5,29 @@ its budget at the latest, whatever the thread does. Where a client goes away, th
 the server ends; over HTTP a closed connection is noticed while the client's question is being answered.
 """
 
-import base64
 import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
-import anyio.to_thread
 import mcp_types as types
+from anyio.to_thread import run_sync
 from mcp import MCPError
-from mcp.server import Server, ServerRequestContext
+from mcp.server import MCPServer
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.mcpserver import Context
 
-from ffnprobe.errors import FfnProbeError
-from ffnprobe.serving.answers import Answer
+from ffnprobe.errors import DataRefused, FfnProbeError
 from ffnprobe.serving.budgets import Budget
-from ffnprobe.serving.resources import SCHEME, SKILL, SURVEY_SECONDS, list_pages, read_page
+from ffnprobe.serving.resources import HOW_TO_ASK, SURVEY_SECONDS, list_pages
 from ffnprobe.serving.service import Service, put_in_words
-from ffnprobe.serving.table import MOST_ROWS, ROWS, TOOLS
+from ffnprobe.serving.tools import CURSOR, ROWS, TOOLS, write_schema
 from ffnprobe.version import VERSION
 
+T = TypeVar("T")
 # How long after its budget a reply is sent if the work has not stopped by itself.
 GRACE = 2.0
 # How often it is looked whether a client is still there.
@@ -33,23 +37,23 @@ INSTRUCTIONS = f"""ffnprobe reads the MLP layers of a language model neuron by n
 Neurons are named L3N12 (layer 3, neuron 12, from 0). Answers begin with their space: " basketball".
 Start with `run` (what is predicted), then `explain` (why, graded). `read` and `search` see weights alone.
 Every answer says what its evidence is worth (grade) and where it is from (provenance). A grade is not a
-location: never conclude that a fact is stored in a neuron. Read {SCHEME}docs/{SKILL} before concluding."""
-MORE = types.Tool(
-    name="more",
-    description="Fetch the next rows of an answer, or another of its tables, by a cursor it gave.",
-    input_schema={
-        "type": "object", "required": ["cursor"], "additionalProperties": False,
-        "properties": {
-            "cursor": {"type": "string"},
-            "rows": {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS},
-        },
-    },
-)  # fmt: skip
-Context = ServerRequestContext[Any]
+location: never conclude that a fact is stored in a neuron. Read {HOW_TO_ASK} before concluding."""
+MORE = "Fetch the next rows of an answer, or another of its tables, by a cursor it gave."
+Asked = Context[Any, Any] | None
 
 
-async def notice_leaving(request: Any, budget: Budget) -> None:
+@asynccontextmanager
+async def keep_output(_: "MCPServer[None]") -> AsyncIterator[None]:
+    """Write what Python holds back of standard output before the SDK gives the wire back to it."""
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+
+
+async def notice_leaving(context: Asked, budget: Budget) -> None:
     """Tell the work that nobody waits for it when an HTTP client has gone; stdio has no request."""
+    request = None if context is None else context.request_context.request
     while request is not None:
         if await request.is_disconnected():
             budget.is_unwanted = True
@@ -57,23 +61,77 @@ async def notice_leaving(request: Any, budget: Budget) -> None:
         await anyio.sleep(LOOK)
 
 
-def build_server(service: Service) -> Server[Any]:
-    """Build the MCP server of a service."""
-    limiter: list[anyio.CapacityLimiter] = []
+class AgentServer(MCPServer[None]):
+    """The MCP server of a service: its tools, with budgets, and its pages."""
 
-    async def in_thread(work: "partial[Any]") -> Any:
-        if not limiter:  # it belongs to the event loop, which runs only now
-            limiter.append(anyio.CapacityLimiter(THREADS))
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter[0])
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._pages = {page.uri: page for page in list_pages(service)}
+        self._limiter: anyio.CapacityLimiter | None = None
+        super().__init__(
+            "ffnprobe", version=VERSION, instructions=INSTRUCTIONS, log_level="WARNING",
+            lifespan=keep_output, subscriptions=False, resources=[*self._pages.values()],
+        )  # fmt: skip
 
-    async def ask(context: Context, budget: Budget, work: "partial[Any]") -> Any:
-        outcome: list[Any] = []
+    async def list_tools(self) -> list[types.Tool]:
+        """List the tools: what each is for, and its arguments."""
+        every = [(name, tool.words, tool.parameters) for name, tool in TOOLS.items()]
+        return [
+            types.Tool(
+                name=name, description=words, input_schema=write_schema(parameters),
+                annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+            )
+            for name, words, parameters in [*every, ("more", MORE, (CURSOR, ROWS))]
+        ]  # fmt: skip
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Asked = None
+    ) -> types.CallToolResult:
+        """Answer a question, or say in words why not."""
+        try:
+            if name == "more":
+                answer = self._service.more(arguments)
+            else:
+                asked = self._service.read(name, arguments)
+                answer = await self._ask(
+                    context, asked.budget, partial(self._service.answer, asked)
+                )
+        except Exception as error:
+            said = types.TextContent(type="text", text=put_in_words(error))
+            return types.CallToolResult(content=[said], is_error=True)
+        text = json.dumps(answer, ensure_ascii=False)
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=text)], structured_content=answer
+        )
+
+    async def read_resource(
+        self, uri: Any, context: Asked = None
+    ) -> Iterable[ReadResourceContents]:
+        """Read a page, or say in words why not."""
+        page, budget = self._pages.get(str(uri)), Budget(SURVEY_SECONDS)
+        try:
+            if page is None:
+                raise DataRefused(f'there is nothing at "{str(uri)[:100]}".', remedy=HOW_TO_ASK)
+            found = await self._ask(context, budget, partial(page.make, budget))
+        except FfnProbeError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from None
+        except Exception as error:
+            raise MCPError(types.INTERNAL_ERROR, put_in_words(error)) from None
+        return [ReadResourceContents(found, page.mime_type)]
+
+    async def _ask(self, context: Asked, budget: Budget, work: Callable[[], T]) -> T:
+        """Do work in a thread; stop it when its time is over or the client has gone."""
+        if self._limiter is None:  # it belongs to the event loop, which runs only now
+            self._limiter = anyio.CapacityLimiter(THREADS)
+        outcome: list[T | Exception] = []
         try:
             with anyio.move_on_after(budget.seconds + GRACE):
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(notice_leaving, context.request, budget)
+                    tasks.start_soon(notice_leaving, context, budget)
                     try:
-                        outcome.append(await in_thread(work))
+                        outcome.append(
+                            await run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+                        )
                     except Exception as error:  # a group would wrap it in another
                         outcome.append(error)
                     tasks.cancel_scope.cancel()
@@ -84,65 +142,5 @@ def build_server(service: Service) -> Server[Any]:
             raise found
         return found
 
-    async def list_tools(
-        _: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        tools = [
-            types.Tool(
-                name=tool.name, description=tool.description, input_schema=tool.schema(),
-                annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
-            )
-            for tool in TOOLS.values()
-        ]  # fmt: skip
-        return types.ListToolsResult(tools=[*tools, MORE])
 
-    async def call_tool(
-        context: Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        given = params.arguments or {}
-        try:
-            if params.name == MORE.name:
-                answer: Answer = service.more(given)
-            else:
-                question = service.read(params.name, given)
-                answer = await ask(context, question.budget, partial(service.answer, question))
-        except Exception as error:
-            said = types.TextContent(type="text", text=put_in_words(error))
-            return types.CallToolResult(content=[said], is_error=True)
-        text = json.dumps(answer, ensure_ascii=False)
-        return types.CallToolResult(
-            content=[types.TextContent(type="text", text=text)], structured_content=answer
-        )
-
-    async def list_resources(
-        _: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        pages = [
-            types.Resource(uri=p.address, name=p.name, mime_type=p.type, description=p.words)
-            for p in list_pages(service)
-        ]
-        return types.ListResourcesResult(resources=pages)
-
-    async def read_resource(
-        context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        budget = Budget(SURVEY_SECONDS)
-        work = partial(read_page, service, str(params.uri), budget)
-        try:
-            found, kind = await ask(context, budget, work)
-        except FfnProbeError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from None
-        except Exception as error:
-            raise MCPError(types.INTERNAL_ERROR, put_in_words(error)) from None
-        held: types.TextResourceContents | types.BlobResourceContents
-        if isinstance(found, bytes):
-            blob = base64.b64encode(found).decode()
-            held = types.BlobResourceContents(uri=params.uri, mime_type=kind, blob=blob)
-        else:
-            held = types.TextResourceContents(uri=params.uri, mime_type=kind, text=found)
-        return types.ReadResourceResult(contents=[held])
-
-    return Server(
-        "ffnprobe", version=VERSION, instructions=INSTRUCTIONS, on_list_tools=list_tools,
-        on_call_tool=call_tool, on_list_resources=list_resources, on_read_resource=read_resource,
-    )  # fmt: skip
+build_server = AgentServer

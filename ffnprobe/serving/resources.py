@@ -5,15 +5,16 @@ ffnprobe://models/NAME/survey.parquet    every neuron, one row each
 ffnprobe://docs/PAGE.md                  the docs, agents.md first: how to ask
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
+
+from mcp.server.mcpserver.resources import Resource
+from pydantic import Field
 
 from ffnprobe.corpora.surveying import survey
-from ffnprobe.errors import DataRefused
 from ffnprobe.models.model import Model
 from ffnprobe.models.pocket import FOLDER
 from ffnprobe.serving.budgets import Budget
@@ -22,50 +23,60 @@ from ffnprobe.views.files.saving import encode_result
 
 SCHEME = "ffnprobe://"
 SKILL = "agents.md"
+HOW_TO_ASK = f"{SCHEME}docs/{SKILL}"
 MARKDOWN, PARQUET = "text/markdown", "application/vnd.apache.parquet"
 # A survey of GPT-2 small takes some minutes on one core.
 SURVEY_SECONDS = 900.0
 
 
-@dataclass(frozen=True)
-class Page:
-    """Something that can be read: its address, name, type and words."""
+class Page(Resource):
+    """Something that can be read; `make` writes it, within a budget."""
 
-    address: str
-    name: str
-    type: str
-    words: str
+    mime_type: str = MARKDOWN
+    make: Callable[[Budget], str | bytes] = Field(exclude=True)
+
+    async def read(self) -> str | bytes:
+        """Write it."""
+        return self.make(Budget(SURVEY_SECONDS))
 
 
 def list_pages(service: Service) -> Iterator[Page]:
     """List what can be read, how to ask first."""
-    for name in sorted(read_docs(), key=lambda each: (each != SKILL, each)):
-        title = read_docs()[name].partition("\n")[0].lstrip("# ")
-        yield Page(f"{SCHEME}docs/{name}", name, MARKDOWN, title)
+    for name, text in sorted(read_docs().items(), key=lambda each: (each[0] != SKILL, each)):
+        title, make = text.partition("\n")[0].lstrip("# "), partial(_give, text)
+        yield Page(uri=f"{SCHEME}docs/{name}", name=name, description=title, make=make)
     for model in service.models.sources:
         at = f"{SCHEME}models/{quote(model, safe='')}"
-        yield Page(f"{at}/card.md", f"{model}: card", MARKDOWN, "what the model is")
         yield Page(
-            f"{at}/survey.parquet", f"{model}: survey", PARQUET, "every neuron, one row each"
-        )
+            uri=f"{at}/card.md", name=f"{model}: card", description="what the model is",
+            make=partial(_read_card, service, model),
+        )  # fmt: skip
+        yield Page(
+            uri=f"{at}/survey.parquet", name=f"{model}: survey", mime_type=PARQUET,
+            description="every neuron, one row each", make=partial(_read_survey, service, model),
+        )  # fmt: skip
 
 
-def read_page(service: Service, address: str, budget: Budget) -> tuple[str | bytes, str]:
-    """Read what an address names, within a budget, and say its type."""
-    room, _, rest = address.removeprefix(SCHEME).partition("/")
-    if room == "docs" and rest in read_docs():
-        return read_docs()[rest], MARKDOWN
-    name, _, part = rest.partition("/")
-    if room == "models" and part in ("card.md", "survey.parquet"):
-        with service.wait(budget):
-            model = service.models.get(unquote(name))
-            if part == "card.md":
-                return write_card(model), MARKDOWN
-            found: bytes = service.surveys.get_or_make(
-                model.identity, lambda: _survey(service, model, budget), size=len
-            )
-            return found, PARQUET
-    raise DataRefused(f'there is nothing at "{address[:100]}".', remedy=f"{SCHEME}docs/{SKILL}")
+def _give(text: str, _: Budget) -> str:
+    return text
+
+
+def _read_card(service: Service, name: str, budget: Budget) -> str:
+    with service.wait(budget):
+        return write_card(service.models.get(name))
+
+
+def _read_survey(service: Service, name: str, budget: Budget) -> bytes:
+    """Survey a model, once; with a scan of it that is served, also firing rates, roles and labels."""
+
+    def make() -> bytes:
+        scan, top = service.find_scan(model), min(5, model.config.vocab)
+        return encode_result(survey(model, top=top, scan=scan, progress=budget.count), ".parquet")
+
+    with service.wait(budget):
+        model = service.models.get(name)
+        found: bytes = service.surveys.get_or_make(model.identity, make, size=len)
+        return found
 
 
 def write_card(model: Model) -> str:
@@ -85,13 +96,6 @@ def write_card(model: Model) -> str:
     if model.source.kind == "embedded":
         told += "\n" + (FOLDER / "CARD.md").read_text(encoding="utf-8")
     return told
-
-
-def _survey(service: Service, model: Model, budget: Budget) -> bytes:
-    """Survey a model; with a scan of it that is served, also firing rates, roles and labels."""
-    scan = service.find_scan(model)
-    found = survey(model, top=min(5, model.config.vocab), scan=scan, progress=budget.count)
-    return encode_result(found, ".parquet")
 
 
 @cache

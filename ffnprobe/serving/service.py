@@ -4,6 +4,7 @@ It knows nothing of MCP. Questions are answered one after the other, since each 
 kept between them (models, tables that cursors lead to, surveys) is bounded.
 """
 
+import difflib
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,24 +12,15 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from ffnprobe.arguments import show
 from ffnprobe.corpora.manifests import other_model
 from ffnprobe.corpora.scans import Scan
-from ffnprobe.errors import FfnProbeError, OptionRefused
+from ffnprobe.errors import DataRefused, FfnProbeError, OptionRefused
 from ffnprobe.facts.formats import EMBEDDED
 from ffnprobe.models.model import Model
 from ffnprobe.serving.answers import Answer, Answers
 from ffnprobe.serving.budgets import Budget, Cancelled
 from ffnprobe.serving.models import ServedModels
-from ffnprobe.serving.table import MOST_ROWS, ROWS, Call, Tool, find_tool
-from ffnprobe.serving.verbs import (  # noqa: F401  (registers tools)
-    changes,
-    circuits,
-    facts,
-    labels,
-    prompts,
-    weights,
-)
+from ffnprobe.serving.tools import CURSOR, ROWS, TOOLS, Tool, read_arguments
 from ffnprobe.views.explorer.cache import LRUCache
 
 SURVEYS_BYTES = 256 * 2**20
@@ -39,8 +31,6 @@ class ToolCall:
     """A tool and its arguments, checked, and the time it may take."""
 
     tool: Tool
-    model: str | None
-    rows: int
     arguments: Mapping[str, Any]
     budget: Budget
 
@@ -58,31 +48,37 @@ class Service:
 
     def read(self, name: str, arguments: Mapping[str, Any]) -> ToolCall:
         """Read a question, or say what is wrong with it; its time runs from now on."""
-        tool = find_tool(name)
-        read = tool.read(dict(arguments))
-        seconds, rows, model = (read.pop(each) for each in ("seconds", "rows", "model"))
-        return ToolCall(tool, model, rows, read, Budget(seconds))
+        if name not in TOOLS:
+            near = difflib.get_close_matches(name, TOOLS, 1) or [", ".join(TOOLS)]
+            raise OptionRefused(f'there is no tool "{name[:60]}".', remedy=near[0])
+        read = read_arguments(name, arguments, TOOLS[name].parameters)
+        return ToolCall(TOOLS[name], read, Budget(read.pop("seconds")))
 
     def answer(self, question: ToolCall) -> Answer:
         """Answer a question, or stop when its time is over."""
-        budget, tool = question.budget, question.tool
+        budget, tool, given = question.budget, question.tool, dict(question.arguments)
+        rows, name = given.pop("rows"), given.pop("model")
         with self.wait(budget):
-            call = Call(self, question.model, budget)
-            _ = call.model  # loading has no steps; what comes after it is watched
-            budget.check()
-            with nullcontext() if tool.has_progress else budget.watch():
-                found = tool.work(call, **question.arguments)
-            return self.answers.write(found, grade=tool.grade, rows=question.rows, notes=call.notes)
+            model = self.models.get(name)
+            budget.check()  # loading has no steps; what comes after it is watched
+            asks_for_time = tool.verb.find_role("Progress") is not None
+            with nullcontext() if asks_for_time else budget.watch():
+                found = tool.work(self, model, given, budget)
+            return self.answers.write(found, grade=tool.grade, rows=rows)
 
     def more(self, arguments: Mapping[str, Any]) -> Answer:
         """Follow a cursor that an answer gave."""
-        unknown = set(arguments) - {"cursor", "rows"}
-        cursor, rows = arguments.get("cursor"), arguments.get("rows", ROWS)
-        if unknown or not isinstance(cursor, str):
-            raise OptionRefused("more takes a cursor and how many rows.", remedy="cursor, rows")
-        if type(rows) is not int or not 1 <= rows <= MOST_ROWS:
-            raise OptionRefused(f"rows = {show(rows)}: it must be from 1 to {MOST_ROWS}.")
-        return self.answers.follow(cursor, rows=rows)
+        read = read_arguments("more", arguments, (CURSOR, ROWS))
+        return self.answers.follow(read["cursor"], rows=read["rows"])
+
+    def find_facts(self, name: str) -> str:
+        """Return where a table of facts is; none is read but those that are served."""
+        if name not in self.facts:
+            raise DataRefused(
+                f'"{name[:60]}" is not a table of facts that is served.',
+                remedy=", ".join(self.facts),
+            )
+        return self.facts[name]
 
     def find_scan(self, model: Model) -> Scan | None:
         """Return the scan of a model, the first of those served, None if there is none of it."""

@@ -7,41 +7,29 @@ it names an origin, that must be this machine too: other users and other sites a
 
 import asyncio
 import socket
-import sys
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import redirect_stdout
 from typing import Any
 from urllib.parse import urlsplit
 
-import anyio
 import uvicorn
-from mcp.server import Server
-from mcp.server.stdio import stdio_server
+from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ffnprobe.views.hosts import is_own, is_same, read_host
 
 HOST = "127.0.0.1"
 PATH = "/mcp"
 REQUEST_BYTES = 4 * 2**20
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
 
 
-def serve_stdio(server: "Server[Any]") -> None:
+def serve_stdio(server: "MCPServer[Any]") -> None:
     """Serve one client over standard input and output, until it closes them."""
-
-    async def serve() -> None:
-        async with stdio_server() as (incoming, outgoing):
-            # What Python holds back of standard output would be written when the wire is given back.
-            with redirect_stdout(sys.stderr):
-                await server.run(incoming, outgoing, server.create_initialization_options())
-
-    anyio.run(serve)
+    server.run("stdio")
 
 
-def serve_http(server: "Server[Any]", listening: socket.socket, token: str) -> None:
+def serve_http(server: "MCPServer[Any]", listening: socket.socket, token: str) -> None:
     """Serve clients over HTTP on a bound port, until interrupted."""
     app = server.streamable_http_app(
         streamable_http_path=PATH, json_response=True, max_request_body_size=REQUEST_BYTES,
@@ -56,7 +44,7 @@ def serve_http(server: "Server[Any]", listening: socket.socket, token: str) -> N
 class Guard:
     """Refuse requests of other hosts and origins, and those without the token."""
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], token: str) -> None:
+    def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._token = app, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +52,7 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        refusal = self._check(scope)
+        refusal = self._check(Headers(scope=scope))
         has_begun = False
 
         async def note_send(message: Any) -> None:
@@ -82,17 +70,12 @@ class Guard:
                     return
                 refusal = 503, "the server ends."
         status, text = refusal
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
-        if status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": f"{text}\n".encode()})
+        said = {"cache-control": "no-store"} | (
+            {"www-authenticate": "Bearer"} if status == 401 else {}
+        )
+        await PlainTextResponse(f"{text}\n", status, said)(scope, receive, send)
 
-    def _check(self, scope: Scope) -> tuple[int, str] | None:
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1")
-            for name, value in scope["headers"]
-        }
+    def _check(self, headers: Headers) -> tuple[int, str] | None:
         if not is_own(read_host(headers.get("host", "")), bound=HOST):
             return 403, "this is not a host of the server."
         origin = headers.get("origin")

@@ -21,7 +21,7 @@ True
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -31,6 +31,7 @@ from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.models.changes import differ_in_answers_alone
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.options import Answer, Argument, Convention, Option, Position, Shown, Versus
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token, predicted
@@ -55,6 +56,8 @@ class Comparison(Result):
     ['activation_first', 'activation_second', 'push_first', 'push_second', 'difference']
     """
 
+    in_terminal: ClassVar = ("rows",)
+
     first: Pushes
     second: Pushes
 
@@ -69,7 +72,7 @@ class Comparison(Result):
         known = self.first.provenance
         than = f" rather than {known.versus}" if known.versus else ""
         ends = (
-            f"{pushes.logit:+.3f} {self._place(pushes)}" for pushes in (self.first, self.second)
+            f"{pushes.logit:+.2f} {self._place(pushes)}" for pushes in (self.first, self.second)
         )
         carried = self.first.account.heads.double().sum() - self.second.account.heads.double().sum()
         return (
@@ -158,27 +161,27 @@ class Comparison(Result):
         table["difference"] = there.push - here.push
         return self.provenance.note(table)
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: Shown = None) -> "dict[str, pd.DataFrame]":
         """Name the tables a file holds: neurons by push and by activation, every layer, every part."""
-        k = min(10, self.values.numel())
+        k = min(10, self.values.numel()) if top is None else top
         return {
-            "rows": self.table, "activations": self.top(k, by="activation"),
+            "rows": self.top(k), "activations": self.top(k, by="activation"),
             "layers": self.by_layer(), "parts": self.by_part(),
         }  # fmt: skip
 
 
 @verb
 def compare(
-    first: Trace,
-    second: Trace,
-    answer: str | int | None = None,
+    first: Annotated[Trace, Argument("The first prompt.", str, name="prompt", longest=20_000)],
+    second: Annotated[Trace, Argument("The second prompt.", str, name="other", longest=20_000)],
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    position: int = -1,
-    other_position: int = -1,
-    convention: str = "centred",
+    versus: Versus = None,
+    position: Position = -1,
+    other_position: Annotated[int, Option("The position in the second prompt.")] = -1,
+    convention: Convention = "centred",
 ) -> Comparison:
-    """Compare two prompts neuron by neuron: what differs, and what it is worth to one answer.
+    """Compare two prompts: which neurons act differently, and what that is worth to an answer.
 
     Both are of one model, or of a model and an edit of it: then one prompt may be run on each, and
     the comparison says which neurons carry the new answer.

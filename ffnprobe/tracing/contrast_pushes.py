@@ -16,7 +16,7 @@ True
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -45,6 +45,8 @@ class ContrastPushes(Result):
     True
     """
 
+    in_terminal: ClassVar = ("rows",)
+
     contrast: Contrast
     here: Pushes
     there: tuple[Pushes, ...]
@@ -56,6 +58,11 @@ class ContrastPushes(Result):
         than = "" if known.versus is None else f" rather than {known.versus}"
         above = f"{self.difference:+.3f} logits above {count_prompts(len(self.there))}"
         return f"{known.answer}{than}: {above}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say what it was compared with."""
+        return (self.contrast.caption,)
 
     @property
     def caption(self) -> str:
@@ -87,9 +94,10 @@ class ContrastPushes(Result):
         """The ten neurons of largest contrast push."""
         return self.top(min(10, self.values.numel()))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
         """Name the tables a file holds."""
-        return {"rows": self.table, "parts": self.by_part()}
+        rows = self.table if top is None else self.top(top)
+        return {"rows": rows, "parts": self.by_part()}
 
     def top(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` neurons whose pushes are furthest above those on the contrast prompts."""

@@ -22,7 +22,7 @@ True
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from einops import reduce
@@ -35,6 +35,7 @@ from ffnprobe.models.arithmetic import normalise, open_up, score_questions, writ
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId, check_layer
+from ffnprobe.options import Option
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.trace import Trace
@@ -74,7 +75,7 @@ class Stages(Result):
     @property
     def caption(self) -> str:
         """How to read the table."""
-        return "before, output and after are norms"
+        return "before, output and after are norms; an MLP treats each token on its own"
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these stages holds."""
@@ -125,8 +126,10 @@ class Stages(Result):
 
 @verb
 @torch.no_grad()
-def stages(trace: Trace, layer: int) -> Stages:
-    """Follow every token of a trace through one FFN layer: input, scores, activations, output.
+def stages(
+    trace: Trace, layer: Annotated[int, Option("The layer, counted from 0.", flag="-l")] = 0
+) -> Stages:
+    """List, for each token, the input, scores, activations and output of one MLP.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")

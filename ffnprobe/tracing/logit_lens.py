@@ -24,6 +24,7 @@ from einops import einsum
 from ffnprobe.arguments import verb
 from ffnprobe.models.arithmetic import normalise
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.options import Answer, Position
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token, predicted
 from ffnprobe.tracing.predictions import rank_of
@@ -64,8 +65,8 @@ class Lens(Result):
 
 @verb
 @torch.no_grad()
-def lens(trace: Trace, answer: str | int | None = None, *, position: int = -1) -> Lens:
-    """Logit lens: read the stream at a position after each stage as if it were the last.
+def lens(trace: Trace, answer: Answer = None, *, position: Position = -1) -> Lens:
+    """Read the stream after each attention and MLP as if it were the last (logit lens).
 
     Without an answer, the model's own prediction is looked for.
 

@@ -32,7 +32,7 @@ True
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from einops import rearrange, reduce
@@ -43,6 +43,7 @@ from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
+from ffnprobe.options import TOP, Answer, Convention, Option, Position, Versus
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.carrying import (
@@ -73,6 +74,8 @@ class Paths(Result):
     >>> fp.paths(trace, " basketball").by_position().token.tolist()[:3]
     ['<|endoftext|>', 'Michael', '␣Jordan']
     """
+
+    in_terminal: ClassVar = ("rows", "positions")
 
     pushes: Pushes | PushesByPiece
     steps: tuple[Step, ...]
@@ -107,7 +110,15 @@ class Paths(Result):
         known = self.provenance
         than = "" if known.versus is None else f" rather than {known.versus}"
         after = " ".join(self.trace.tokens[: self.pushes.pieces[0].position + 1])
-        return f"paths to {known.answer}{than} after {after}: {self.push:+.3f} logits through heads"
+        return f"paths to {known.answer}{than} after {after}: {self.push:+.2f} logits through heads"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say how much of the logit comes through heads, and how well it adds up."""
+        return (
+            f"{self.provenance.answer}: logit {self.logit:.3f}, {self.push:+.3f} of it through heads; "
+            f"each head's shares add up to its push within {self.remainder:.1e}",
+        )
 
     @property
     def provenance(self) -> Provenance:
@@ -147,11 +158,13 @@ class Paths(Result):
         """The ten strongest paths."""
         return self.top(min(10, self.neurons.numel()))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(
+        self, top: Annotated[int | None, TOP.but("How many parts to show.", default="10")] = None
+    ) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these paths holds."""
-        k = min(10, self.neurons.numel())
+        k = min(10, self.neurons.numel()) if top is None else top
         every = {
-            "rows": self.table, "neurons": self.by_neuron(k), "heads": self.by_head(),
+            "rows": self.top(k), "neurons": self.by_neuron(k), "heads": self.by_head(),
             "positions": self.by_position(), "parts": self.by_part(),
         }  # fmt: skip
         return every if len(self.pushes.pieces) == 1 else every | {"pieces": self.by_piece(k)}
@@ -240,16 +253,19 @@ class Paths(Result):
 @torch.no_grad()
 def paths(
     trace: Trace,
-    answer: str | int,
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    position: int = -1,
-    convention: str = "centred",
-    depth: int | None = None,
+    versus: Versus = None,
+    position: Position = -1,
+    depth: Annotated[
+        int | None,
+        Option("1 splits heads; 2 also splits the heads that they read.", default="all"),
+    ] = None,
+    convention: Convention = "centred",
 ) -> Paths:
-    """Share every head's push toward an answer among what the head carried.
+    """List the neurons and embeddings that pushed an answer most through attention, in logits.
 
-    `depth` is how many heads are followed one after the other: by default as many as there are. An answer
+    Every head's push is shared among what the head carried. `depth` is how many heads are followed one after the other: by default as many as there are. An answer
     of several tokens is teacher-forced, and its pieces' pushes are added up.
 
     >>> import ffnprobe as fp

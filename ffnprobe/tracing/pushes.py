@@ -27,8 +27,9 @@ True
 True
 """
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Annotated, ClassVar, overload
 
 import torch
 from jaxtyping import Float
@@ -39,10 +40,11 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.models.arithmetic import cap, normalise
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.options import CONTRAST, Answer, Convention, Position, Shown, Versus
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, check_closed, close_account
-from ffnprobe.tracing.answers import answer_ids, one_token
+from ffnprobe.tracing.answers import answer_ids, one_token, predicted
 from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.predictions import rank_of
 from ffnprobe.tracing.pushes_by_piece import PushesByPiece
@@ -54,8 +56,6 @@ if TYPE_CHECKING:
 
     from ffnprobe.tracing.contrast import Contrast, Prompts
     from ffnprobe.tracing.contrast_pushes import ContrastPushes
-
-CONVENTIONS = ("centred", "folded")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,6 +70,8 @@ class Pushes(Result):
     >>> bool(abs(pushes.by_part().push.sum() - pushes.logit) < 1e-3)
     True
     """
+
+    in_terminal: ClassVar = ("rows",)
 
     trace: Trace
     answer: int
@@ -89,7 +91,28 @@ class Pushes(Result):
         show = self.trace.model.vocab.show
         than = "" if self.versus is None else f" rather than {show(self.versus)}"
         after = " ".join(self.trace.tokens[: self.position + 1])
-        return f"{show(self.answer)}{than} after {after}: {self.logit:+.3f} logits"
+        return f"{show(self.answer)}{than} after {after}: {self.logit:+.2f} logits"
+
+    @property
+    def headline(self) -> str:
+        """The title, and what of the logit comes through attention from another token."""
+        from ffnprobe.tracing.owners import describe_elsewhere
+
+        elsewhere = describe_elsewhere(self) if self.trace.patterns is not None else ""
+        return f"{self.title}; {elsewhere}" if elsewhere else self.title
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say how likely the answer is, and how well the parts add up."""
+        said = f"{self.provenance.answer}: logit {self.logit:.3f}"
+        said += "" if self.versus is None else f" above {self.provenance.versus}"
+        said += (
+            f", probability {math.exp(self.log_probability):.4g}, rank {self.rank}; "
+            f"the parts add up to the model's logit within {abs(self.remainder):.1e}"
+        )
+        if self.trace.has_bos and self.position == 0:
+            return "position 0 is BOS: no word of the prompt is read there", said
+        return (said,)
 
     @property
     def pieces(self) -> tuple["Pushes", ...]:
@@ -189,45 +212,47 @@ class Pushes(Result):
         """Table every part once: the column `push` adds up to the model's logit."""
         return self.provenance.note(self.account.table("push", self.activations))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: Shown = None) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these pushes holds: ten neurons, every layer, every part."""
-        return {"rows": self.table, "layers": self.by_layer(), "parts": self.by_part()}
+        rows = self.table if top is None else self.top(top)
+        return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
 
 
 @overload
 def attribute(
     trace: Trace,
-    answer: str | int,
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    position: int = -1,
+    versus: Versus = None,
+    position: Position = -1,
     contrast: None = None,
-    convention: str = "centred",
+    convention: Convention = "centred",
 ) -> Pushes | PushesByPiece: ...
 @overload
 def attribute(
     trace: Trace,
-    answer: str | int,
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    position: int = -1,
+    versus: Versus = None,
+    position: Position = -1,
     contrast: "Contrast | Prompts",
-    convention: str = "centred",
+    convention: Convention = "centred",
 ) -> "ContrastPushes": ...
 @verb
 @torch.no_grad()
 def attribute(
     trace: Trace,
-    answer: str | int,
+    answer: Answer = None,
     *,
-    versus: str | int | None = None,
-    position: int = -1,
-    contrast: "Contrast | Prompts | None" = None,
-    convention: str = "centred",
+    versus: Versus = None,
+    position: Position = -1,
+    contrast: Annotated["Contrast | Prompts | None", CONTRAST] = None,
+    convention: Convention = "centred",
 ) -> "Pushes | PushesByPiece | ContrastPushes":
-    """Direct logit attribution: account for an answer's logit at a position, part by part.
+    """List the neurons that pushed an answer most, in logits (direct logit attribution).
 
-    The answer (a text, never repaired, or a token id) is what would be read after the position. One
+    The answer (a text, never repaired, or a token id; by default the prediction) is what would be read
+    after the position; every part of its logit is accounted for. One
     token gives `Pushes`, several give `PushesByPiece`; both have `.pieces`. With `contrast` (prompts
     about other subjects, or rows of facts) the account of one token at the last position is compared
     with its mean over them: `ContrastPushes`.
@@ -235,13 +260,10 @@ def attribute(
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
     >>> fp.attribute(trace, " basketball", versus=" football")
-    Pushes(␣basketball rather than ␣football after ...: +14.315 logits)
+    Pushes(␣basketball rather than ␣football after ...: +14.32 logits)
     """
-    if convention not in CONVENTIONS:
-        raise OptionRefused(
-            f'"{convention}" is not a convention of pushes.', remedy=", ".join(CONVENTIONS)
-        )
     model, index = trace.model, trace.at(position)
+    answer = predicted(trace, index) if answer is None else answer
     if contrast is not None:
         return _attribute_contrast(trace, answer, versus, index, contrast, convention)
     if versus is not None:

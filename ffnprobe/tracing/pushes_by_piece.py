@@ -11,7 +11,7 @@ Teacher-forced: a piece is predicted after the pieces before it, and log-probabi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -36,6 +36,8 @@ class PushesByPiece(Result):
     >>> fp.attribute(trace, " basketball and football")
     PushesByPiece(␣basketball ␣and ␣football: log-probability -13.1...)
     """
+
+    in_terminal: ClassVar = ("rows",)
 
     trace: Trace
     answer: str
@@ -104,6 +106,13 @@ class PushesByPiece(Result):
             frame.insert(at + 1, "position", piece.position)
         return self.provenance.note(pd.concat(frames, ignore_index=True))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say how likely each piece is, and all of them together."""
+        said = [note for piece in self.pieces for note in piece.notes]
+        return (*said, f"together: log-probability {self.log_probability:.3f}")
+
+    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these pushes holds, each with a block per piece."""
-        return {"rows": self.table, "layers": self.by_layer(), "parts": self.by_part()}
+        rows = self.table if top is None else self.top(top)
+        return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}

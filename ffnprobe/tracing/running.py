@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Sequence
-from typing import overload
+from typing import Annotated, overload
 
 import torch
 
@@ -17,6 +17,7 @@ from ffnprobe.models.arithmetic import measure_scale
 from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.model import Model
 from ffnprobe.models.passes import capture
+from ffnprobe.options import PROMPT, Bos
 from ffnprobe.tracing.prompts import prompt_ids
 from ffnprobe.tracing.trace import Trace
 
@@ -39,14 +40,14 @@ def run(
 @verb
 def run(
     model: Model,
-    prompt: str | Sequence[int] | Sequence[str],
+    prompt: Annotated[str | Sequence[int] | Sequence[str], PROMPT],
     *,
-    bos: bool | None = None,
+    bos: Bos = None,
     patterns: bool = True,
 ) -> Trace | list[Trace]:
-    """Run a prompt (a text, or token ids) and keep what happened; several texts give several traces.
+    """Run a prompt and list the predicted next tokens.
 
-    BOS is put in front unless `bos=False`, or the model has none or says it is not put. Prompts of
+    A prompt is a text, or token ids; several texts give several traces, which keep what happened. BOS is put in front unless `bos=False`, or the model has none or says it is not put. Prompts of
     one length run as one batch, without padding, so that no number depends on its neighbours.
 
     >>> import ffnprobe as fp

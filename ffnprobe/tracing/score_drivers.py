@@ -16,7 +16,7 @@ True
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from einops import einsum
@@ -29,6 +29,7 @@ from ffnprobe.models.arithmetic import normalise
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId, split_position
+from ffnprobe.options import TOP, Argument, Option
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, close_account, write_along
@@ -51,6 +52,8 @@ class Drivers(Result):
     >>> list(fp.drivers(trace, "L1N7", position=2).heads(1).columns)
     ['part', 'layer', 'head', 'position', 'token', 'pattern', 'drive']
     """
+
+    most: ClassVar = 10
 
     trace: Trace
     neuron: NeuronId
@@ -110,9 +113,12 @@ class Drivers(Result):
             table = table.fillna({"drive": 0.0, "gate_drive": 0.0})
         return self.provenance.note(table)
 
-    def tables(self, top: int = 10) -> "dict[str, pd.DataFrame]":
+    def tables(
+        self,
+        top: Annotated[int | None, TOP.but("How many rows in each table.", default="10")] = None,
+    ) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these drivers holds; what there is none of is left out."""
-        tables = {"parts": self.table}
+        tables, top = {"parts": self.table}, 10 if top is None else top
         if earlier := self.account.neurons.numel():
             tables["neurons"] = self.top(min(top, earlier))
         if self.trace.patterns is not None and (readings := self.account.heads.numel()):
@@ -197,10 +203,20 @@ def read_attentions(model: Model, layer: int) -> int:
 
 @verb
 @torch.no_grad()
-def drivers(trace: Trace, neuron: str | NeuronId, *, position: int | None = None) -> Drivers:
-    """Account for a neuron's score at a position (and its gate's): what in the stream asked its question.
+def drivers(
+    trace: Trace,
+    neuron: Annotated[
+        str | NeuronId, Argument("The neuron, such as L3N12, or L3N12@2 at position 2.", str)
+    ],
+    *,
+    position: Annotated[
+        int | None,
+        Option("The position to look at; -1 is the last.", default="where it acts most"),
+    ] = None,
+) -> Drivers:
+    """List what gave a neuron its score: heads and what they read, earlier neurons, embeddings.
 
-    The position may be in the name (`L1N505@2`); without one it is where the neuron acts most, attention
+    The score is accounted for exactly, and so is its gate's. The position may be in the name (`L1N505@2`); without one it is where the neuron acts most, attention
     sinks aside.
 
     >>> import ffnprobe as fp

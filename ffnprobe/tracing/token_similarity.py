@@ -82,7 +82,7 @@ class Similarity(Result):
 @verb
 @torch.no_grad()
 def similarity(trace: Trace) -> Similarity:
-    """Compare the vectors of a trace's positions at every stage.
+    """Compare the vectors of all tokens, pair by pair, after every layer.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")

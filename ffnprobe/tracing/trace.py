@@ -10,7 +10,7 @@ for the attention patterns (at 1,024 tokens 0.6 GB and 0.6 GB); `patterns=False`
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from jaxtyping import Float
@@ -22,6 +22,7 @@ from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.names import NeuronId
+from ffnprobe.options import TOP, Option, Position
 from ffnprobe.results import Result
 from ffnprobe.tracing.neurons import table_fired, table_neuron
 from ffnprobe.tracing.predictions import table_predictions
@@ -177,9 +178,25 @@ class Trace(Result):
         """The ten likeliest next tokens."""
         return self.predictions(min(10, len(self.model.vocab)))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
-        """Name the table a file of this trace holds: the ten likeliest next tokens."""
-        return {"predictions": self.table}
+    @property
+    def headline(self) -> str:
+        """Say what the table is about."""
+        return f"next token after {' '.join(self.tokens)}"
+
+    def tables(
+        self,
+        top: Annotated[int | None, TOP.but("How many tokens to show.", default="10")] = None,
+        temperature: Annotated[float, Option("Divide the logits by this number.")] = 1.0,
+        position: Position = -1,
+        after: Annotated[
+            str | None,
+            Option("Read the stream after this layer, such as L2, as if it were the last."),
+        ] = None,
+    ) -> "dict[str, pd.DataFrame]":
+        """Name the table a file of this trace holds: the likeliest next tokens, ten by default."""
+        many = min(10, len(self.model.vocab)) if top is None else top
+        found = self.predictions(many, temperature=temperature, position=position, after=after)
+        return {"predictions": found}
 
     def neuron(self, neuron: str | NeuronId, answer: str | int | None = None) -> "pd.DataFrame":
         """Table one neuron's score, activation and push at every position."""

@@ -1,40 +1,35 @@
-"""How to get a result again: the command, and the same in Python.
+"""How to get a result again: the command, and the same in Python, of every verb.
+
+A result remembers what was asked (`Result.made_by`); how that is typed follows from the verb's signature.
 
 >>> import ffnprobe as fp
->>> recipe = recipe_reading(fp.read(fp.load("pocket"), "L3N12"))
+>>> recipe = write_recipe(fp.search(fp.load("pocket"), " golf", rank="dot"))
 >>> print(recipe.command)
-ffnprobe read --model pocket L3N12
+ffnprobe search --model pocket --rank=dot -- ' golf'
 >>> print(recipe.python)
 import ffnprobe as fp
 <BLANKLINE>
 model = fp.load('pocket')
-print(fp.read(model, 'L3N12'))
+found = fp.search(model, ' golf', rank='dot')
+print(found)
 """
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.errors import TokenNotFound
-from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.interventions.steering import Steering
 from ffnprobe.models.model import Model
 from ffnprobe.models.packages import PACKAGES
 from ffnprobe.models.provenance import HOOKED, OWN, Provenance
-from ffnprobe.reading.readings import Reading
-from ffnprobe.reading.surveys import Survey
+from ffnprobe.options import Argument
+from ffnprobe.results import Result
+from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.trace import Trace
+from ffnprobe.verbs import REQUIRED, VERBS, Parameter, Verb
 
-_DEFAULTS = {
-    "top": 10,
-    "bos": None,
-    "replace": None,
-    "convention": "centred",
-    "effects": True,
-    "seed": 0,
-}
+DATA = "…"  # stands for what cannot be written down
 
 
 @dataclass(frozen=True)
@@ -45,137 +40,151 @@ class Recipe:
     python: str
 
 
-def recipe_explanation(explanation: Explanation) -> Recipe:
-    """Tell how to get an explanation again, as a page."""
-    model, known = explanation.trace.model, explanation.provenance
-    prompt = _prompt(explanation.trace)
-    pieces = explanation.pushes.pieces
-    answer: str | int = (
-        spell_token(model, pieces[0].answer)
-        if len(pieces) == 1
-        else model.vocab.text(piece.answer for piece in pieces)
-    )
-    versus = pieces[0].versus
-    rival = None if versus is None else spell_token(model, versus)
-    options = {
-        n: v for n, v in vars(explanation.options).items() if v is not None and _differs(n, v)
-    }
-    parts = [f"{prompt!r}, {answer!r}", *([] if rival is None else [f"versus={rival!r}"])]
-    parts += [f"{name}={_spell(value)}" for name, value in options.items()]
-    python = f"explanation = fp.explain(model, {', '.join(parts)})\nfp.save(explanation, 'explanation.html')"
-    typed = [prompt, answer, *([] if rival is None else [rival])]
-    if not all(map(_is_typed, options.values())) or not all(
-        isinstance(text, str) for text in typed
-    ):
-        return Recipe(None, _python(known, python))
-    flags = [] if rival is None else [f"--versus={rival}"]
-    for name, value in options.items():
-        if name == "contrast":
-            texts = [value] if isinstance(value, str) else value
-            flags += [f"--contrast={text}" for text in texts]
-        elif isinstance(value, bool):
-            flags.append(f"--{'' if value else 'no-'}{name}")
-        else:
-            flags += [f"--{name}", str(value)]
-    flags += ["--html", "explanation.html"]
-    return Recipe(
-        _command(known, "explain", flags, [str(text) for text in typed[:2]]), _python(known, python)
-    )
+def has_recipe(result: Result) -> bool:
+    """Whether a result remembers what was asked; one that was read from a file does not."""
+    return result.made_by is not None and result.made_by[0] in VERBS
 
 
-def recipe_circuit(circuit: Circuit) -> Recipe:
-    """Tell how to get a circuit again, as a page."""
-    trace, known = circuit.question.pushes.trace, circuit.provenance
-    model, pieces, prompt = trace.model, circuit.question.pushes.pieces, _prompt(trace)
-    answer: str | int = (
-        spell_token(model, pieces[0].answer)
-        if len(pieces) == 1
-        else model.vocab.text(piece.answer for piece in pieces)
-    )
-    rival = None if pieces[0].versus is None else spell_token(model, pieces[0].versus)
-    others = (
-        []
-        if circuit.question.contrast is None
-        else [one.prompt for one in circuit.question.contrast.others]
-    )
-    keep = int(str(known.settings["keep"]))
-    parts = [f"{prompt!r}, {answer!r}", *([] if rival is None else [f"versus={rival!r}"])]
-    parts += [f"contrast={others!r}"] if others else []
-    bos = [] if _is_usual(trace) else [f"bos={trace.has_bos}"]
-    asked = ", ".join([*parts, f"keep={keep}", *bos])
-    python = f"circuit = fp.circuit(model, {asked})\nfp.save(circuit, 'circuit.html')"
-    if not all(isinstance(text, str) for text in (prompt, answer, rival or "")):
-        return Recipe(None, _python(known, python))
-    flags = [] if rival is None else [f"--versus={rival}"]
-    flags += [*(f"--contrast={text}" for text in others), "--keep", str(keep), *_bos_flags(trace)]
-    command = _command(known, "circuit", [*flags, "--html", "circuit.html"], [str(prompt), str(answer)])  # fmt: skip
-    return Recipe(command, _python(known, python))
-
-
-def recipe_trace(trace: Trace, *, temperature: float = 1.0) -> Recipe:
-    """Tell how to get a prompt's predictions again."""
-    prompt, known = _prompt(trace), trace.provenance
-    bos = "" if _is_usual(trace) else f", bos={trace.has_bos}"
-    warm = "" if temperature == 1.0 else f"temperature={temperature:g}"
-    python = f"trace = fp.run(model, {prompt!r}{bos})\nprint(trace.predictions({warm}))"
-    flags = _bos_flags(trace)
-    flags += [] if temperature == 1.0 else ["--temperature", f"{temperature:g}"]
-    command = _command(known, "run", flags, [prompt]) if isinstance(prompt, str) else None
-    return Recipe(command, _python(known, python))
-
-
-def recipe_reading(reading: Reading) -> Recipe:
-    """Tell how to get a neuron's card again."""
-    known = reading.provenance
-    python = f"print(fp.read(model, {reading.name!r}))"
-    return Recipe(f"{_start(known, 'read')} {reading.name}", _python(known, python))
-
-
-def recipe_steering(
-    steering: Steering, activations: Mapping[str, float], *, generate: int = 0
-) -> Recipe:
-    """Tell how to get predictions with neurons set again."""
-    prompt, known = _prompt(steering.trace), steering.provenance
-    more = f", generate={generate}" if generate else ""
-    more += "" if _is_usual(steering.trace) else f", bos={steering.trace.has_bos}"
-    python = (
-        f"steered = fp.steer(model, {prompt!r}, {dict(activations)!r}{more})\n"
-        "print(steered.predictions())"
-    )
-    flags = [word for name, value in activations.items() for word in ("--set", f"{name}={value:g}")]
-    flags += ["--generate", str(generate)] if generate else []
-    flags += _bos_flags(steering.trace)
-    command = _command(known, "steer", flags, [prompt]) if isinstance(prompt, str) else None
-    return Recipe(command, _python(known, python))
-
-
-def recipe_search(
-    known: Provenance, tokens: Sequence[str], options: Mapping[str, Any], *, kind: str | None = None
-) -> Recipe:
-    """Tell how to get a search again; the options are those of `search` that were given."""
-    flags = []
-    for name, value in options.items():
-        flag = f"--{name}"
-        flags += [flag] if value is True else [flag, str(value)]
-    flags += [] if kind is None else ["--kind", kind]
-    parts = [repr(list(tokens))] + [f"{name}={value!r}" for name, value in options.items()]
-    python = ""
+def write_recipe(
+    result: Result, *, shown: Mapping[str, Any] | None = None, kind: str | None = None, page: bool = False
+) -> Recipe:  # fmt: skip
+    """Tell how to get a result again; `page` as a page, `shown` what of its tables, `kind` of a search."""
+    assert result.made_by is not None
+    name, given = result.made_by
+    verb, known = VERBS[name], result.provenance
+    spelled = {each.name: _spell(each, given) for each in verb.parameters if not each.is_shown}
+    lines = [f"model = fp.load({name_model(known)!r}{', hooks=False' * (known.run_by == OWN)})"]
+    traces = {p.name: given[p.name] for p in verb.parameters if p.role == "Trace"}
+    for each, trace in traces.items():
+        bos = "" if _is_usual(trace) else f", bos={trace.has_bos}"
+        lines.append(f"{each} = fp.run(model, {_prompt(trace)!r}{bos})")
+        spelled["bos"] = None if _is_usual(trace) else trace.has_bos
     if kind is not None:
-        python = f"names = fp.survey(model).of_kind({kind!r})\n"
-        parts.append("among=names")
-    python += f"print(fp.search(model, {', '.join(parts)}).table)"
-    return Recipe(_command(known, "search", flags, tokens), _python(known, python))
+        lines.append(f"names = fp.survey(model).of_kind({kind!r})")
+    lines.append(f"found = fp.{name}({', '.join(_call(verb, given, spelled, kind))})")
+    more = {n: v for n, v in (shown or {}).items() if v != _default(verb, n)}
+    if page:
+        lines.append(f"fp.save(found, '{name}.html')")
+    elif more:
+        listed = ", ".join(f"{n}={v!r}" for n, v in more.items())
+        lines.append(f"for table in found.tables({listed}).values():\n    print(table)")
+    else:
+        lines.append("print(found)")
+    python = "import ffnprobe as fp\n\n" + "\n".join(lines)
+    typed = _type(verb, known, spelled | more | ({"among": kind} if kind else {}), page)
+    return Recipe(typed, python)
 
 
-def recipe_survey(survey: Survey) -> Recipe:
-    """Tell how to get a survey again, as a page."""
-    known, chosen = survey.provenance, ",".join(map(str, survey.layers))
-    command = f"{_start(known, 'survey')} --layers {chosen} --html survey.html"
-    python = (
-        f"import ffnprobe as fp\n\nneurons = fp.survey(fp.load({name_model(known)!r}), layers={chosen!r})\n"
-        "fp.save(neurons, 'survey.html')"
+def _default(verb: Verb, name: str) -> Any:
+    return next(each.default for each in verb.parameters if each.name == name)
+
+
+def _call(
+    verb: Verb, given: Mapping[str, Any], spelled: Mapping[str, Any], kind: str | None
+) -> Iterable[str]:
+    """Write the arguments of the call, those that are as by default left out."""
+    is_placed = True
+    for each in verb.parameters:
+        value = spelled.get(each.name)
+        if each.is_shown or each.role == "Progress" or each.name not in given:
+            continue
+        if each.default is not REQUIRED and value == each.default:
+            is_placed = False  # what comes after it is named
+            continue
+        if each.name == "among" and kind is not None:
+            text = "names"
+        elif each.role == "Model":
+            text = "model" if each.option is None else f"fp.load({value!r})"
+        elif each.role == "Trace":
+            text = each.name
+        elif each.role in ("Scan", "Sequence[Scan]"):
+            text = _open(value)
+        else:
+            text = value if value == DATA else repr(value)
+        yield text if is_placed and not each.is_keyword else f"{each.name}={text}"
+
+
+def _open(value: Any) -> str:
+    if DATA in value:
+        return DATA
+    folders = [f"fp.Scan.open({folder!r})" for folder in ([value] if isinstance(value, str) else value)]  # fmt: skip
+    return folders[0] if isinstance(value, str) else f"[{', '.join(folders)}]"
+
+
+def _type(verb: Verb, known: Provenance, values: Mapping[str, Any], page: bool) -> str | None:
+    """Write the command, or nothing where a value cannot be typed."""
+    flags = ["--hooks"] if known.run_by == HOOKED else []
+    words: list[str] = []
+    for each in verb.options:
+        value = values.get(each.name, each.default)
+        if value is None or value == each.default or each.option is None:
+            continue
+        typed = _write(each, value)
+        if typed is None:
+            return None
+        if isinstance(each.option, Argument):
+            words += typed
+        elif isinstance(value, bool):
+            flags.append(f"--{'' if value else 'no-'}{each.front.replace('_', '-')}")
+        else:
+            long = each.option.flag.startswith("--")
+            flag = each.option.flag if long else f"--{each.front.replace('_', '-')}"
+            flags += [f"{flag}={word}" for word in typed]
+    store = values.get("scan")
+    if store == DATA:
+        return None
+    flags += [] if store is None else [f"--store={store}"]
+    flags += ["--html", f"{verb.name}.html"] if page else []
+    # After `--` a prompt may begin with a dash.
+    rest = ["--", *words] if words else []
+    start = ["ffnprobe", verb.name.replace("_", "-"), "--model", name_model(known)]
+    return shlex.join([*start, *flags, *rest])
+
+
+def _write(parameter: Parameter, value: Any) -> list[str] | None:
+    """Write a value as words of a command; None where that cannot be done."""
+    if value == DATA or (parameter.typed in (str, str | None) and not isinstance(value, str)):
+        return None
+    if isinstance(value, Mapping):
+        if not all(isinstance(number, int | float) for number in value.values()):
+            return None
+        return [f"{name}={number:g}" for name, number in value.items()]
+    if isinstance(value, list | tuple):
+        if parameter.front == "position":
+            return [",".join(map(str, value))]
+        return [",".join(each) if isinstance(each, list | tuple) else str(each) for each in value]
+    return [f"{value:g}" if isinstance(value, float) else str(value)]
+
+
+def _spell(parameter: Parameter, given: Mapping[str, Any]) -> Any:
+    """Return what was given as something to write down: texts, numbers, lists of them; else dots."""
+    value, name = given.get(parameter.name, parameter.default), parameter.name
+    model = given.get("model") or next(
+        each.model for each in given.values() if isinstance(each, Trace)
     )
-    return Recipe(command, python)
+    if isinstance(value, Trace):
+        return _prompt(value)
+    if isinstance(value, Model):
+        return name_model(value.provenance())
+    if parameter.role in ("Scan", "Sequence[Scan]") and value is not None:
+        each = value if isinstance(value, list | tuple) else [value]
+        folders = [str(getattr(one, "folder", one) or DATA) for one in each]
+        return folders if isinstance(value, list | tuple) else folders[0]
+    if name in ("answer", "versus", "other_answer") and isinstance(value, int):
+        return spell_token(model, value)
+    if isinstance(value, Contrast):
+        return [each.prompt for each in value.others]
+    if name == "contrast" and isinstance(value, list | tuple):
+        return [each if isinstance(each, str) else each.prompt for each in value]
+    return value if _is_plain(value) else DATA
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(_is_plain(each) for each in value.values())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float)
 
 
 def name_model(provenance: Provenance) -> str:
@@ -207,36 +216,3 @@ def _reads_back(split: Callable[[str], list[int]], text: str, ids: list[int]) ->
 def _is_usual(trace: Trace) -> bool:
     """Say whether the prompt has a BOS as the model's files say."""
     return trace.has_bos == trace.model.vocab.puts_bos(None)
-
-
-def _bos_flags(trace: Trace) -> list[str]:
-    return [] if _is_usual(trace) else ["--bos" if trace.has_bos else "--no-bos"]
-
-
-def _python(known: Provenance, lines: str) -> str:
-    how = ", hooks=False" if known.run_by == OWN else ""
-    return f"import ffnprobe as fp\n\nmodel = fp.load({name_model(known)!r}{how})\n{lines}"
-
-
-def _start(known: Provenance, verb: str) -> str:
-    return shlex.join(["ffnprobe", verb, "--model", name_model(known)])
-
-
-def _command(known: Provenance, verb: str, flags: Sequence[str], given: Sequence[str]) -> str:
-    hooks = ["--hooks"] if known.run_by == HOOKED else []
-    # After `--` a prompt may begin with a dash.
-    return f"{_start(known, verb)} {shlex.join([*hooks, *flags, '--', *given])}"
-
-
-def _differs(name: str, value: object) -> bool:
-    return not _is_typed(value) or value != _DEFAULTS.get(name)
-
-
-def _is_typed(value: object) -> bool:
-    """Say whether an option can be typed in a command."""
-    return isinstance(value, (bool, int, str, tuple))
-
-
-def _spell(value: object) -> str:
-    """Write an option's value, or dots where it is data that cannot be typed."""
-    return repr(value) if _is_typed(value) else "…"

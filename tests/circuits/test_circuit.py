@@ -16,7 +16,7 @@ ONE, TWO = f"L{FIRST[0]}N{FIRST[1]}@{PLACE}", f"L{SECOND[0]}N{SECOND[1]}@{LAST}"
 
 @pytest.fixture(scope="module")
 def circuit(planted):
-    return fp.circuit(planted, PROMPT, ANSWER, versus=RIVAL, contrast=CONTRAST, tested=True)
+    return fp.circuit(planted, PROMPT, ANSWER, versus=RIVAL, contrast=CONTRAST, test=True)
 
 
 def test_a_planted_circuit_is_found_whole_and_nothing_else(circuit):
@@ -109,9 +109,9 @@ def test_tables_and_words(circuit):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"keep": 0}, "keep = 0: a circuit has at least one neuron."),
-        ({"sign": "up"}, 'sign = "up" is not known.'),
-        ({"rule": "magic"}, '"magic" is not a rule of influence.'),
+        ({"keep": 0}, "keep = 0: it must be at least 1."),
+        ({"sign": "up"}, "sign = 'up': it must be both or toward."),
+        ({"rule": "magic"}, "rule = 'magic': it must be rescale, relp or gradient."),
         ({"rule": "rescale"}, 'the rule "rescale" needs contrast prompts to rescale to.'),
     ],
 )

@@ -209,7 +209,8 @@ def test_help_loads_nothing_heavy():
 
 
 RUNNING = [
-    ["run", JORDAN, "--lens"],
+    ["run", JORDAN],
+    ["lens", JORDAN],
     ["explain", JORDAN],
     ["attribute", JORDAN],
     ["ablate", JORDAN, " basketball"],

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from ffnprobe.cli import options
+from ffnprobe.cli import terminal
 from ffnprobe.corpora import clusters
 from tests.cli.runner import ffnprobe, nothing_written, refused
 
@@ -59,7 +59,7 @@ def test_threads_are_bounded(model, threads):
 
 
 def test_a_prompt_from_standard_input_is_read_to_a_bound(model, monkeypatch):
-    monkeypatch.setattr(options, "LARGEST_PROMPT", 1000)
+    monkeypatch.setattr(terminal, "LARGEST_PROMPT", 1000)
     said = refused("run", "-", *model, stdin="the cat " * 1000)
     assert "standard input is longer than 0 MB, the most ffnprobe reads of a prompt." in said
 

@@ -29,7 +29,10 @@ def test_it_prints_the_neurons_and_edges_and_says_that_all_adds_up(found):
     names = [line.split()[0] for line in done.stdout.splitlines() if line[:1] == "L"]
     assert names[:3] == found.table.name.head(3).tolist()
     assert f"7 neurons kept; {len(found.targets)} scores add up within" in done.stderr
-    assert "influence in logits" in done.stdout
+    assert (
+        "influence: what the node is worth to the answer through the graph, in logits"
+        in done.stdout
+    )
 
 
 def test_files_hold_everything(found, tmp_path):

@@ -18,7 +18,13 @@ COMMANDS = {
     "read": ("L1N505",),
     "drivers": (JORDAN, "L1N505", "--position", "2"),
     "patch": (JORDAN, "Tiger Woods plays the sport of", " basketball", " golf", "--neuron", "L1"),
-    "run": (JORDAN, "--lens"),
+    "run": (JORDAN,),
+    "lens": (JORDAN,),
+    "compare": (JORDAN, "Tiger Woods plays the sport of"),
+    "ablate-layers": (JORDAN,),
+    "estimate": (JORDAN,),
+    "related": ("L1N505",),
+    "similarity": (JORDAN,),
     "stages": (JORDAN,),
     "steer": (JORDAN, "--set", "L0=0"),
     "models": (),
@@ -89,7 +95,8 @@ def test_a_title_names_the_rival():
     printed = ffnprobe(
         "attribute", JORDAN, " basketball", "--versus", " football", "--quiet"
     ).stdout
-    assert printed.startswith("who pushed ␣basketball rather than ␣football at ␣of, in logits; ")
+    assert printed.startswith("␣basketball rather than ␣football after ")
+    assert ": +14.32 logits; 15.7 of 14.3 logits come through attention from " in printed
 
 
 def test_without_effects_the_heading_names_none():

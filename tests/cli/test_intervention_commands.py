@@ -43,17 +43,17 @@ def test_ablate_tables_the_exact_effects(ffnprobe, tiny_trace: fp.Trace) -> None
     assert "␣basketball: logit" in err
 
 
-@pytest.mark.parametrize("method", ["exact", "gradient"])
-def test_neurons_named_are_all_shown_though_fewer_than_ten(ffnprobe, method) -> None:
-    words = ("--neuron", "L1N7", "--neuron", "L0N3", "--method", method, "--format", "json")
-    code, out, _ = ffnprobe("ablate", PROMPT, " basketball", *words)
+@pytest.mark.parametrize("verb", ["ablate", "estimate"])
+def test_neurons_named_are_all_shown_though_fewer_than_ten(ffnprobe, verb) -> None:
+    words = ("--neuron", "L1N7", "--neuron", "L0N3", "--format", "json")
+    code, out, _ = ffnprobe(verb, PROMPT, " basketball", *words)
     assert code == 0
     assert {row["name"] for row in json.loads(out)["rows"]} == {"L1N7", "L0N3"}
 
 
 def test_ablate_both_ways_and_where(ffnprobe, tiny_trace: fp.Trace) -> None:
     code, out, err = ffnprobe(
-        "ablate", PROMPT, " basketball", "--method", "both", "--position", "2,-1", "--neuron", "L1",
+        "ablate", PROMPT, " basketball", "--estimates", "--position", "2,-1", "--neuron", "L1",
         "--neuron", "L2N5-L2N9", "--format", "csv", "--no-log-probability",
     )  # fmt: skip
     assert code == 0
@@ -62,15 +62,13 @@ def test_ablate_both_ways_and_where(ffnprobe, tiny_trace: fp.Trace) -> None:
     assert columns[:6] == ["name", "layer", "neuron", "activation", "effect", "estimate"]
     assert '""settings"": {""replace"": ""zero"", ""positions"": [2, 9]}' in out
     assert "Spearman correlation of estimates and effects: 0.9" in err
-    code, out, _ = ffnprobe(
-        "ablate", PROMPT, " basketball", "--method", "gradient", "--format", "md"
-    )
+    code, out, _ = ffnprobe("estimate", PROMPT, " basketball", "--format", "md")
     assert code == 0
     assert "| name | layer | neuron | activation | estimate |" in out
 
 
 def test_ablate_map(ffnprobe) -> None:
-    code, out, _ = ffnprobe("ablate", PROMPT, " basketball", "--map", "--format", "json")
+    code, out, _ = ffnprobe("ablate-layers", PROMPT, " basketball", "--format", "json")
     assert code == 0
     rows = json.loads(out)["rows"]
     assert len(rows) == 3 * 10
@@ -84,7 +82,7 @@ def test_ablate_says_how_an_answer_was_split(ffnprobe) -> None:
 
 
 def test_steer_compares_before_and_after(ffnprobe, tiny: fp.Model) -> None:
-    code, out, err = ffnprobe(
+    code, out, _ = ffnprobe(
         "steer", PROMPT, "--set", "L1N17=4.0", "--scale", "L2=0", "--generate", "3", "--format", "json"
     )  # fmt: skip
     assert code == 0
@@ -93,7 +91,8 @@ def test_steer_compares_before_and_after(ffnprobe, tiny: fp.Model) -> None:
     assert found["predictions"][0]["token"] == wanted.predictions(1).token[0]
     assert [row["text"] for row in found["texts"]] == ["before", "after"]
     assert found["texts"][1]["tokens"] == " ".join(tiny.vocab.show_all(wanted.continued_after))
-    assert "set L1N17=4, scale L2=0, positions all" in err
+    shown = ffnprobe("steer", PROMPT, "--set", "L1N17=4.0", "--scale", "L2=0")[1]
+    assert "set L1N17=4, scale L2=0, positions all" in shown
 
 
 def test_a_sampled_text_says_how_it_was_sampled(ffnprobe, tiny: fp.Model) -> None:

@@ -18,5 +18,5 @@ def test_match_prints_pairs_and_layers(tiny_folder, tiny):
 
 def test_what_match_refuses(tiny_folder, tmp_path):
     assert "different vocabularies" in refused("match", "pocket", "--model", tiny_folder)
-    assert "one is named" in refused("match", "pocket", "--store", tmp_path)
+    assert "compared between two scans" in refused("match", "pocket", "--store", tmp_path)
     assert '"gtp2" is not a known model' in refused("match", "gtp2", "--model", tiny_folder)

@@ -24,7 +24,7 @@ def test_neurons_are_ablated_together(model, tiny_trace):
     assert [row["effect"] for row in rows] == pytest.approx(wanted.values.tolist(), abs=1e-5)
     one = fp.ablate(tiny_trace, " the", together=["L1N3", "L2N5"])
     assert one.values[0] == pytest.approx(float(wanted.values[0]), abs=1e-5)
-    assert "leave out --neuron" in refused(*words, "--neuron", "L1N3", *model)
+    assert "name them in one of the two" in refused(*words, "--neuron", "L1N3", *model)
 
 
 def test_together_and_neurons_are_two_questions(tiny_trace):
@@ -52,5 +52,5 @@ def test_patch_carries_what_the_verb_carries(model, tiny):
     assert "activations are means over the positions patched" in done.stderr
     last = ffnprobe(*words, "--position", "-1", *model)
     assert "activations are those at" in last.stderr
-    grid = json.loads(ffnprobe(*words, "--map", *model).stdout)["rows"]
+    grid = json.loads(ffnprobe("patch-layers", *words[1:5], *model).stdout)["rows"]
     assert len(grid) == 3 * len(target)

@@ -22,11 +22,11 @@ def folder(tiny_folder, tmp_path, monkeypatch):
     ("words", "shown"),
     [
         (("run", TEXT), "comes next with probability"),
-        (("run", TEXT, "--lens"), "logit"),
+        (("lens", TEXT), "logit"),
         (("attribute", TEXT, " the"), "The parts add up to ␣the"),
         (("ablate", TEXT, " the", "--neuron", "L1"), "loses"),
-        (("ablate", TEXT, " the", "--map"), "without the MLP of"),
-        (("ablate", TEXT, " the", "--method", "gradient"), "The gradient estimates"),
+        (("ablate-layers", TEXT, " the"), "without the MLP of"),
+        (("estimate", TEXT, " the"), "The gradient estimates"),
         (("steer", TEXT, "--set", "L0N1=3"), "probability"),
         (("stages", TEXT, "--layer", "1"), "In the FFN of L1"),
         (("read", "L1N2"), "by its weights"),
@@ -52,7 +52,7 @@ def test_a_page_is_written_beside_what_is_printed(folder, words, shown):
     [
         (("params",), "a table by itself"),
         (("models",), "a table by itself"),
-        (("read", "L0N1", "--related"), "Related"),
+        (("related", "L0N1"), "Related"),
     ],
 )
 def test_results_without_a_figure_have_a_page(folder, words, of):

@@ -94,10 +94,13 @@ def test_one_question_at_a_time(facts, tiny_folder):
     assert result.exit_code == 2
 
 
-def test_long_tables_are_shortened_in_a_terminal_only(facts, tiny_folder):
+def test_long_tables_are_shortened_in_a_terminal_only(facts, tiny_folder, monkeypatch):
     facts.write_text("prompt,answer\n" + "".join(f"the cat {n}, the\n" for n in range(45)))
     result = score(tiny_folder, facts)
-    assert "the first 40 of 45 facts" in result.stderr
+    assert "the cat 44" in result.stdout
+    monkeypatch.setenv("COLUMNS", "100")
+    result = score(tiny_folder, facts)
+    assert "the first 40 of 45 rows; all of them: --format csv" in result.stdout
     assert "the cat 39" in result.stdout
     assert "the cat 40" not in result.stdout
     assert "the cat 44" in score(tiny_folder, facts, "--format", "csv").stdout

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_explore_without_dash_names_the_right_pip(told, wanted, monkeypatch):
         def read_text(self, name):
             return json.dumps(told) if told else None
 
-    monkeypatch.setattr(explore, "distribution", lambda name: Installed())
+    monkeypatch.setattr(metadata, "distribution", lambda name: Installed())
     monkeypatch.setattr(explore, "has_dash", lambda: False)
     assert wanted in refused("explore")
 

@@ -1,4 +1,4 @@
-"""`attribute`, `stages` and `run --lens`, by what they print."""
+"""`attribute`, `stages` and `lens`, by what they print."""
 
 import json
 
@@ -26,7 +26,7 @@ def test_attribute_prints_the_top_neurons(invoke, tiny_trace):
     expected = fp.attribute(tiny_trace, " basketball").top(3)
     lines = [line for line in done.stdout.splitlines() if line.startswith("L")]
     assert [line.split()[0] for line in lines] == expected.name.tolist()
-    assert "who pushed ␣basketball at rt, in logits; " in done.stdout
+    assert "␣cou rt: -1.30 logits; " in done.stdout
     assert "the parts add up to the model's logit within" in done.stderr
 
 
@@ -142,12 +142,11 @@ def test_stages_has_a_row_a_token(invoke, tiny_trace):
     assert rows[2]["strongest"] == fp.stages(tiny_trace, 1).table.strongest[2]
 
 
-def test_run_with_the_lens_has_two_tables(invoke, tiny_trace):
-    found = json.loads(invoke("run", TEXT, "--lens", "--format", "json").stdout)
-    assert list(found) == ["provenance", "result", "predictions", "lens"]
-    assert found["lens"][-1]["token"] == tiny_trace.predictions(1).token.item()
-    assert found["lens"][0]["layer"] is None
-    plain = invoke("run", TEXT, "--lens").stdout
+def test_the_lens_ends_in_the_prediction(invoke, tiny_trace):
+    found = json.loads(invoke("lens", TEXT, "--format", "json").stdout)
+    assert found["rows"][-1]["token"] == tiny_trace.predictions(1).token.item()
+    assert found["rows"][0]["layer"] is None
+    plain = invoke("lens", TEXT).stdout
     assert "embedding" in plain
     assert "NA" not in plain
 

@@ -52,7 +52,7 @@ def test_of_a_larger_model_layers_are_removed_only_where_it_looks(pocket, monkey
     assert "more than any other measured" in fp.plot(found, "map").layout.title.text
     assert "were not measured" in explanation_sections(found)[0]
     print_explanation(found, full=True)
-    assert "by position (logits); ablate --map: at all" in capsys.readouterr().out
+    assert "by position (logits); ablate-layers: at all" in capsys.readouterr().out
 
 
 def test_its_numbers_are_those_of_attribute_paths_and_ablate(explanation, jordan):
@@ -208,7 +208,7 @@ def test_a_prompt_of_one_token_has_no_earlier_position(tiny):
 def test_bad_input_is_refused_in_words(pocket, answer, options, words):
     with pytest.raises(FfnProbeError, match=words):
         fp.explain(pocket, JORDAN, answer, **options)
-    with pytest.raises(OptionRefused, match="cannot replace an activation"):
+    with pytest.raises(OptionRefused, match="replace = 'nothing': it must be zero or mean"):
         fp.explain(pocket, JORDAN, " basketball", replace="nothing")
 
 

@@ -122,7 +122,7 @@ def test_a_new_user_goes_from_a_prompt_to_an_export(tab, pocket, tmp_path):
     assert page.locator("#texts dt").all_inner_texts() == ["as it is", f"{names[0]} = -2"]
 
     page.wait_for_selector("#recipes:has-text('steer')")
-    assert f"--set {names[0]}=-2" in one.text("#recipes")
+    assert f"--set={names[0]}=-2" in one.text("#recipes")
     page.locator("#save-table").get_by_text("predictions", exact=True).click()
     for button, suffix in (("csv", ".csv"), ("parquet", ".parquet"), ("HTML report", ".html")):
         with page.expect_download() as waiting:

@@ -85,10 +85,10 @@ def test_mistakes_are_said(explorer, more, words):
 def test_it_is_exported_with_a_recipe(session, circuit):
     export = gather(session, read_address("/circuit", f"?{urlencode(ASKED)}"), Live())
     assert list(export.tables) == ["neurons", "nodes", "edges", "accounts"]
-    assert f"--keep {KEEP}" in export.recipe.command
+    assert f"--keep={KEEP}" in export.recipe.command
     made = {}
     exec(export.recipe.python.rpartition("\n")[0], made)
-    assert made["circuit"].table.name.tolist() == circuit.table.name.tolist()
+    assert made["found"].table.name.tolist() == circuit.table.name.tolist()
 
 
 @pytest.mark.browser

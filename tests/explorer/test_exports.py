@@ -1,6 +1,7 @@
 """What a page shows can be exported, and its recipe gives the same."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,11 @@ from tests.families.builders import write_family
 @pytest.mark.parametrize(
     ("path", "search", "live", "tables", "command"),
     [
-        ("/", {}, {"temperature": 2}, {"predictions"}, "ffnprobe run --model pocket --temperature 2 -- 'Michael"),
+        ("/", {}, {"temperature": 2}, {"predictions"}, "ffnprobe run --model pocket --temperature=2 -- 'Michael"),
         ("/", {"after": "L1"}, {}, {"predictions", "lens"}, "ffnprobe run --model pocket -- 'Michael"),
-        ("/neuron/L3N12", {}, {}, {"rows", "tokens", "examples", "feeds", "fed_by", "similar", "prompt"}, "ffnprobe read --model pocket L3N12"),
-        ("/neuron/L3N12", {}, {"set": 4.0, "generate": 3}, {"predictions", "texts"}, "ffnprobe steer --model pocket --set L3N12=4 --generate 3 -- 'Michael"),
-        ("/search", {"token": " golf", "rank": "dot", "layers": "1"}, {}, {"search"}, "ffnprobe search --model pocket --top 20 --rank dot --layers 1 -- ' golf'"),
+        ("/neuron/L3N12", {}, {}, {"rows", "tokens", "examples", "feeds", "fed_by", "similar", "prompt"}, "ffnprobe read --model pocket -- L3N12"),
+        ("/neuron/L3N12", {}, {"set": 4.0, "generate": 3}, {"predictions", "texts"}, "ffnprobe steer --model pocket --set=L3N12=4 --generate=3 -- 'Michael"),
+        ("/search", {"token": " golf", "rank": "dot", "layers": "1"}, {}, {"search"}, "ffnprobe search --model pocket --rank=dot --top=20 --layers=1 -- ' golf'"),
         ("/facts", {"relation": "sport"}, {}, {"facts"}, None),
     ],
 )  # fmt: skip
@@ -48,12 +49,13 @@ def test_a_recipe_says_that_the_hooks_ran(pocket):
     assert export.recipe.command.startswith("ffnprobe run --model pocket --hooks -- 'Michael")
 
 
-def test_the_python_of_a_recipe_gives_the_same(session, capsys):
+def test_the_python_of_a_recipe_gives_the_same(session):
     address = Address("/neuron/L0N378", (("prompt", JORDAN),))
     export = gather(session, address, Live({"set": -2.0}))
-    exec(compile(export.recipe.python, "recipe", "exec"), {})
-    printed = capsys.readouterr().out
-    assert f"{export.tables['predictions'].probability_after[0]:.6f}"[:7] in printed
+    made: dict[str, Any] = {}
+    exec(compile(export.recipe.python, "recipe", "exec"), made)
+    chances = made["found"].table.probability_after.tolist()
+    assert chances == pytest.approx(export.tables["predictions"].probability_after.tolist())
 
 
 def test_a_gated_neuron_is_shown_with_its_gate(tmp_path):

@@ -237,7 +237,7 @@ def test_scores_say_where_they_come_from(scores):
 def test_bad_options_are_refused_and_no_fact_is_no_statistic(tiny):
     with pytest.raises(OptionRefused, match="top = 0"):
         fp.score(tiny, ROWS, top=0)
-    with pytest.raises(OptionRefused, match="cannot replace an activation"):
+    with pytest.raises(OptionRefused, match="replace = 'nothing': it must be zero or mean"):
         fp.score(tiny, ROWS, effects=True, replace="nothing")
     empty = fp.score(tiny, [FactRow("the " * 40, " cat")])
     assert (len(empty), len(empty.problems)) == (0, 1)

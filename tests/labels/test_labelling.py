@@ -201,7 +201,7 @@ def test_what_cannot_be_labelled_is_refused_in_words(planted, store, tmp_path):
     scan = fp.Scan.open(store)
     with pytest.raises(OptionRefused, match="share = 0: it must be above 0"):
         fp.label(planted, scan, share=0)
-    with pytest.raises(OptionRefused, match="least = 2: an F1 is from 0 to 1"):
+    with pytest.raises(OptionRefused, match="least = 2: it must be from 0 to 1"):
         fp.label(planted, scan, least=2)
     few = fp.scan(planted, {"one": "ba be bi"}, workers=1)
     with pytest.raises(DataRefused, match="1 passages are too few"):

@@ -1,6 +1,7 @@
 """Reading neurons: planted ones are read back, lists are the same whichever way they are asked for."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -95,7 +96,7 @@ def test_html_shows_tokens_and_not_markup(pocket):
     weights = pocket.embedding[0]
     reading = fp.read(pocket, "L0N0")
     asked = type(reading.question)(pocket, weights, "embed")
-    html = type(reading)(**vars(reading) | {"question": asked})._repr_html_()
+    html = replace(reading, question=asked)._repr_html_()
     assert "&lt;|endoftext|&gt;" in html
     assert pipes not in html
 
@@ -133,7 +134,9 @@ def test_nothing_named_and_too_many_tokens(tiny):
     assert caught.value.remedy == "1 to 301"
     with pytest.raises(OptionRefused, match=r"top = 0: there are 301 tokens\."):
         fp.read(tiny, "L1N2").card(0)
-    with pytest.raises(OptionRefused, match='"mean" is not a convention'):
+    with pytest.raises(
+        OptionRefused, match="convention = 'mean': it must be centred, gain, raw or normed"
+    ):
         fp.read(tiny, "L1N2", convention="mean")
 
 

@@ -107,7 +107,7 @@ def test_a_survey_is_its_table_and_its_provenance(tiny):
 def test_workers_and_an_address_need_a_cluster(tiny):
     with pytest.raises(OptionRefused, match="workers and an address belong to a Ray cluster"):
         fp.survey(tiny, workers=2)
-    with pytest.raises(OptionRefused, match='engine is not "dask"'):
+    with pytest.raises(OptionRefused, match="engine = 'dask': it must be local or ray"):
         fp.survey(tiny, engine="dask")
     with pytest.raises(OptionRefused, match="workers = 0: it must be at least 1"):
         fp.survey(tiny, engine="ray", workers=0)

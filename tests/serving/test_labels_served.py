@@ -9,7 +9,7 @@ from ffnprobe.corpora.stored_labels import embedded_labels
 from ffnprobe.errors import DataRefused
 from ffnprobe.serving.budgets import Budget
 from ffnprobe.serving.models import ServedModels
-from ffnprobe.serving.resources import read_page
+from ffnprobe.serving.resources import list_pages
 from ffnprobe.serving.service import Service
 from tests.conftest import JORDAN
 from tests.labels.conftest import NEURONS, TARGET
@@ -102,7 +102,8 @@ def test_a_served_scan_labels_its_own_model_and_no_other(served, pocket):
 
 def test_the_survey_of_a_model_with_a_scan_has_roles_and_labels(served, tmp_path):
     address = f"ffnprobe://models/{served.models.default}/survey.parquet"
-    data, _ = read_page(served, address, Budget(60))
+    page = next(each for each in list_pages(served) if each.uri == address)
+    data = page.make(Budget(60))
     (tmp_path / "survey.parquet").write_bytes(data)
     table = fp.open_result(tmp_path / "survey.parquet").table
     assert table.corpus_role[NEURONS["position"]] == "positional"

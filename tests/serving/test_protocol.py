@@ -20,7 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 import ffnprobe as fp
 from ffnprobe.serving.protocol import build_server
 from ffnprobe.serving.resources import SKILL, read_docs
-from ffnprobe.serving.table import TOOLS
+from ffnprobe.serving.service import Service
+from ffnprobe.serving.tools import TOOLS
 from tests.conftest import JORDAN
 from tests.serving.conftest import COMMAND, ROOT, TOKEN
 from tests.serving.test_tools import ANSWER, CALLS
@@ -60,6 +61,7 @@ async def check_everything(client: Client) -> None:
     """List and call every tool, read every kind of resource, make every kind of mistake."""
     listed = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert set(listed) == {*TOOLS, "more"}
+    assert all(tool.annotations.read_only_hint for tool in listed.values())
     for name, arguments in CALLS.items():
         assert set(arguments) <= set(listed[name].input_schema["properties"])
         found = await client.call_tool(name, {**arguments, "rows": 1})
@@ -185,6 +187,51 @@ def test_standard_output_is_nothing_but_messages(environment, tmp_path):
                 assert not answer.is_error
 
     anyio.run(main)
+
+
+def test_what_was_held_back_of_standard_output_is_not_written_at_the_end(environment, tmp_path):
+    """Python keeps what is printed until there is enough of it; the wire is given back by then."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import json\n"
+        "dumps = json.dumps\n"
+        "def loud(*given, **named):\n"
+        "    print('NOISE', end='')\n"
+        "    return dumps(*given, **named)\n"
+        "json.dumps = loud\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
+    server = start_stdio({**environment, "PYTHONPATH": paths})
+    assert server.stdin is not None
+    assert server.stdout is not None
+    for message in (
+        INITIALIZE,
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        CALL | {"params": {"name": "run", "arguments": {"prompt": JORDAN}}},
+    ):
+        server.stdin.write(json.dumps(message) + "\n")
+        server.stdin.flush()
+    replies = [json.loads(server.stdout.readline()) for _ in range(2)]
+    assert replies[1]["result"]["structuredContent"]["rows"]
+    server.stdin.close()
+    assert server.stdout.read() == ""
+    assert server.stderr is not None
+    assert "NOISE" in server.stderr.read()
+    assert server.wait(timeout=20) == 0
+
+
+def test_a_reply_comes_soon_after_the_budget_whatever_the_work_does(service, monkeypatch):
+    monkeypatch.setattr("ffnprobe.serving.protocol.GRACE", 0.1)
+    monkeypatch.setattr(Service, "answer", lambda *_: time.sleep(5))
+
+    async def main() -> Any:
+        async with Client(build_server(service)) as client:
+            return await client.call_tool("run", {"prompt": JORDAN, "seconds": 0.1})
+
+    began = time.monotonic()
+    reply = anyio.run(main)
+    assert time.monotonic() - began < 3
+    assert reply.is_error
+    assert "and the work has not stopped yet" in reply.content[0].text
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,20 @@
 """The tools without a protocol: what they take, what they answer, what they refuse in words."""
 
-import inspect
 import json
 import threading
-from enum import Enum
-from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.cli.command import Common
 from ffnprobe.errors import FfnProbeError, ModelNotLoaded, OptionRefused
 from ffnprobe.serving.budgets import Budget, BudgetExceeded, Cancelled
 from ffnprobe.serving.models import ServedModels
+from ffnprobe.serving.resources import SKILL, read_docs
 from ffnprobe.serving.service import Service, put_in_words
-from ffnprobe.serving.table import TOOLS
+from ffnprobe.serving.tools import TOOLS, write_schema
+from ffnprobe.verbs import REQUIRED, VERBS
 from tests.builders import write_model
 from tests.conftest import JORDAN
 
@@ -24,17 +22,26 @@ GOLF = "Tiger Woods plays the sport of"
 ANSWER = " basketball"
 # A call of every tool that must be answered.
 CALLS: dict[str, dict[str, Any]] = {
-    "run": {"prompt": JORDAN, "lens": True},
+    "run": {"prompt": JORDAN},
     "explain": {"prompt": JORDAN, "answer": ANSWER, "top": 3},
     "attribute": {"prompt": JORDAN},
     "paths": {"prompt": JORDAN, "answer": ANSWER},
     "circuit": {"prompt": JORDAN, "answer": ANSWER, "keep": 5, "test": True},
     "compare": {"prompt": JORDAN, "other": GOLF},
+    "drivers": {"prompt": JORDAN, "neuron": "L3N361"},
+    "lens": {"prompt": JORDAN},
+    "stages": {"prompt": JORDAN, "layer": 1},
+    "similarity": {"prompt": JORDAN},
     "read": {"neurons": ["L0N1", "L1"]},
+    "related": {"neuron": "L3N361", "top": 3},
     "search": {"tokens": [ANSWER], "top": 3},
     "label": {"neurons": ["L0N1-L0N9", "L3N361"]},
     "match": {"other": "pocket", "top": 3},
     "ablate": {"prompt": JORDAN, "answer": ANSWER, "neuron": ["L0N1-L0N9"]},
+    "ablate_layers": {"prompt": JORDAN, "answer": ANSWER},
+    "estimate": {"prompt": JORDAN, "answer": ANSWER, "position": "all"},
+    "patch": {"source": JORDAN, "target": GOLF, "answer": ANSWER, "other_answer": " golf", "neuron": ["L0"]},
+    "patch_layers": {"source": JORDAN, "target": GOLF, "answer": ANSWER, "other_answer": " golf"},
     "steer": {"prompt": JORDAN, "scale": {"L0": 0.0}, "generate": 3},
     "score": {"facts": [{"prompt": JORDAN, "answer": ANSWER, "relation": "sport"}]},
 }  # fmt: skip
@@ -60,24 +67,47 @@ def test_every_tool_answers_with_rows_grade_and_provenance(service, name, pocket
     json.dumps(answer, allow_nan=False)
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name != "compare"])
-def test_arguments_have_the_defaults_of_the_command(name):
-    command = inspect.signature(getattr(import_module(f"ffnprobe.cli.{name}"), name))
-    common = set(inspect.signature(Common).parameters)
-    theirs = {
-        p.name: p.default.value if isinstance(p.default, Enum) else p.default
-        for p in command.parameters.values() if p.name not in common
-    }  # fmt: skip
-    ours = {n: f.get_default() for n, f in TOOLS[name].arguments.model_fields.items()}
-    same = {
-        n for n in ours if n in theirs and ours[n] is not None and theirs[n] is not inspect._empty
-    }
-    for argument in same - {"prompt", "answer", "facts", "neurons", "tokens", "other"}:
-        assert str(ours[argument]) == str(theirs[argument]), argument
-    # What a tool does not take: how the command loads, where it writes, how much of a whole it prints.
-    printed = {"circuit": {"top"}, "explain": {"full"}}
-    left = set(theirs) - set(ours) - printed.get(name, set())
-    assert left <= {"hooks", "store", "other_store", "graph"}
+def test_the_tools_are_the_verbs_with_a_grade():
+    graded = {name for name, verb in VERBS.items() if verb.grade}
+    assert set(TOOLS) == {*graded, "label", "score"}
+    page = read_docs()[SKILL].partition("## How to ask")[2].partition("\n## ")[0]
+    for name in (*TOOLS, "more"):
+        assert f"`{name}`" in page, name
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_arguments_are_the_verbs_options_with_their_defaults_and_bounds(name):
+    schema = write_schema(TOOLS[name].parameters)
+    options = {p.front: p for p in VERBS[name].options if not p.option.is_local}
+    taken = schema["properties"]
+    added = {"score": {"by_relation", "overlap", "remove", "hubs", "seed"}}.get(name, set())
+    assert set(taken) == {*options, *added, "model", "seconds", "rows"}
+    assert schema["required"] == [n for n, p in options.items() if p.default is REQUIRED]
+    assert schema["additionalProperties"] is False
+    for argument, parameter in options.items():
+        said, option = taken[argument], parameter.option
+        kinds = {kind["type"]: kind for kind in said.get("anyOf", [said])}
+        assert "default" in said or parameter.default is REQUIRED
+        assert said.get("default", REQUIRED) == parameter.default
+        assert option.default in said["description"]
+        if option.choices:
+            assert kinds["string"]["enum"] == list(option.choices)
+        number = kinds.get("integer") or kinds.get("number")
+        if option.least is not None:
+            assert number["minimum"] == option.least
+        if option.most is not None:
+            assert number["maximum"] == option.most
+        if option.longest is not None and argument != "facts":
+            held = [kinds[k] for k in ("string", "array", "object") if k in kinds]
+            bounds = ("maxLength", "maxItems", "maxProperties")
+            assert [each[b] for each in held for b in bounds if b in each] == [option.longest]
+
+
+def test_no_argument_names_files():
+    for tool in TOOLS.values():
+        assert not {"store", "out", "partial", "graph", "scan"} & set(
+            write_schema(tool.parameters)["properties"]
+        )
 
 
 def test_an_answer_of_several_tokens_has_its_pieces_behind_a_cursor(service):
@@ -90,9 +120,11 @@ def test_an_answer_of_several_tokens_has_its_pieces_behind_a_cursor(service):
 
 def test_every_argument_and_tool_has_words():
     for tool in TOOLS.values():
-        assert tool.description.splitlines()[0].endswith("."), tool.name
-        for argument, schema in tool.schema()["properties"].items():
+        assert tool.words.splitlines()[0].endswith("."), tool.name
+        for argument, schema in write_schema(tool.parameters)["properties"].items():
             assert schema.get("description"), f"{tool.name}: {argument}"
+            for word in ("--", "repeatable", "standard input", "folder"):  # of the command line
+                assert word not in schema["description"], f"{tool.name}: {argument}"
 
 
 def test_an_explanation_has_the_same_numbers_as_the_verb(service, pocket):
@@ -135,23 +167,39 @@ def test_a_cursor_leads_to_the_other_rows_and_tables(service):
         ("expain", {}, 'there is no tool "expain".\n  try: explain'),
         ("run", {}, "run needs prompt."),
         ("run", {"promt": JORDAN}, 'run has no argument "promt".\n  try: prompt'),
-        ("explain", {"prompt": JORDAN, "top": "ten"}, "top = 'ten': input should be a valid integer"),
-        ("explain", {"prompt": JORDAN, "top": 0}, "top = 0: input should be greater than or equal"),
-        ("run", {"prompt": JORDAN, "seconds": 0}, "seconds = 0: input should be greater than 0"),
-        ("run", {"prompt": JORDAN, "rows": 9999}, "rows = 9999: input should be less than"),
-        ("run", {"prompt": "x" * 20_001}, "string should have at most 20000 characters"),
+        ("explain", {"prompt": JORDAN, "top": "ten"}, "top = 'ten': explain takes a whole number."),
+        ("explain", {"prompt": JORDAN, "top": 0}, "top = 0: there are 5376 neurons."),
+        ("run", {"prompt": JORDAN, "seconds": 0}, "seconds = 0: it must be more than 0"),
+        ("run", {"prompt": JORDAN, "rows": 9999}, "rows = 9999: it must be from 1 to 200."),
+        ("run", {"prompt": "x" * 20_001}, "it has more than 20,000 characters."),
+        ("run", {"prompt": JORDAN, "seconds": -1}, "seconds = -1: it must be from 0 to 3,600."),
+        ("run", {"prompt": JORDAN, "seconds": 9999}, "seconds = 9999: it must be from 0 to 3,600."),
+        ("run", {"prompt": JORDAN, "model": 3}, "model = 3: run takes text or None."),
+        ("run", {"prompt": None}, "prompt = None: run takes text."),
+        ("attribute", {"prompt": JORDAN, "contrast": [GOLF] * 51}, "it has more than 50 items."),
+        ("attribute", {"prompt": JORDAN, "contrast": ["x" * 20_001]}, "it has more than 20,000 characters."),
+        ("steer", {"prompt": JORDAN, "scale": {f"L0N{n}": 0 for n in range(1001)}}, "it has more than 1,000 items."),
+        ("steer", {"prompt": JORDAN, "generate": 201}, "generate = 201: it must be from 0 to 200."),
+        ("ablate", {"prompt": JORDAN, "neuron": "L3N1"}, "ablate takes a list.\n  try: [\"L3N1\"]"),
+        ("ablate", {"prompt": JORDAN, "neuron": []}, "no neuron is named."),
+        ("read", {"neurons": []}, "no neuron is named."),
+        ("search", {"tokens": [ANSWER], "kind": "large"}, "kind = 'large': search takes \"entropy\""),
         ("search", {"tokens": [" basket ball"]}, "tokens here"),
-        ("search", {"tokens": []}, "tokens = []: list should have at least 1 item"),
+        ("search", {"tokens": []}, "no token is named."),
         ("read", {"neurons": ["L99N1"]}, "L99N1: pocket has layers L0"),
         ("score", {"facts": [{"prompt": "x"}]}, "facts.0 needs answer."),
+        ("score", {"facts": [{"prompt": "x", "answer": "y", "no": "z"}]}, 'facts.0 has no argument "no"'),
+        ("score", {"facts": [{"prompt": "x", "answer": 3}]}, "answer = 3: facts.0 takes text."),
+        ("score", {"facts": []}, "there is no fact to score."),
         ("score", {"facts": "/etc/passwd"}, "is not a table of facts that is served"),
         ("explain", {"prompt": JORDAN, "contrast_from": "../x"}, "is not a table of facts that is served"),
         ("run", {"prompt": JORDAN, "model": "gpt2"}, '"gpt2" is not served; served are pocket.'),
         ("match", {"other": "pokcet"}, "try: pocket"),
-        ("circuit", {"prompt": JORDAN, "keep": 0}, "keep = 0: input should be greater than or equal"),
-        ("circuit", {"prompt": JORDAN, "sign": "up"}, "sign = 'up': input should be 'both' or 'toward'"),
+        ("circuit", {"prompt": JORDAN, "keep": 10**6}, "keep = 1000000: it must be from 1 to 1,000."),
+        ("circuit", {"prompt": JORDAN, "keep": 0}, "keep = 0: it must be from 1 to 1,000."),
+        ("circuit", {"prompt": JORDAN, "sign": "up"}, "sign = 'up': it must be both or toward."),
         ("label", {"neurons": ["L0N9999"]}, "L0N9999"),
-        ("label", {"least": 2}, "least = 2: input should be less than or equal to 1"),
+        ("label", {"least": 2}, "least = 2: it must be from 0 to 1."),
         ("label", {"least": 0.5}, "no labels of all neurons are kept with these settings"),
     ],
 )  # fmt: skip
@@ -244,6 +292,8 @@ def test_models_are_served_by_name_and_dropped_beyond_the_bound(tmp_path):
     assert models.get("one").fingerprint == first.fingerprint
     with pytest.raises(ModelNotLoaded, match=r'"three" is not served; served are one, two\.'):
         models.get("three")
+    with pytest.raises(OptionRefused, match="two models have the name pocket"):
+        ServedModels(["pocket", "pocket"], most_bytes=1)
     twin = write_model(tmp_path / "elsewhere" / "one", seed=3)
     with pytest.raises(OptionRefused, match="two models have the name one"):
         ServedModels([str(one), str(twin)], most_bytes=1)

@@ -271,7 +271,7 @@ def test_a_prompt_of_one_token_has_an_account(tiny):
         (" lebron", {"versus": 9}, TokenNotFound, "an answer with versus needs one"),
         (9, {"versus": ""}, TokenNotFound, '"" is not a token; --versus needs one'),
         (9, {"position": 99}, OptionRefused, r"position 99 is outside the prompt: .*\(0 is BOS\)"),
-        (9, {"convention": "raw"}, OptionRefused, '"raw" is not a convention of pushes'),
+        (9, {"convention": "raw"}, OptionRefused, "convention = 'raw': it must be centred or folded"),
         (" lebron" * 9, {}, PromptRefused, r"the prompt is \d+ tokens and the answer \d+; .* has 29"),
     ],
 )  # fmt: skip

@@ -37,7 +37,7 @@ def every_result(
     # Where both prompts say the same there is nothing to carry.
     contrast = fp.contrast_with(trace, answer, [other], answers=[prompt[-1]])
     is_other = not trace.logits[-1].equal(other.logits[-1])
-    circuit = fp.circuit(model, prompt, answer, contrast=contrast, keep=6, bos=bos, tested=is_other)
+    circuit = fp.circuit(model, prompt, answer, contrast=contrast, keep=6, bos=bos, test=is_other)
     made["Circuit"] = circuit
     made |= {"Contrast": contrast, "ContrastPushes": fp.attribute(trace, answer, contrast=contrast)}
     if is_other:

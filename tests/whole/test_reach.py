@@ -18,7 +18,7 @@ REACHED = {
     "summarise_relations": "Scores.by_relation", "compare_facts": "Relations.overlap",
     "assemble": "score", "join_survey": "survey(scan=…)", "ablate_together": "ablate(together=…)",
     "choose_contrast": "contrast_with", "contrast_pushes": "attribute(contrast=…)", "extend": "run",
-    "map_layers": "ablate_layers", "embedded_scan": "read", "embedded_labels": "read",
+    "map_layers": "ablate_layers", "estimate_question": "estimate", "embedded_scan": "read", "embedded_labels": "read",
     "find_labels": "read", "open_labels": "label",
 }  # fmt: skip
 

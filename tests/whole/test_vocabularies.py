@@ -105,7 +105,7 @@ def test_a_page_is_got_again_by_the_same_words(blocks, tmp_path):
     explanation = fp.explain(model, PROMPT, " Paris", top=3)
     page = fp.save(explanation, tmp_path / "explanation.html")
     text = (tmp_path / "explanation.html" if page is None else page).read_text()
-    assert f"--html explanation.html -- &#x27;{PROMPT}&#x27; &#x27; Paris&#x27;" in text
+    assert f"--html explain.html -- &#x27;{PROMPT}&#x27; &#x27; Paris&#x27;" in text
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -27,7 +27,7 @@ from ffnprobe.views.explorer.blocks import (
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.plots import plot
-from ffnprobe.views.recipes import recipe_circuit
+from ffnprobe.views.recipes import write_recipe
 
 KEEP, MOST = 40, 300
 EDGES = 12
@@ -206,4 +206,4 @@ def _neurons(circuit: Circuit, address: Address) -> Component:
 def gather(session: Session, address: Address, live: Live) -> Export:
     """Gather the circuit."""
     circuit = _find(session, address)
-    return Export("circuit", circuit, circuit.tables(), recipe_circuit(circuit))
+    return Export("circuit", circuit, circuit.tables(), write_recipe(circuit, page=True))

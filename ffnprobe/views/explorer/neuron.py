@@ -26,7 +26,7 @@ from ffnprobe.views.explorer.blocks import (
 )
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import EXAMPLES, Session
-from ffnprobe.views.recipes import recipe_reading, recipe_steering, spell_token
+from ffnprobe.views.recipes import spell_token, write_recipe
 
 TOKENS = 10
 DRIVERS = 10
@@ -171,7 +171,7 @@ def _drivers(found: Drivers, address: Address) -> Component:
 def gather(session: Session, address: Address, live: Live) -> Export:
     """Gather the card, or the predictions with the slider's activation."""
     reading = session.reading(address.neuron)
-    tables, recipe = reading.tables(), recipe_reading(reading)
+    tables, recipe = reading.tables(), write_recipe(reading)
     found = session.examples(reading.name)
     if found is not None:
         tables |= found.tables()
@@ -189,7 +189,7 @@ def gather(session: Session, address: Address, live: Live) -> Export:
             many = int(live.sliders.get("generate", 0))
             result = steering = session.steering(address, reading.name, float(value), generate=many)
             tables |= steering.tables()
-            recipe = recipe_steering(steering, {reading.name: float(value)}, generate=many)
+            recipe = write_recipe(steering)
     return Export(reading.name, result, tables, recipe)
 
 

@@ -26,7 +26,7 @@ from ffnprobe.views.explorer.blocks import (
 from ffnprobe.views.explorer.exports import Export, Live, bar, provenance_of
 from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.plots import plot
-from ffnprobe.views.recipes import recipe_explanation, recipe_trace, spell_token
+from ffnprobe.views.recipes import spell_token, write_recipe
 
 TOKENS = 10
 MAX_TEMPERATURE = 3.0
@@ -182,9 +182,14 @@ def gather(session: Session, address: Address, live: Live) -> Export:
         explanation = running.found
     if explanation is None:
         result = TableSet("predictions", tables, provenance_of(predictions))
-        return Export("prompt", result, tables, recipe_trace(trace, temperature=temperature))
+        return Export(
+            "prompt", result, tables, write_recipe(trace, shown={"temperature": temperature})
+        )
     return Export(
-        "explanation", explanation, explanation.tables() | tables, recipe_explanation(explanation)
+        "explanation",
+        explanation,
+        explanation.tables() | tables,
+        write_recipe(explanation, page=True),
     )
 
 

@@ -1,16 +1,17 @@
 """The search page: from tokens to neurons, and a survey of all neurons."""
 
-from dataclasses import replace
 from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from ffnprobe.corpora.joins import join_labels
 from ffnprobe.errors import FfnProbeError
+from ffnprobe.options import RANKS, SIDES
 from ffnprobe.reading.kinds import KINDS
-from ffnprobe.reading.rankings import RANKS, SIDES, search
+from ffnprobe.reading.rankings import search
 from ffnprobe.reading.searches import Search
 from ffnprobe.reading.surveys import Survey
+from ffnprobe.results import change
 from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.blocks import (
     Component,
@@ -27,7 +28,7 @@ from ffnprobe.views.explorer.blocks import (
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.plots import plot
-from ffnprobe.views.recipes import recipe_search, recipe_survey
+from ffnprobe.views.recipes import write_recipe
 
 FOUND = 20
 TICK = 300  # milliseconds between two polls of the survey
@@ -107,7 +108,7 @@ def find(session: Session, address: Address) -> Search:
         layers=layers,
         **given_options(session, address),
     )
-    return replace(found, table=join_labels(found.table, session.labels))
+    return change(found, table=join_labels(found.table, session.labels))
 
 
 def given_options(session: Session, address: Address) -> dict[str, Any]:
@@ -152,13 +153,9 @@ def gather(session: Session, address: Address, live: Live) -> Export:
     if not address.texts("token"):
         if neurons is None:
             raise FfnProbeError("the survey is not finished yet.", remedy="wait a moment")
-        return Export("survey", neurons, tables, recipe_survey(neurons))
+        return Export("survey", neurons, tables, write_recipe(neurons, page=True))
     found = find(session, address)
-    options = given_options(session, address)
-    if address.text("layers"):
-        options["layers"] = address.text("layers")
-    kind = address.text("kind")
-    recipe = recipe_search(found.provenance, address.texts("token"), options, kind=kind or None)
+    recipe = write_recipe(found, kind=address.text("kind") or None)
     return Export("search", found, {"search": found.table} | tables, recipe)
 
 

@@ -173,7 +173,7 @@ def _draw_ends(figure: go.Figure, circuit: Circuit, layout: GraphLayout) -> None
 def plot_circuit_recovery(circuit: Circuit) -> go.Figure:
     """Draw what a tested circuit recovers."""
     if circuit.recovery is None:
-        raise OptionRefused("this circuit was not tested.", remedy="tested=True (--test)")
+        raise OptionRefused("this circuit was not tested.", remedy="test=True (--test)")
     return plot_recovery(circuit.recovery)
 
 

@@ -28,7 +28,7 @@ from ffnprobe.views.report.blocks import (
     table_block,
     words,
 )
-from ffnprobe.views.report.reproduce import reproduce_explanation
+from ffnprobe.views.report.reproduce import reproduce
 from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
 
 TOKENS = 8  # on a card
@@ -47,7 +47,7 @@ def explanation_sections(explanation: Explanation) -> list[str]:
         _paths(explanation),
         _map(explanation),
         section("What the words mean", definitions(MARKS | NEURONS | PROMPTS)),
-        reproduce_explanation(explanation),
+        *reproduce(explanation),
     ]
 
 
@@ -80,7 +80,7 @@ def _prompt(explanation: Explanation) -> str:
         "layers (blue: they help, orange: they hinder)."
     )
     if None in effects:
-        note += " Tokens without colour were not measured; `ffnprobe ablate --map` measures all."
+        note += " Tokens without colour were not measured; `ffnprobe ablate-layers` measures all."
     tokens = tokens_html(explanation.trace.tokens, effects)
     return f"<p class=prompt>{tokens}</p>{words(note, soft=True)}"
 

@@ -14,6 +14,7 @@ from ffnprobe.views.report.blocks import (
     table_block,
 )
 from ffnprobe.views.report.explanations import explanation_sections
+from ffnprobe.views.report.reproduce import reproduce
 from ffnprobe.views.report.shell import wrap
 from ffnprobe.views.report.surveys import survey_sections
 from ffnprobe.views.report.terms import MARKS, NEURONS, PROMPTS
@@ -42,4 +43,5 @@ def _plain_sections(result: Result, tables: Tables) -> list[str]:
     parts = [section("Figures", *figures)] if figures else []
     for number, (name, table) in enumerate(tables.items()):
         parts.append(section(name, table_block(table, name=f"table-{number}")))
-    return [*parts, section("What the words mean", definitions(MARKS | NEURONS | PROMPTS))]
+    words = section("What the words mean", definitions(MARKS | NEURONS | PROMPTS))
+    return [*parts, words, *reproduce(result)]

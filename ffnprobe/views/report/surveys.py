@@ -6,7 +6,7 @@ from ffnprobe.reading.surveys import Survey
 from ffnprobe.results import hide_numbers
 from ffnprobe.views.plots import plot_all
 from ffnprobe.views.report.blocks import definitions, figure_html, section, table_block, words
-from ffnprobe.views.report.reproduce import reproduce_survey
+from ffnprobe.views.report.reproduce import reproduce
 from ffnprobe.views.report.terms import MARKS, NEURONS, SURVEY
 
 # A browser sorts this many rows quickly, and the page stays small enough to send.
@@ -37,7 +37,7 @@ def survey_sections(survey: Survey) -> list[str]:
             "One by one", words("Click a column head to sort."), table_block(table, name="neurons")
         ),
         section("What the words mean", definitions(MARKS | NEURONS | SURVEY)),
-        reproduce_survey(survey),
+        *reproduce(survey),
     ]
 
 

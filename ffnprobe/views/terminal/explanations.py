@@ -43,7 +43,7 @@ def _print_all(explanation: Explanation) -> None:
     if explanation.map is not None:
         title = "what the answer loses without an MLP layer, by position (logits)"
         whole = None not in explanation.position_effects
-        print_grid(title if whole else f"{title}; ablate --map: at all", lay_out_map(explanation.map))  # fmt: skip
+        print_grid(title if whole else f"{title}; ablate-layers: at all", lay_out_map(explanation.map))  # fmt: skip
     if len(explanation.paths):
         paths = explanation.paths.drop(columns=["layer", "neuron"])
         print_tables({"the strongest paths through attention (logits)": paths})

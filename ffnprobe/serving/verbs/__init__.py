@@ -1,1 +1,0 @@
-"""One short function for each tool; importing a module registers its tools."""

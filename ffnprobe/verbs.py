@@ -1,0 +1,222 @@
+"""The verbs, and what their signatures declare: commands, tools, batches and recipes follow from it.
+
+A signature is read from the source, so that no help and no wrong option waits for torch. What it says:
+
+- a parameter with an `Option` is an option of every front, of the same words, default and bounds;
+- a `Trace` is a prompt to run, a `Model` a model to load, a `Scan` a store to open, a `Progress` a bar;
+- what `tables` of the result takes are options, too: how much of it is shown;
+- any other parameter is for Python alone.
+
+>>> [each.front for each in VERBS["stages"].options]
+['prompt', 'layer', 'bos']
+"""
+
+import ast
+import importlib.util
+import inspect
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+from ffnprobe import options as named
+from ffnprobe.options import CONTRAST_FROM, PROMPT, Bos, Option
+
+ROLES = ("Model", "Trace", "Scan", "Sequence[Scan]", "Progress")
+REQUIRED = inspect.Parameter.empty
+PUSH = "push only: direct, exact and adds up; what later layers do with it is not in it"
+EFFECT = "effect only: exact; effects do not add up"
+WEIGHTS = "weights only: what a neuron could do; no prompt was run"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a verb: an option of the fronts, something they have already, or Python's alone."""
+
+    name: str
+    default: Any
+    option: Option | None = None
+    typed: Any = None
+    role: str = ""
+    is_keyword: bool = False
+    is_shown: bool = False  # it is of the result's tables
+
+    @property
+    def front(self) -> str:
+        """What it is called in commands and tools."""
+        if self.role == "Trace" and self.option is PROMPT:
+            return "prompt"
+        return (self.option.name if self.option else "") or self.name
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb: where it is, the class whose tables it shows, and what its answers are worth as evidence.
+
+    Without a `grade` it is not offered to agents.
+    """
+
+    name: str
+    home: str
+    shows: str = ""
+    grade: str = ""
+
+    @cached_property
+    def _read(self) -> tuple[tuple[Parameter, ...], str]:
+        return read_signature(self.home, rf"@verb\n(?:@.*\n)*def {self.name}\(")
+
+    @property
+    def words(self) -> str:
+        """Say what it does: the first paragraph of its docstring."""
+        return self._read[1]
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What its function takes, then what the tables of its result take."""
+        if not self.shows:
+            return self._read[0]
+        module, _, kind = self.shows.rpartition(".")
+        shown, _ = read_signature(module, rf"class {kind}\b[^§]*?\n    def tables\(")
+        own = tuple(each for each in self._read[0])
+        return own + tuple(_show(each) for each in shown if each.option is not None)
+
+    @cached_property
+    def options(self) -> tuple[Parameter, ...]:
+        """What commands and tools ask for, in their order."""
+        found = [each for each in self.parameters if each.option is not None]
+        places = [n for n, each in enumerate(found) if each.name == "contrast"]
+        for place in places:
+            found.insert(place + 1, Parameter("contrast_from", None, CONTRAST_FROM, str | None))
+        if self.runs_traces:
+            kind, option = get_args(Bos)
+            found.append(Parameter("bos", None, option, kind))
+        return tuple(sorted(found, key=lambda each: each.name == "bos"))
+
+    @property
+    def runs_traces(self) -> bool:
+        """Whether its prompts are run before it is called."""
+        return any(each.role == "Trace" for each in self.parameters)
+
+    @property
+    def takes_prompt(self) -> bool:
+        """Whether it asks about one prompt, so that a batch can ask about many."""
+        return any(each.name in ("prompt", "trace") for each in self.parameters)
+
+    def find_role(self, role: str) -> Parameter | None:
+        """Return the parameter that is filled by a front itself, if there is one."""
+        return next((p for p in self.parameters if p.role == role and p.option is None), None)
+
+    @property
+    def function(self) -> Any:
+        """The function itself, imported now."""
+        return getattr(import_module(self.home), self.name)
+
+
+def _show(parameter: Parameter) -> Parameter:
+    return Parameter(**{**vars(parameter), "is_shown": True})
+
+
+def read_signature(module: str, begin: str) -> tuple[tuple[Parameter, ...], str]:
+    """Read the parameters of a function, and its first paragraph, from the source of its module."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None, module
+    source = Path(str(spec.origin)).read_text(encoding="utf-8")
+    match = re.search(begin, source)
+    assert match is not None, f"{module}: {begin}"
+    start = source.rindex("\n", 0, source.rindex("def ", 0, match.end())) + 1
+    lines = source[start:].splitlines()
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    taken = [lines[0]]
+    for line in lines[1:]:
+        if line.strip() and len(line) - len(line.lstrip()) <= indent and line.strip()[0] != ")":
+            break
+        taken.append(line)
+    function = ast.parse(textwrap.dedent("\n".join(taken))).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    words = (ast.get_docstring(function) or "").partition("\n\n")[0].replace("\n", " ")
+    given = function.args
+    places = [each for each in given.args if each.arg != "self"]
+    defaults = [None] * (len(places) - len(given.defaults)) + list(given.defaults)
+    read = [_read(each, default) for each, default in zip(places, defaults, strict=True)]
+    read += [
+        _read(each, default, is_keyword=True)
+        for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    ]
+    return tuple(read), words
+
+
+def _read(argument: ast.arg, default: ast.expr | None, *, is_keyword: bool = False) -> Parameter:
+    value = REQUIRED if default is None else ast.literal_eval(default)
+    kind, option = _read_annotation(argument.annotation)
+    role = next((r for r in ROLES if re.match(rf"['\"]?{re.escape(r)}", kind)), "")
+    typed = None
+    if option is not None:
+        typed = option.typed if option.typed is not None else _evaluate(kind)
+    elif role == "Trace":
+        option, typed = PROMPT, str
+    return Parameter(argument.arg, value, option, typed, role, is_keyword)
+
+
+def _read_annotation(node: ast.expr | None) -> tuple[str, Option | None]:
+    """Return a type as it is written, and the option that goes with it."""
+    text = "" if node is None else ast.unparse(node)
+    alias = getattr(named, text, None) if isinstance(node, ast.Name) else None
+    if get_origin(alias) is Annotated:
+        kind, option = get_args(alias)
+        return f"{text}.kind", option if option.typed is not None else _with_type(option, kind)
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
+        assert isinstance(node.slice, ast.Tuple)
+        kind, said = node.slice.elts
+        return ast.unparse(kind), _evaluate(ast.unparse(said))
+    return text, None
+
+
+def _with_type(option: Option, kind: Any) -> Option:
+    return option.but(option.words, typed=kind)
+
+
+def _evaluate(text: str) -> Any:
+    """Evaluate what a signature says of an option; it is our own source, and names options alone."""
+    return eval(text, dict(vars(named)))
+
+
+_LISTED = (
+    Verb("run", "ffnprobe.tracing.running", "ffnprobe.tracing.trace.Trace",
+         "none: what the model predicts, not why"),
+    Verb("explain", "ffnprobe.evidence.explaining", grade="graded neuron by neuron"),
+    Verb("attribute", "ffnprobe.tracing.pushes", "ffnprobe.tracing.pushes.Pushes", PUSH),
+    Verb("paths", "ffnprobe.tracing.paths", "ffnprobe.tracing.paths.Paths", PUSH),
+    Verb("circuit", "ffnprobe.circuits.circuit", "ffnprobe.circuits.circuit.Circuit",
+         "influence: a first-order account with attention patterns and scales held; test=true replays it"),
+    Verb("compare", "ffnprobe.tracing.comparison", "ffnprobe.tracing.comparison.Comparison",
+         f"{PUSH}; a difference goes along with the other answer, it need not cause it"),
+    Verb("drivers", "ffnprobe.tracing.score_drivers", "ffnprobe.tracing.score_drivers.Drivers",
+         "score only: an exact account of what opened a neuron; not of what it is used for"),
+    Verb("lens", "ffnprobe.tracing.logit_lens",
+         grade="none: what each layer would say if it were the last"),
+    Verb("stages", "ffnprobe.tracing.ffn_stages", grade="none: what one layer computes"),
+    Verb("similarity", "ffnprobe.tracing.token_similarity", grade="none: how alike tokens are"),
+    Verb("ablate", "ffnprobe.interventions.ablation", "ffnprobe.interventions.ablation.Effects",
+         EFFECT),
+    Verb("ablate_layers", "ffnprobe.interventions.ablation", grade=EFFECT),
+    Verb("estimate", "ffnprobe.interventions.gradients", "ffnprobe.interventions.gradients.Estimates",
+         "effect only: an estimate to first order; ablate measures it"),
+    Verb("patch", "ffnprobe.interventions.patching", "ffnprobe.interventions.patching.Patches",
+         EFFECT),
+    Verb("patch_layers", "ffnprobe.interventions.patching", grade=EFFECT),
+    Verb("steer", "ffnprobe.interventions.steering", "ffnprobe.interventions.steering.Steering",
+         "effect of a change: what the model can be made to say, not what it uses"),
+    Verb("read", "ffnprobe.reading.readings", "ffnprobe.reading.readings.Readings", WEIGHTS),
+    Verb("related", "ffnprobe.reading.readings", grade=WEIGHTS),
+    Verb("search", "ffnprobe.reading.rankings", grade=WEIGHTS),
+    Verb("survey", "ffnprobe.corpora.surveying"),
+    Verb("match", "ffnprobe.corpora.matching", grade=f"{WEIGHTS}; a random control beside every pair"),
+    Verb("scan", "ffnprobe.corpora.scanning"),
+    Verb("label", "ffnprobe.labels.labelling"),
+    Verb("score", "ffnprobe.facts.scoring"),
+)  # fmt: skip
+VERBS: Mapping[str, Verb] = {verb.name: verb for verb in _LISTED}
