@@ -26,20 +26,12 @@ from ffnprobe.facts.rows import FactRow as FactRow
 from ffnprobe.facts.scores import Scores as Scores
 from ffnprobe.facts.scoring import score as score
 from ffnprobe.facts.specificity import Specificity as Specificity
-from ffnprobe.interventions.ablation import (
-    Effects as Effects,
-    LayerEffects as LayerEffects,
-    ablate as ablate,
-    ablate_layers as ablate_layers,
-)
+from ffnprobe.interventions.ablation import Effects as Effects, LayerEffects as LayerEffects
+from ffnprobe.interventions.ablation import ablate as ablate, ablate_layers as ablate_layers
 from ffnprobe.interventions.gradients import Estimates as Estimates, estimate as estimate
 from ffnprobe.interventions.group_ablation import GroupEffects as GroupEffects
-from ffnprobe.interventions.patching import (
-    LayerPatches as LayerPatches,
-    Patches as Patches,
-    patch as patch,
-    patch_layers as patch_layers,
-)
+from ffnprobe.interventions.patching import LayerPatches as LayerPatches, Patches as Patches
+from ffnprobe.interventions.patching import patch as patch, patch_layers as patch_layers
 from ffnprobe.interventions.steering import Steering as Steering, steer as steer
 from ffnprobe.labels.labelling import label as label
 from ffnprobe.models.loading import load as load
@@ -49,12 +41,8 @@ from ffnprobe.names import NeuronId as NeuronId
 from ffnprobe.reading.kinds import Thresholds as Thresholds
 from ffnprobe.reading.matches import Match as Match
 from ffnprobe.reading.rankings import search as search
-from ffnprobe.reading.readings import (
-    Reading as Reading,
-    Readings as Readings,
-    read as read,
-    related as related,
-)
+from ffnprobe.reading.readings import Reading as Reading, Readings as Readings, read as read
+from ffnprobe.reading.readings import related as related
 from ffnprobe.reading.related import Related as Related
 from ffnprobe.reading.searches import Search as Search
 from ffnprobe.reading.surveys import Survey as Survey

@@ -140,11 +140,7 @@ def check_option(name: str, value: Any, option: Option) -> None:
     if _matches(value, float):
         low, high = option.least, option.most
         if (low is not None and not value >= low) or (high is not None and not value <= high):
-            bounds = (
-                f"from {low:,} to {_large(high)}"
-                if low is not None and high is not None
-                else (f"at most {high:,}" if low is None else f"at least {low:,}")
-            )
+            bounds = f"at least {low:,}" if high is None else f"from {low or 0:,} to {_large(high)}"
             raise OptionRefused(f"{name} = {show(value)}: it must be {bounds}.")
 
 

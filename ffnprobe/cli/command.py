@@ -1,8 +1,6 @@
 """What every command shares: its common options, notes to stderr, results to stdout or a file."""
 
-import functools
 import inspect
-import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,16 +115,14 @@ class Common:
         are set to what pays for the model, unless the command chooses its own.
         """
         self.check_out()
-        from ffnprobe.cli.threads import choose_threads, count_threads, read_threads, set_threads
+        from ffnprobe.cli.threads import read_threads, use_threads
 
         asked = read_threads(self.threads)
         from ffnprobe.models.loading import load
 
         model = load(self.model_name, device=self.device, hooks=hooks is not False)
-        if asked is not None:
-            set_threads(asked)
-        elif not has_own_threads:
-            set_threads(choose_threads(model.config.parameters(), count_threads()))
+        if asked is not None or not has_own_threads:
+            use_threads(asked, model.config.parameters())
         known = f"{model.name} ({model.source}, weights {model.fingerprint[:8]}"
         self.note(f"{known})" if hooks is None else f"{known}, run by {model.run_by})")
         return model
@@ -308,9 +304,8 @@ def split_option(annotation: Any) -> tuple[Option, Any]:
     """Return an annotation's option and the type that is typed, without None."""
     kind, option = get_args(annotation)
     kind = kind if option.typed is None else option.typed
-    inner = [each for each in get_args(kind) if each is not NoneType]
-    is_optional = get_origin(kind) in (Union, UnionType) and len(inner) < len(get_args(kind))
-    return option, (functools.reduce(operator.or_, inner) if is_optional else kind)
+    inner = tuple(each for each in get_args(kind) if each is not NoneType)
+    return option, Union[inner] if get_origin(kind) in (Union, UnionType) else kind  # noqa: UP007
 
 
 def read_typed(parameter: inspect.Parameter, value: Any) -> Any:

@@ -87,7 +87,9 @@ def edit(
     told = None if text is None else _read_text(text)
     rows = _read_rows(fact, subject)
     if facts is not None:
-        _check_facts(facts)
+        from ffnprobe.facts.formats import read_facts
+
+        read_facts(facts)  # a table that cannot be read is refused before the work begins
     model = common.load(hooks=hooks)
     from ffnprobe.tracing.answers import describe_spelling
 
@@ -125,13 +127,6 @@ def _read_rows(words: list[str], subject: str | None) -> "str | list[FactRow]":
 
     pairs = zip(words[::2], words[1::2], strict=True)
     return [FactRow(prompt, answer, subject=subject or "") for prompt, answer in pairs]
-
-
-def _check_facts(facts: str) -> None:
-    """Refuse a table that cannot be read before the work begins."""
-    from ffnprobe.facts.formats import read_facts
-
-    read_facts(facts)
 
 
 def _read_text(path: Path) -> str:

@@ -15,28 +15,20 @@ def models(common: Common) -> None:
     from ffnprobe.models.sources import EMBEDDED, Source, find_config
     from ffnprobe.results import TableSet
 
-    rows = []
+    rows: list[tuple[str, str, bool, int, int, int]] = []
     for name in (EMBEDDED, *PUBLISHED):
-        source, config = find_config(name)
-        rows.append(
-            {
-                "model": name, "from": str(source), "here": "yes" if source.is_here() else "no",
-                "layers": config.layers, "neurons": config.neurons, "parameters": config.parameters(),
-            }
-        )  # fmt: skip
-    for name, package in PACKAGES.items():
-        is_here = not package.missing()
-        rows.append(
-            {
-                "model": name, "from": f"package {package.module}", "here": "yes" if is_here else "no",
-                "layers": package.layers, "neurons": package.neurons, "parameters": package.parameters,
-            }
-        )  # fmt: skip
+        source, c = find_config(name)
+        rows.append((name, str(source), source.is_here(), c.layers, c.neurons, c.parameters()))
+    for name, held in PACKAGES.items():
+        is_here, sizes = not held.missing(), (held.layers, held.neurons, held.parameters)
+        rows.append((name, f"package {held.module}", is_here, *sizes))
         if not is_here:
-            common.note(f"{name}: {package.install}")
+            common.note(f"{name}: {held.install}")
+    table = pd.DataFrame(rows, columns=["model", "from", "here", "layers", "neurons", "parameters"])
+    table["here"] = table.here.map({True: "yes", False: "no"})
     common.note("also: any hub repository as owner/name, a local folder or a local .gguf file")
     provenance = Provenance("every model known by name", Source("list", ""), fingerprint="not read")
-    common.emit(TableSet("models", {"models": pd.DataFrame(rows)}, provenance))
+    common.emit(TableSet("models", {"models": table}, provenance))
 
 
 @command

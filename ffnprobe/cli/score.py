@@ -69,21 +69,8 @@ def score(
 def _note(common: Common, scores: "Scores") -> None:
     """Note what was scored, what stands out, and what could not be scored."""
     common.note(scores.title)
-    hubs = scores.hubs() if len(scores) else []
-    if hubs:
-        common.note(f"hub neurons, which push every kind of fact: {' '.join(hubs)}")
-    several = int((scores.table.pieces > 1).sum())
-    if several:
-        common.note(
-            f"answers of several tokens ({several:,}): their rank is the worst piece's (1: every piece is "
-            "first), their logits, log-probabilities and shares are over all pieces together"
-        )
-    bare = [r for r in scores.rows if not r.answer.startswith(" ") and not r.prompt.endswith(" ")]
-    if bare:
-        common.note(
-            f"answers without a leading space are taken as written ({len(bare):,}): "
-            f'"{bare[0].answer}", not " {bare[0].answer}"'
-        )
+    for note in scores.notes:
+        common.note(note)
     problems = scores.problems
     for row in problems.head(PROBLEMS).itertuples():
         print(f"{row.where}: {row.problem}", file=sys.stderr)

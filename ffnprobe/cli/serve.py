@@ -48,7 +48,7 @@ def serve(
         raise OptionRefused(
             "serving needs the package mcp, which is not installed.", remedy=name_install("mcp")
         )
-    from ffnprobe.cli.threads import choose_threads, count_threads, read_threads, set_threads
+    from ffnprobe.cli.threads import read_threads, use_threads
     from ffnprobe.corpora.scans import Scan
     from ffnprobe.serving.models import GB, ServedModels
     from ffnprobe.serving.protocol import build_server
@@ -70,8 +70,7 @@ def serve(
     if not also:
         for scan in scans:
             scan.check(model)
-    asked = read_threads(common.threads)
-    set_threads(asked or choose_threads(model.config.parameters(), count_threads()))
+    use_threads(read_threads(common.threads), model.config.parameters())
     common.note(f"serving {', '.join(models.sources)} over MCP")
     server = build_server(service)
     if listening is None:

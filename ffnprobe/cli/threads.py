@@ -36,15 +36,8 @@ def read_threads(given: int | None) -> int | None:
     return int(text)
 
 
-def set_threads(count: int) -> None:
-    """Let torch compute with so many threads in this process."""
+def use_threads(asked: int | None, parameters: int) -> None:
+    """Let torch compute in this process with the threads asked for, else with what pays for the model."""
     import torch
 
-    torch.set_num_threads(count)
-
-
-def count_threads() -> int:
-    """Say how many threads torch computes with."""
-    import torch
-
-    return torch.get_num_threads()
+    torch.set_num_threads(asked or choose_threads(parameters, torch.get_num_threads()))

@@ -79,6 +79,25 @@ class Scores(Result):
         return f"{self.model.name} knows {int(self.table.known.sum()):,} of {len(self):,}{failed}"
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Say what stands out: hub neurons, answers of several tokens, answers without a space."""
+        said = []
+        if hubs := self.hubs() if len(self) else []:
+            said.append(f"hub neurons, which push every kind of fact: {' '.join(hubs)}")
+        if several := int((self.table.pieces > 1).sum()):
+            said.append(
+                f"answers of several tokens ({several:,}): their rank is the worst piece's (1: every piece "
+                "is first), their logits, log-probabilities and shares are over all pieces together"
+            )
+        bare = [r for r in self.rows if not r.answer.startswith(" ") and not r.prompt.endswith(" ")]
+        if bare:
+            said.append(
+                f"answers without a leading space are taken as written ({len(bare):,}): "
+                f'"{bare[0].answer}", not " {bare[0].answer}"'
+            )
+        return tuple(said)
+
+    @property
     def caption(self) -> str:
         """Which neurons are listed, and which are not."""
         return DIRECTLY

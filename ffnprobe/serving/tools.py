@@ -177,6 +177,7 @@ def ask_score(service: "Service", model: Model, given: dict[str, Any], budget: B
     scores = VERBS["score"].function(model, rows, progress=budget.count, **given)
     left_out = len(scores.problems)
     notes = [f"{left_out:,} rows were left out; the table problems says why"] if left_out else []
+    notes += scores.notes
     if not len(scores):
         return Found(scores, {"problems": scores.problems}, notes)
     result = scores

@@ -62,7 +62,8 @@ def write_recipe(
     if kind is not None:
         lines.append(f"names = fp.survey(model).of_kind({kind!r})")
     lines.append(f"found = fp.{name}({', '.join(_call(verb, given, spelled, kind))})")
-    more = {n: v for n, v in (shown or {}).items() if v != _default(verb, n)}
+    usual = {each.name: each.default for each in verb.parameters}
+    more = {n: v for n, v in (shown or {}).items() if v != usual[n]}
     if page:
         lines.append(f"fp.save(found, '{name}.html')")
     elif more:
@@ -73,10 +74,6 @@ def write_recipe(
     python = "import ffnprobe as fp\n\n" + "\n".join(lines)
     typed = _type(verb, known, spelled | more | ({"among": kind} if kind else {}), page)
     return Recipe(typed, python)
-
-
-def _default(verb: Verb, name: str) -> Any:
-    return next(each.default for each in verb.parameters if each.name == name)
 
 
 def _call(

@@ -156,4 +156,4 @@ def test_no_module_of_the_library_sets_threads_for_its_caller():
         if "set_num_threads(" in path.read_text()
     }
     # A worker's own process, the command's own process, and the lab's toy training, which restores it.
-    assert found == {"corpora/clusters.py", "cli/options.py", "cli/threads.py", "lab/sparse.py"}
+    assert found == {"corpora/clusters.py", "cli/terminal.py", "cli/threads.py", "lab/sparse.py"}

@@ -284,7 +284,7 @@ def test_search_finds_neurons_of_a_kind_and_the_field_leads_to_them(tab, pocket)
     truth = fp.search(pocket, " basketball", top=20, among=kind)
     assert one.cells("#found", "name") == truth.table.name.tolist()
     page.wait_for_selector("#recipes:has-text('--kind')")
-    assert "--top 20 --kind entropy -- ' basketball'" in one.text("#recipes")
+    assert "--top=20 --kind=entropy -- ' basketball'" in one.text("#recipes")
     point = page.locator("#kinds .scatterlayer .trace:last-child .points path").first
     point.scroll_into_view_if_needed()
     box = point.bounding_box()

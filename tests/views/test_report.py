@@ -121,7 +121,7 @@ def test_the_page_can_be_got_again_as_it_says(page, tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         subprocess.run(made, cwd=folder, check=True, capture_output=True, env=same)
-        assert (folder / "explanation.html").read_bytes() == page.read_bytes()
+        assert (folder / "explain.html").read_bytes() == page.read_bytes()
 
 
 def test_what_only_python_can_ask_for_is_said_so(hostile_results, tmp_path):
