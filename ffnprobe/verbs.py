@@ -17,7 +17,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -80,9 +80,10 @@ class Verb:
         if not self.shows:
             return self._read[0]
         module, _, kind = self.shows.rpartition(".")
-        shown, _ = read_signature(module, rf"class {kind}\b[^§]*?\n    def tables\(")
-        own = tuple(each for each in self._read[0])
-        return own + tuple(_show(each) for each in shown if each.option is not None)
+        shown, _ = read_signature(module, rf"(?s:class {kind}\b.*?)\n    def tables\(")
+        return self._read[0] + tuple(
+            replace(p, is_shown=True) for p in shown if p.option is not None
+        )
 
     @cached_property
     def options(self) -> tuple[Parameter, ...]:
@@ -116,12 +117,11 @@ class Verb:
         return getattr(import_module(self.home), self.name)
 
 
-def _show(parameter: Parameter) -> Parameter:
-    return Parameter(**{**vars(parameter), "is_shown": True})
-
-
 def read_signature(module: str, begin: str) -> tuple[tuple[Parameter, ...], str]:
-    """Read the parameters of a function, and its first paragraph, from the source of its module."""
+    """Read the parameters of a function, and its first paragraph, from the source of its module.
+
+    Only the lines of the function are parsed: the help of all commands reads twenty of them.
+    """
     spec = importlib.util.find_spec(module)
     assert spec is not None, module
     source = Path(str(spec.origin)).read_text(encoding="utf-8")
@@ -167,16 +167,13 @@ def _read_annotation(node: ast.expr | None) -> tuple[str, Option | None]:
     alias = getattr(named, text, None) if isinstance(node, ast.Name) else None
     if get_origin(alias) is Annotated:
         kind, option = get_args(alias)
-        return f"{text}.kind", option if option.typed is not None else _with_type(option, kind)
+        typed = kind if option.typed is None else option.typed
+        return "", option.but(option.words, typed=typed)
     if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
         assert isinstance(node.slice, ast.Tuple)
         kind, said = node.slice.elts
         return ast.unparse(kind), _evaluate(ast.unparse(said))
     return text, None
-
-
-def _with_type(option: Option, kind: Any) -> Option:
-    return option.but(option.words, typed=kind)
 
 
 def _evaluate(text: str) -> Any:
