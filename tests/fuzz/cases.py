@@ -6,9 +6,8 @@ The parameters are the commands' own, as typer knows them: a new option is drawn
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
@@ -34,9 +33,10 @@ STDIN = (b"", b"the cat sat", b"\xff\xfe", b"the cat\n" * 2000, b"\0")
 NEEDS = {"prompt": ("the cat sat on the", "-"), "answer": (" the", " cat"), "neurons": ("L0N1", "L1N2-4"),
          "tokens": (" the", " cat"), "texts": ("{}/texts/good.txt", "-", "{}/texts/rows.jsonl"),
          "facts": ("{}/facts/good.csv", "{}/facts/good.json"), "store": ("stores/made",), "mcp": ("",),
-         "other": ("pocket",), "results": ("gone.json",), "to": ("site",)}  # fmt: skip
+         "other": ("pocket",), "neuron": ("L0N1", "L0N1@2"), "source": ("the cat sat",),
+         "target": ("the sat sat",), "other_answer": (" cat",), "file": ("{}/facts/good.csv",), "results": ("gone.json",), "to": ("site",)}  # fmt: skip
 # Where a file is named that is read.
-FILES = ("texts", "facts", "model", "store", "contrast_from", "results", "also", "other_store")
+FILES = ("texts", "facts", "model", "store", "contrast_from", "results", "also", "file")
 # Slow to start and tested for itself, or a shell's: not drawn.
 LEFT_OUT = {("engine", "ray")}
 
@@ -59,12 +59,18 @@ def draw_cases(
 ) -> Iterator[Case]:
     """Draw command lines: most of each is right, one to three values are anything."""
     drawn = random.Random(seed)
-    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands: dict[tuple[str, ...], Any] = {}
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        several = getattr(command, "commands", None)  # batch has one for each verb
+        commands |= {(name, verb): each for verb, each in several.items()} if several else {(name,): command}  # fmt: skip
+    once = [name for name in sorted(commands) if name[0] != "batch"]
+    batches = [name for name in sorted(commands) if name[0] == "batch"]
     paths = (*PATHS, *map(str, files))
     # Whatever can be written over is; so only what cannot is named for it.
     targets = (*PATHS, *(str(path) for path in files if not path.is_file() and path.exists()))
     for _ in range(many):
-        name = drawn.choice((*sorted(commands), "scan", "score", "scan", "score"))
+        often = [("scan",), ("score",), ("scan",), ("score",)]
+        name = drawn.choice([*once, drawn.choice(batches), *often])
         parameters = list(commands[name].params)
         needed = [p for p in parameters if p.required]
         optional = [p for p in parameters if not p.required and p.name not in ("help", "debug")]
@@ -88,9 +94,9 @@ def draw_cases(
                 words += (parameter.opts[0], value)
         if "--model" not in words:
             words += ("--model", str(model))
-        if name == "explore":
+        if name == ("explore",):
             words.append("--no-open")
-        yield Case((name, *words), drawn.choice(STDIN))
+        yield Case((*name, *words), drawn.choice(STDIN))
 
 
 def _draw(
@@ -101,10 +107,10 @@ def _draw(
     if not is_odd:
         if parameter.name in NEEDS:
             return drawn.choice(NEEDS[parameter.name]).format(folder)
-        if not (isinstance(kind, type) and issubclass(kind, Enum | bool)):
+        if get_origin(kind) is not Literal and kind is not bool:
             return None
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        values = [e.value for e in kind if (parameter.name, e.value) not in LEFT_OUT]
+    if get_origin(kind) is Literal:
+        values = [each for each in get_args(kind) if (parameter.name, each) not in LEFT_OUT]
         return drawn.choice([*values, "other", ""] if is_odd else values)
     if kind is bool:
         return ""
