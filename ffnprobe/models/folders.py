@@ -15,11 +15,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from ffnprobe.errors import FileNotWritten
-from ffnprobe.files import TEMPORARY, sync_folder
+from ffnprobe.files import TEMPORARY, quote, sync_folder
 from ffnprobe.models.model import Model
 from ffnprobe.models.network import CLASSES
 
@@ -32,11 +33,13 @@ TOKENIZER_FILES = (
 
 def check_folder(folder: Path) -> None:
     """Say before the work begins if a model could not be written there."""
+    if "\0" in str(folder):
+        raise FileNotWritten("no folder has a name with a zero byte.", remedy="another name")
     if os.path.lexists(folder):
         raise FileNotWritten(f"{folder} exists already.", remedy="the name of a new folder")
     parent = folder.absolute().parent
     if not parent.is_dir():
-        raise FileNotWritten(f"there is no folder {parent}.", remedy=f"mkdir -p {parent}")
+        raise FileNotWritten(f"there is no folder {parent}.", remedy=f"mkdir -p {quote(parent)}")
     if not os.access(parent, os.W_OK):
         raise FileNotWritten(f"the folder {parent} cannot be written to.", remedy="another folder")
 
@@ -53,8 +56,9 @@ def write_folder(
         _write(model, temporary, files_of or model, card)
         os.rename(temporary, target)
         sync_folder(target.parent)
-    except OSError as error:
-        raise FileNotWritten(f"{folder} cannot be written: {error.strerror or error}.") from None
+    except (OSError, SafetensorError) as error:  # the latter of a disk that is full
+        why = getattr(error, "strerror", None) or error
+        raise FileNotWritten(f"{folder} cannot be written: {why}.") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -69,7 +73,10 @@ def _write(model: Model, folder: Path, files_of: Model, card: str) -> None:
         "tie_word_embeddings": model.config.is_tied,
     }
     config.pop("torch_dtype", None)
-    (folder / "config.json").write_text(json.dumps(config, indent=2, default=str), encoding="utf-8")
+    configuration = folder / "config.json"
+    configuration.write_text(json.dumps(config, indent=2, default=str), encoding="utf-8")
+    # safetensors writes for its owner alone; the weights are for whom the other files are for.
+    shutil.copymode(configuration, folder / "model.safetensors")
     (folder / "tokenizer.json").write_text(model.vocab.tokenizer.to_str(), encoding="utf-8")
     if files_of.source.kind in ("embedded", "folder", "hub"):
         for name in TOKENIZER_FILES:

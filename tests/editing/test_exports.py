@@ -4,9 +4,10 @@ import os
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 import ffnprobe as fp
-from ffnprobe.errors import FfnProbeError
+from ffnprobe.errors import FfnProbeError, FileNotWritten
 from ffnprobe.models import folders
 from ffnprobe.models.changes import change_rows
 from ffnprobe.models.passes import forward
@@ -66,3 +67,26 @@ def test_nothing_half_written_is_left(pocket, tmp_path, monkeypatch):
     with pytest.raises(FfnProbeError, match="No space left on device"):
         folders.write_folder(pocket, tmp_path / "out")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(pocket, tmp_path, monkeypatch):
+    def full(*given, **named):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")  # fmt: skip
+
+    monkeypatch.setattr(folders, "save_file", full)
+    with pytest.raises(FileNotWritten, match=r"out cannot be written: .*No space left on device"):
+        folders.write_folder(pocket, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_weights_are_for_whom_the_other_files_are_for(pocket, tmp_path):
+    folders.write_folder(pocket, tmp_path / "out")
+    assert len({path.stat().st_mode for path in (tmp_path / "out").iterdir()}) == 1
+
+
+def test_a_remedy_is_quoted_for_the_shell(tmp_path):
+    with pytest.raises(FileNotWritten) as refusal:
+        folders.check_folder(tmp_path / "no such; touch pwned" / "out")
+    assert refusal.value.remedy == f"mkdir -p '{tmp_path}/no such; touch pwned'"
+    with pytest.raises(FileNotWritten, match="zero byte"):
+        folders.check_folder(tmp_path / "a\0b")
