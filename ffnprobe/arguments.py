@@ -19,9 +19,10 @@ import inspect
 import numbers
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cache, wraps
+from itertools import islice
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -65,20 +66,36 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def checked(*args: P.args, **named: P.kwargs) -> R:
         try:
-            given = signature.bind(*args, **named).arguments
+            bound = signature.bind(*args, **named)
         except TypeError as error:
             raise TypeError(f"{function.__name__}() {error}") from None
+        given = bound.arguments
         for name, value in given.items():
             if name in wanted:
                 check(function.__name__, name, value, wanted[name])
+                given[name] = _settle(value, wanted[name])
         with _keep_gradients():
-            result = function(*args, **named)
+            result = function(*bound.args, **bound.kwargs)
         if hasattr(type(result), "made_by"):
             # What was asked, by which a result can be had again; its fields are frozen.
             vars(result).setdefault("made_by", (function.__name__, dict(given)))
         return result
 
     return checked
+
+
+def _settle(value: Any, annotation: Any) -> Any:
+    """Make Python's own of numpy's numbers, and a list of an array where a list is meant."""
+    if type(value) not in (int, bool) and isinstance(value, numbers.Integral):
+        return int(value)
+    if not hasattr(value, "tolist") or getattr(value, "ndim", 0) != 1 or annotation is Any:
+        return value
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if any(hasattr(each, "array_type") for each in _alternatives(annotation)):
+        return value
+    listed = value.tolist()
+    return listed if _matches(listed, annotation) else value
 
 
 @contextmanager
@@ -190,10 +207,17 @@ def _is_collection(value: Any, origin: type, inner: tuple[Any, ...]) -> bool:
         return isinstance(value, origin)
     if isinstance(value, str):  # a list of its letters, or one name where several could be
         return _matches(value, inner[0])
-    if isinstance(value, list | tuple):
-        return all(_matches(one, inner[0]) for one in value[:MOST_LOOKED_AT])
-    # A column, an array, a generator: whatever can be gone through.
-    return hasattr(value, "__iter__") and not isinstance(value, Mapping | bytes)
+    if hasattr(value, "columns"):  # to go through a table is to go through its columns' names
+        return False
+    if hasattr(value, "tolist"):  # a column, an array, a tensor
+        value = value[:MOST_LOOKED_AT].tolist() if getattr(value, "ndim", 1) == 1 else None
+    if isinstance(value, Mapping | bytes):
+        return False
+    if issubclass(origin, Sequence) and (isinstance(value, Set) or not hasattr(value, "__len__")):
+        return False  # it has no order, or can be gone through but once
+    if isinstance(value, Collection):
+        return all(_matches(one, inner[0]) for one in islice(value, MOST_LOOKED_AT))
+    return hasattr(value, "__iter__")
 
 
 @cache

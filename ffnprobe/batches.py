@@ -17,17 +17,17 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import xxhash
 
 from ffnprobe.arguments import show
 from ffnprobe.arguments import verb as checked
 from ffnprobe.asking import answer
-from ffnprobe.errors import DataRefused, FfnProbeError, OptionRefused
+from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten, OptionRefused
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.files import write_whole
-from ffnprobe.inputs import parse_json, read_input
+from ffnprobe.inputs import check_utf8, parse_json, read_input
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import Bos, Progress
@@ -71,7 +71,7 @@ class Batch(Result):
 @checked
 def batch(
     model: Model,
-    prompts: Iterable[str | tuple[str, str]],
+    prompts: Union[Iterable[str | tuple[str, str]], "pd.DataFrame"],
     *,
     verb: str = "explain",
     top: int | None = 10,
@@ -99,6 +99,10 @@ def batch(
             raise OptionRefused(
                 f"{name} = {value!r}: {verb} takes no such option.", remedy=", ".join(known_options)
             )
+    if store == "" or (store is not None and Path(store).is_file()):
+        raise OptionRefused(f"store = {show(store)}: it is not a folder.", remedy="a folder's name")
+    if store is not None:
+        check_utf8(store, refuse=FileNotWritten)
     asked = list(_read(prompts))
     if not asked:
         raise DataRefused(
@@ -188,6 +192,8 @@ def _read(prompts: Iterable[Any]) -> Iterator[tuple[str, str | None]]:
             yield prompt, answer if isinstance(answer, str) else None
         return
     for each in prompts:
+        if not isinstance(each, str) and (not hasattr(each, "__len__") or len(each) != 2):
+            raise DataRefused(f"{show(each)} is no pair of a prompt and its answer.")
         yield (each, None) if isinstance(each, str) else (each[0], each[1])
 
 

@@ -45,6 +45,8 @@ def check_regular(path: Path, *, refuse: Refusal = DataRefused) -> None:
         mode = path.stat().st_mode
     except OSError:
         return  # there is none, which is said elsewhere
+    except ValueError as error:  # a name that no file can have
+        raise refuse(f"{str(path)!a} cannot be read: {error}.", remedy="another name") from None
     if not stat.S_ISREG(mode):
         raise _not_regular(path, mode, refuse)
 
@@ -54,7 +56,10 @@ def check_utf8(path: str | os.PathLike[str], *, refuse: Refusal = DataRefused) -
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:
-        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        try:
+            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        except UnicodeEncodeError:  # not even bytes that are not UTF-8
+            shown = ascii(os.fspath(path))
         raise refuse(
             f"the name {shown} is not UTF-8, and the libraries that read its files need that.",
             remedy="another name",

@@ -157,3 +157,56 @@ def test_ctrl_c_while_gradients_are_switched_leaves_them_as_they_were(
         finally:
             sys.settrace(before)
         assert torch.is_grad_enabled() == is_on
+
+
+def test_a_table_is_no_list_of_prompts(tiny, tiny_trace):
+    """To go through a table is to go through the names of its columns."""
+    table = pd.DataFrame({"the cat sat on": ["x"], "the dog ran to": ["y"]})
+    for asked in (
+        lambda: fp.ablate(tiny_trace, " the", contrast=table),
+        lambda: fp.attribute(tiny_trace, " the", contrast=table),
+        lambda: fp.explain(tiny, "the cat sat", contrast=table),
+        lambda: fp.contrast_with(tiny_trace, " the", table),
+    ):
+        with pytest.raises(OptionRefused, match=r"(contrast|prompts) = .*text, a Trace"):
+            asked()
+
+
+@pytest.mark.parametrize("ids", [{1, 2}, frozenset({1, 2}), iter([1, 2]), torch.zeros(2, 2), np.array([1.5])])  # fmt: skip
+def test_what_has_no_order_or_no_numbers_is_no_prompt(tiny, ids):
+    with pytest.raises(
+        OptionRefused, match=r"prompt = .*: run takes text, a list of whole numbers"
+    ):
+        fp.run(tiny, ids)
+
+
+@pytest.mark.parametrize("ids", [np.array([1, 2]), torch.tensor([1, 2]), pd.Series([1, 2]), (1, 2)])
+def test_numbers_in_a_row_are_a_prompt(tiny, ids):
+    assert fp.run(tiny, ids).ids[-2:] == (1, 2)
+
+
+def test_numbers_are_not_saved_under_another_model(tiny, tiny_trace, pocket, tmp_path):
+    other = fp.run(pocket, "Tiger Woods plays the sport of")
+    for given in (tiny_trace, tiny_trace.table):
+        with pytest.raises(FfnProbeError, match=r"these numbers are of .*; the provenance given is of pocket"):  # fmt: skip
+            fp.save(given, tmp_path / "x.json", provenance=other)
+    assert list(tmp_path.iterdir()) == []
+    fp.save(tiny_trace.table, tmp_path / "x.json", provenance=tiny_trace)
+
+
+def test_what_is_empty_or_of_another_length_is_refused(tiny, tiny_trace, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    found = fp.circuit(tiny, "the cat", " sat", keep=3)
+    scan = fp.scan(tiny, {"one": "the cat sat"}, top=1, workers=1)
+    for asked, words in (
+        (lambda: fp.batch(tiny, ["the cat"], verb="run", store=""), "store = '': it is not a folder"),
+        (lambda: fp.batch(tiny, ["the cat"], verb="run", store="file"), "it is not a folder"),
+        (lambda: fp.check_circuit(found, rules=""), '"" is not a rule'),
+        (lambda: fp.label(tiny, scan, neurons=[]), "no neuron is named"),
+        (lambda: fp.contrast_with(tiny_trace, " the", ["the dog", "the mat"], answers=[" a"]),
+         "1 answers are given for 2 contrast prompts"),
+    ):  # fmt: skip
+        with pytest.raises(OptionRefused, match=words):
+            asked()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

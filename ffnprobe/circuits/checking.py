@@ -47,7 +47,7 @@ def check_circuit(
         "push": gaps * follow_back(trace, reader, None).activations,
         "activation": gaps.abs(),
     }
-    for rule in rules:
+    for rule in [rules] if isinstance(rules, str) else rules:
         openings = choose_openings(trace, circuit.question.contrast, rule)
         rankings[f"influence by {rule}"] = gaps * follow_back(trace, reader, openings).activations
     return measure_recovery(

@@ -43,7 +43,7 @@ def find_contrast_rows(
     >>> [row.answer == " golf" for row in rows]
     [False, False]
     """
-    if facts == EMBEDDED and model != EMBEDDED:
+    if isinstance(facts, str) and facts == EMBEDDED and model != EMBEDDED:
         raise DataRefused(
             f"the table {EMBEDDED} holds what pocket was taught; {model} was not.",
             remedy="a file of facts, in any format that `score` reads",

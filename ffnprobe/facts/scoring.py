@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ffnprobe.arguments import verb
+from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.batches import FactIds, plan, prepare
 from ffnprobe.facts.formats import Facts, read_facts
 from ffnprobe.facts.partials import Partials
@@ -92,6 +93,8 @@ def score(
     Scores(pocket knows 0 of 1)
     """
     check_top(top, model.config.neurons, of="neurons")
+    if partial is not None and not Path(partial).name:
+        raise OptionRefused(f'partial = "{partial}": it names no folder.', remedy="scores.partial")
     table = read_facts(facts, templates=templates)
     bos = model.vocab.puts_bos(bos)
     prepared, problems = prepare(model, table.rows, bos=bos)

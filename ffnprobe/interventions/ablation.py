@@ -266,7 +266,10 @@ def ablate(
             )
         )
     )
-    logs, is_plain = found.log_probability, neurons is None and position == -1
+    logs, is_plain = (
+        found.log_probability,
+        neurons is None and isinstance(position, int) and position == -1,
+    )
     known = _estimate(question) if is_plain or estimates else None
     return Effects(
         trace=trace,

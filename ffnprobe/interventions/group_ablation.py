@@ -96,6 +96,8 @@ def read_groups(together: Groups) -> list[list[str]]:
     given = [together] if isinstance(together, str) else list(together)
     if given and all(isinstance(each, str | NeuronId) for each in given):
         return [[str(each) for each in given]]
+    if not all(hasattr(group, "__iter__") for group in given):
+        raise OptionRefused("together takes lists of neurons.", remedy='["L3N12", "L4N7"]')
     return [[str(each) for each in group] for group in given]  # type: ignore[union-attr]
 
 

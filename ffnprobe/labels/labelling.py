@@ -85,6 +85,8 @@ def label(
     """
     if not 0 < share <= 0.5:
         raise OptionRefused(f"share = {share}: it must be above 0 and at most 0.5.", remedy="0.01")
+    if neurons is not None and not len(neurons):
+        raise OptionRefused("no neuron is named.", remedy='"L3N12", or leave out neurons for all')
     folder = None if isinstance(scan, Scan) else Path(scan)
     opened = (scan if isinstance(scan, Scan) else Scan.open(scan)).check(model)
     _check(opened)

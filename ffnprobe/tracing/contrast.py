@@ -31,7 +31,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.arguments import verb
-from ffnprobe.errors import PromptRefused
+from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.results import Result
 from ffnprobe.tracing.alignment import Alignment, align, set_aside
@@ -200,6 +200,11 @@ def contrast_with(
     4
     """
     given = [prompts] if isinstance(prompts, str | Trace) else list(prompts)
+    if answers is not None and len(answers) != len(given):
+        raise OptionRefused(
+            f"{len(answers)} answers are given for {len(given)} contrast prompts.",
+            remedy="one for each, or none",
+        )
     if not given:
         raise PromptRefused("there is no contrast prompt.", remedy=_REMEDY)
     own = answer_ids(trace.model, answer)[0]

@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Sequence
-from typing import Annotated, overload
+from typing import Annotated, Any, overload
 
 import torch
 
@@ -56,8 +56,9 @@ def run(
     ['␣basketball', '␣golf']
     """
     bos = model.vocab.puts_bos(bos)
-    if not isinstance(prompt, str) and prompt and all(isinstance(p, str) for p in prompt):
-        return _run_all(model, [str(text) for text in prompt], bos=bos, patterns=patterns)
+    several: list[Any] = [] if isinstance(prompt, str) else list(prompt)
+    if several and all(isinstance(each, str) for each in several):
+        return _run_all(model, several, bos=bos, patterns=patterns)
     ids = prompt_ids(model, prompt, bos=bos)  # type: ignore[arg-type]
     text = prompt if isinstance(prompt, str) else model.vocab.text(prompt)  # type: ignore[arg-type]
     return _run_batch(model, [text], [ids], bos=bos, patterns=patterns)[0]

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from ffnprobe.arguments import verb
-from ffnprobe.errors import FileNotWritten
+from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.files import write_whole
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
@@ -42,6 +42,15 @@ def save(result: Any, path: str | Path, *, provenance: Provenance | Result | Non
     ffnprobe.errors.FileNotWritten: ...
     """
     known = provenance.provenance if isinstance(provenance, Result) else provenance
+    own = result.provenance if isinstance(result, Result) else None
+    if isinstance(result, pd.DataFrame) and "provenance" in result.attrs:
+        own = Provenance.from_dict(result.attrs["provenance"])
+    if known is not None and own is not None and known.fingerprint != own.fingerprint:
+        raise DataRefused(
+            f"these numbers are of {own.model} (weights {own.fingerprint[:8]}); the provenance given is of "
+            f"{known.model} (weights {known.fingerprint[:8]}).",
+            remedy="leave out provenance: a result has its own",
+        )
     if known is not None and isinstance(result, pd.DataFrame):
         result = TableSet("table", {"rows": result}, known)
     save_result(as_result(result), Path(path), provenance=known)
