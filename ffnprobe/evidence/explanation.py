@@ -175,6 +175,16 @@ class Explanation(Result):
         return () if self.curve is None else self.curve.verdict
 
     @property
+    def graded(self) -> str:
+        """Count the grades, and say what they count."""
+        found = self.neurons.grade.str[:1].value_counts()
+        counts = [f"{letter} {found[letter]}" for letter in ("A", "B", "C") if letter in found]
+        return (
+            f"{', '.join(counts) or 'none'} of {len(self.neurons)} neurons; a grade counts kinds of "
+            "evidence (weights, push, effect) and is not a location"
+        )
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Say what holds the answer back, and whose effect is that it is quieter here than for others."""
         said = []

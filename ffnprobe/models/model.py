@@ -72,6 +72,23 @@ class Model:
             f"vocabulary {c.vocab}, {self.fingerprint[:8]})"
         )
 
+    def card(self) -> str:
+        """Write in Markdown what the model is; pocket has a card of its own behind it."""
+        c = self.config
+        norm, known = "RMSNorm" if c.is_rms else "LayerNorm", self.means is not None
+        told = [
+            f"# {self.name}",
+            f"- family: {c.family}; {c.layers} layers of {c.d_mlp:,} neurons, L0N0 to L{c.layers - 1}N{c.d_mlp - 1}",
+            f"- d_model {c.d_model}, {c.heads} heads, vocabulary {c.vocab:,}, {c.positions:,} positions",
+            f"- {c.parameters():,} parameters; {'gated' if c.is_gated else 'not gated'}; {norm}",
+            f"- source: {self.source}; weights {self.fingerprint}",
+            f"- identity: {self.identity}",
+            f"- activation means: {'known' if known else 'not known, so removed means zero'}\n",
+        ]
+        if self.source.kind == "embedded":
+            told.append((self.source.folder() / "CARD.md").read_text(encoding="utf-8"))
+        return "\n".join(told)
+
     @property
     def layout(self) -> Layout:
         """The names this model's family gives its tensors."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ffnprobe.cells import is_missing
 from ffnprobe.errors import OptionRefused
-from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, hide_numbers
 from ffnprobe.views.explorer.cache import LRUCache
@@ -46,7 +45,7 @@ class Answers:
         result, key = found.result, secrets.token_urlsafe(9)
         about = {
             "title": result.headline,
-            "grade": count_grades(result) or grade,
+            "grade": getattr(result, "graded", grade),
             "how_to_read": result.caption,
             "provenance": (found.provenance or result.provenance).as_dict(),
         }
@@ -83,18 +82,6 @@ class Answers:
             "rows_in_all": len(table),
             "cursor": f"{key}.{name}.{end}" if end < len(table) else None,
         }
-
-
-def count_grades(result: Result) -> str:
-    """Count the grades of an explanation; nothing for another result."""
-    if not isinstance(result, Explanation):
-        return ""
-    found = result.neurons.grade.str[:1].value_counts()
-    counts = [f"{letter} {found[letter]}" for letter in ("A", "B", "C") if letter in found]
-    return (
-        f"{', '.join(counts) or 'none'} of {len(result.neurons)} neurons; a grade counts kinds of "
-        "evidence (weights, push, effect) and is not a location"
-    )
 
 
 def _plain(value: Any) -> Any:

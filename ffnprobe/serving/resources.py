@@ -15,8 +15,6 @@ from mcp.server.mcpserver.resources import Resource
 from pydantic import Field
 
 from ffnprobe.corpora.surveying import survey
-from ffnprobe.models.model import Model
-from ffnprobe.models.pocket import FOLDER
 from ffnprobe.serving.budgets import Budget
 from ffnprobe.serving.service import Service
 from ffnprobe.views.files.saving import encode_result
@@ -63,7 +61,7 @@ def _give(text: str, _: Budget) -> str:
 
 def _read_card(service: Service, name: str, budget: Budget) -> str:
     with service.wait(budget):
-        return write_card(service.models.get(name))
+        return service.models.get(name).card()
 
 
 def _read_survey(service: Service, name: str, budget: Budget) -> bytes:
@@ -77,25 +75,6 @@ def _read_survey(service: Service, name: str, budget: Budget) -> bytes:
         model = service.models.get(name)
         found: bytes = service.surveys.get_or_make(model.identity, make, size=len)
         return found
-
-
-def write_card(model: Model) -> str:
-    """Write what a model is; pocket has a card of its own."""
-    c = model.config
-    facts = [
-        f"# {model.name}",
-        f"- family: {c.family}; {c.layers} layers of {c.d_mlp:,} neurons, L0N0 to L{c.layers - 1}N{c.d_mlp - 1}",
-        f"- d_model {c.d_model}, {c.heads} heads, vocabulary {c.vocab:,}, {c.positions:,} positions",
-        f"- {c.parameters():,} parameters; {'gated' if c.is_gated else 'not gated'}; "
-        f"{'RMSNorm' if c.is_rms else 'LayerNorm'}",
-        f"- source: {model.source}; weights {model.fingerprint}",
-        f"- identity: {model.identity}",
-        f"- activation means: {'known' if model.means is not None else 'not known, so removed means zero'}",
-    ]
-    told = "\n".join(facts) + "\n"
-    if model.source.kind == "embedded":
-        told += "\n" + (FOLDER / "CARD.md").read_text(encoding="utf-8")
-    return told
 
 
 @cache
