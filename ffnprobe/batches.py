@@ -242,7 +242,6 @@ class _Kept:
     def __init__(self, folder: Path, model: Model, verb: str, options: Mapping[str, Any]) -> None:
         self.folder = folder
         self.begin = json.dumps([model.identity, verb, _plain(options)], sort_keys=True)
-        folder.mkdir(parents=True, exist_ok=True)
 
     def _path(self, prompt: str, answer: str | None) -> Path:
         said = json.dumps([self.begin, prompt, answer])
@@ -262,6 +261,8 @@ class _Kept:
         plain = table.copy()
         plain.attrs.clear()
         plain.to_parquet(buffer, index=False)
+        # Made with the first prompt that is finished: a batch that is refused leaves no folder.
+        self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self._path(prompt, answer), buffer.getvalue())
 
 

@@ -164,3 +164,9 @@ def test_an_interrupted_batch_says_what_is_kept(tiny_folder, tmp_path, monkeypat
     assert (done.exit_code, done.stderr.splitlines()[-1]) == (130, said)
     monkeypatch.setattr(batches, "_ask", own)
     assert "run of 2 prompts" in ffnprobe(*words, "--store", store).stdout
+
+
+def test_a_batch_that_is_refused_leaves_no_folder(tiny, tmp_path):
+    with pytest.raises(OptionRefused, match="convention = 'raw'"):
+        fp.batch(tiny, PROMPTS[:1], verb="attribute", convention="raw", store=tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
