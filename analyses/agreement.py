@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--store", type=Path, help="keep every pair's rows in this .jsonl file")
     options = parser.parse_args(argv)
-    model = fp.load(options.model, hooks=False)
+    model = fp.load(options.model)
     asked = {"fingerprint": model.fingerprint, "seed": options.seed}
     rows = read_store(options.store, asked)
     done = list(dict.fromkeys(row["prompt"] for row in rows))[: options.pairs]

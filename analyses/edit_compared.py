@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the facts and their new answers")
     parser.add_argument("--store", type=Path, help="keep what is measured in this .jsonl file")
     options = parser.parse_args(argv)
-    model = fp.load(options.model, hooks=False)
+    model = fp.load(options.model)
     scan = None if options.keys is None else read_keys(options.keys)
     asked = {
         "fingerprint": model.fingerprint, "facts_from": options.facts_from, "seed": options.seed,

@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--every", type=int, default=1, help="take every n-th text")
     parser.add_argument("--out", type=Path, default=PACKED, help="the file to write")
     options = parser.parse_args(argv)
-    model = fp.load("pocket", hooks=False)
+    model = fp.load("pocket")
     said = [f"{prompt.text}{prompt.fact.answer}." for prompt in pocket.prompts()]
     layers = choose_layers(model.config.layers, model.config.d_mlp)
     with tempfile.TemporaryDirectory() as folder:

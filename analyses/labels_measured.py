@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--out", type=Path, help="a JSON file of the numbers printed")
     options = parser.parse_args(argv)
-    model = fp.load(options.model, hooks=False)
+    model = fp.load(options.model)
     began = time.process_time()
     context = min(options.context, model.config.positions)
     scan = fp.scan(

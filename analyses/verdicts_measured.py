@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--alone", action="store_true", help="compare with no other subjects")
     parser.add_argument("--random", action="store_true", help="random tokens, no facts")
     options = parser.parse_args(argv)
-    model = fp.load(options.model, hooks=False)
+    model = fp.load(options.model)
     if options.random:
         rows = [count_chance(model, options.seed + n) for n in range(options.facts)]
         print_tables({f"{model.name}'s tokens": pd.DataFrame(rows).mean().to_frame("mean").T})

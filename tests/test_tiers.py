@@ -41,7 +41,7 @@ def test_both_parts_are_everything():
         assert any(test.startswith(place) for test in long), f"{place} is no place"
         assert not any(test.startswith(place) for test in short)
     for family in tiers.FAMILIES:
-        assert f"tests/families/test_own_pass.py::test_both_are_of_one_identity[{family}]" in short
+        assert f"tests/families/test_step.py::test_both_are_of_one_identity[{family}]" in short
     assert len(CASES) - len(tiers.FAMILIES) == 11
 
 

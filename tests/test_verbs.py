@@ -53,7 +53,7 @@ BY_HAND = {"scan", "label", "score"}
 @pytest.fixture(scope="module")
 def own(pocket) -> fp.Model:
     """The model as commands load it."""
-    return fp.load("pocket", device="cpu", hooks=False)
+    return fp.load("pocket", device="cpu")
 
 
 @pytest.mark.parametrize("name", VERBS)

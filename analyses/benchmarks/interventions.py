@@ -16,8 +16,8 @@ import torch
 
 import ffnprobe as fp
 from benchmarks.sizes import Size
+from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
-from ffnprobe.models.passes import forward
 
 # Eight tokens and an answer of one by their ids, so that no tokenizer decides how long they are.
 PROMPT, ANSWER = (11, 45, 78, 102, 133, 160, 191, 210), 77

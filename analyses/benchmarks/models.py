@@ -44,7 +44,7 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     model = fp.load(folder, device="cpu")
     trace = fp.run(model, PROMPT)
     ids, bridge = torch.tensor([trace.ids]), bridge_of(model)
-    own = replace(model, hooks=False)
+    own = replace(model)
     fp.run(own, PROMPT)
     runs, owns, passes = [], [], []
     with torch.no_grad():

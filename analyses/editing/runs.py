@@ -8,7 +8,7 @@ import torch
 
 import ffnprobe as fp
 from editing.facts import Change
-from ffnprobe.models.passes import forward
+from ffnprobe.models.forward import forward
 
 METHODS = ("rome", "memit", "alphaedit")
 KINDS = {"efficacy": "edit", "paraphrases": "paraphrase", "neighbourhood": "neighbourhood"}

@@ -9,9 +9,8 @@ from torch import Tensor
 import ffnprobe as fp
 from evidence.facts import Known
 from ffnprobe.interventions.question import ask
-from ffnprobe.interventions.readout import Readout, read_answer
 from ffnprobe.interventions.replay import Replay
-from ffnprobe.models.arithmetic import cap
+from ffnprobe.models.step import cap
 from ffnprobe.tracing.owners import find_owners
 
 Source = tuple[fp.NeuronId, int]
@@ -81,7 +80,7 @@ def integrated_gradients(fact: Known) -> list[Source]:
                 if layer in scaled:
                     clean = replay.entering(layer, start=last).repeat(STEPS, 1, 1)
                     streams = torch.cat([streams, clean])
-                streams = replay.advance(streams, layer=layer, start=last, edit=edit)
+                (streams,) = replay.advance([streams], [last], layer=layer, edits=[edit])
             logits = torch.nn.functional.linear(replay.normalise(streams[:, -1]), unembedding, bias)
             chances = cap(model, logits).softmax(-1)[:, fact.token]
             slopes = torch.autograd.grad(chances.sum(), list(scaled.values()))
@@ -134,32 +133,5 @@ def _decide(
     fact: Known, proposed: set[Source], *, contrast: fp.Contrast | None = None
 ) -> list[Source]:
     """Rank proposed neurons by their exact effects."""
-    readout = read_answer(fact.trace, fact.token, log_probability=False)
-    removal = ask(fact.trace, fact.token, contrast=contrast).replacement
-    effects: dict[Source, float] = {}
-    for position in sorted({place for _, place in proposed}):
-        own = sorted(name for name, place in proposed if place == position)
-        given = removal[:, position if removal.shape[1] > 1 else 0]
-        values = _remove_each(readout, given, own, position)
-        effects |= dict(zip(((n, position) for n in own), values.tolist(), strict=True))
+    effects = ask(fact.trace, fact.token, contrast=contrast).remove_each(sorted(proposed))
     return sorted(effects, key=lambda one: (-effects[one], one[1], one[0]))[:MOST]
-
-
-def _remove_each(
-    readout: Readout, given: Tensor, names: list[fp.NeuronId], position: int
-) -> Tensor:
-    """Find what `ablate` finds, in order of layers: each layer's variants join the batch behind it."""
-    replay, first = readout.replay, names[0].layer
-    model, layers = replay.model, replay.model.config.layers
-    streams = replay.entering(first + 1, start=position)[None]
-    for layer in range(first, layers):
-        if layer > first:
-            streams = replay.advance(streams, layer=layer, start=position)
-        if own := [name.neuron for name in names if name.layer == layer]:
-            gaps = given[layer, own] - replay.trace.activations[layer, position, own]
-            shifts = replay.held(gaps)[:, None, None] * replay.held(model.rows[layer][own])[:, None]
-            joined = replay.entering(layer + 1, start=position).repeat(len(own), 1, 1)
-            joined[:, :1] = replay.shifted(layer, [position], shifts)
-            streams = torch.cat([streams, joined])
-    logits = readout.replayed(streams, layer=layers, start=position).logit
-    return logits[0] - logits[1:]

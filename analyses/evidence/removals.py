@@ -10,11 +10,10 @@ from torch import Tensor
 
 from evidence.facts import Known
 from evidence.methods import METHODS, Source
-from ffnprobe.interventions.batches import count_at_once
 from ffnprobe.interventions.question import ask
+from ffnprobe.interventions.readout import Readout
 from ffnprobe.interventions.replay import Replay
-from ffnprobe.interventions.sweeps import Change, set_activations
-from ffnprobe.models.arithmetic import cap
+from ffnprobe.interventions.sweeps import Change, replay_changes
 
 SIZES = (1, 5, 10, 20, 50)
 
@@ -86,19 +85,6 @@ def change_logits(
     replay: Replay, groups: Sequence[Sequence[Change]]
 ) -> Float[Tensor, "variant vocab"]:
     """Make each group's changes and return the logits after the prompt; the first row is clean."""
-    every = [change for group in groups for change in group]
-    layer, start = min(c.layer for c in every), min(c.position for c in every)
-    clean, size = replay.entering(layer, start=start), count_at_once(replay, start)
-    unembedding, bias = (
-        replay.held(t) for t in (replay.model.unembedding, replay.model.unembedding_bias)
-    )
-    found = []
-    for first in range(0, len(groups), size):
-        batch = groups[first : first + size]
-        streams = clean.repeat(1 + len(batch), 1, 1)
-        final = replay.finish(
-            streams, layer=layer, start=start, edit=set_activations(batch, len(replay.trace))
-        )
-        seen = replay.normalise(final[0 if first == 0 else 1 :, -1])
-        found.append(cap(replay.model, torch.nn.functional.linear(seen, unembedding, bias)).cpu())
-    return torch.cat(found)
+    readout = Readout(replay, (0,), None, len(replay.trace) - 1, False)
+    final = replay_changes(readout, [[], *groups])
+    return readout.logits(final, start=readout.first)[:, 0].cpu()

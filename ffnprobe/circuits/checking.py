@@ -11,7 +11,7 @@ from ffnprobe.circuits.openings import choose_openings
 from ffnprobe.circuits.recovery import SIZES, Recovery, measure_recovery
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.gradients import measure_slopes
-from ffnprobe.interventions.group_changes import sweep_changes
+from ffnprobe.interventions.sweeps import sweep_changes
 from ffnprobe.options import Seed
 from ffnprobe.tracing.path_tables import Source
 

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import ACTIVATION_FUNCTIONS
+from ffnprobe.models.step import ACTIVATION_FUNCTIONS
 from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.trace import Trace
 

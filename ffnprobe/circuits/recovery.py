@@ -18,6 +18,7 @@ is that under a curve clipped to 0 … 1, over the logarithm of the size, as a s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import log
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,8 @@ from torch import Tensor
 
 from ffnprobe.circuits.nodes import choose_kept, mark
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.batches import count_at_once
 from ffnprobe.interventions.readout import Readout
+from ffnprobe.interventions.sweeps import sweep_sets
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
 from ffnprobe.results import Result, name_question
@@ -43,8 +44,6 @@ ENOUGH = 0.8
 # A difference of logits that is not worth sharing out.
 LEAST = 1e-2
 RANDOM = "random"
-# Neurons, and whether it is they that stay or they that are removed.
-Variant = tuple[list[Source], bool]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,24 +157,25 @@ def measure_recovery(
     alike = [own for name, _, own in chosen if name == next(iter(rankings))]
     for size, own in zip(sizes, alike, strict=True):
         chosen += [(RANDOM, size, draw_alike(own, has_gap, random)) for _ in range(DRAWS)]
-    variants: list[Variant] = [([], True)]
-    for _, _, own in chosen:
-        variants += [(own, True), (own, False)]
-    whole, none, *found = _replay(readout, given, variants, has_gap)
-    worth = whole - none
+    kept = [torch.zeros_like(has_gap), *(mark(own, has_gap) for _, _, own in chosen)]
+    has_any = has_gap.any(dim=-1).any(dim=0)
+    start = int(has_any.int().argmax()) if has_any.any() else readout.first
+    sets = chain([~kept[0]], *((~one, one) for one in kept[1:]))
+    worth, *lost = sweep_sets(readout, given, sets, start=start).logit.tolist()
+    whole = float(readout.clean().logit)
     if not abs(worth) > LEAST:
         raise OptionRefused(
             f"all neurons together are worth {worth:+.4f} logits here: there is nothing to recover.",
             remedy="contrast prompts that change the answer, or another versus",
         )
     rows = [
-        (name, size, len(own), (left - none) / worth, (whole - lost) / worth)
-        for (name, size, own), left, lost in zip(chosen, found[::2], found[1::2], strict=True)
+        (name, size, len(own), (worth - by_others) / worth, by_own / worth)
+        for (name, size, own), by_others, by_own in zip(chosen, lost[::2], lost[1::2], strict=True)
     ]
     columns = ["ranking", "size", "neurons", "recovered", "gone"]
     frame = pd.DataFrame(rows, columns=columns)
     frame = frame.groupby(["ranking", "size"], sort=False, as_index=False).mean()
-    return Recovery(frame.astype({"neurons": int}), whole, none, provenance)
+    return Recovery(frame.astype({"neurons": int}), whole, whole - worth, provenance)
 
 
 def draw_alike(
@@ -193,37 +193,3 @@ def draw_alike(
         picked = pool[torch.randperm(len(pool), generator=random)[: len(own)]]
         drawn += [(NeuronId(layer, number), position) for number in picked.tolist()]
     return drawn
-
-
-def _replay(
-    readout: Readout,
-    given: Float[Tensor, "layer pos neuron"],
-    variants: Sequence[Variant],
-    has_gap: Bool[Tensor, "layer pos neuron"],
-) -> list[float]:
-    """Return the answer of the clean prompt, then with each variant's neurons removed."""
-    replay = readout.replay
-    has_any = has_gap.any(dim=-1).any(dim=0)
-    start = int(has_any.int().argmax()) if has_any.any() else readout.first
-    size = max(1, count_at_once(replay, start) - 1)
-    clean = replay.entering(0, start=start)
-    found: list[float] = []
-    for first in range(0, len(variants), size):
-        batch = variants[first : first + size]
-        masks = torch.stack([torch.zeros_like(has_gap), *(_mask(one, has_gap) for one in batch)])
-        removed = masks[:, :, start:].to(replay.model.device)
-
-        def edit(layer: int, activations: Tensor, removed: Tensor = removed) -> Tensor:
-            return torch.where(removed[:, layer], replay.held(given[layer, start:]), activations)
-
-        streams = clean.repeat(1 + len(batch), 1, 1)
-        values = readout.replayed(streams, layer=0, start=start, edit=edit).logit.tolist()
-        found += values if first == 0 else values[1:]
-    return found
-
-
-def _mask(variant: Variant, like: Tensor) -> Bool[Tensor, "layer pos neuron"]:
-    """Mark what a variant removes."""
-    own, stay = variant
-    marked = mark(own, like)
-    return ~marked if stay else marked

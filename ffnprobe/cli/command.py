@@ -120,7 +120,7 @@ class Common:
         asked = read_threads(self.threads)
         from ffnprobe.models.loading import load
 
-        model = load(self.model_name, device=self.device, hooks=hooks is not False)
+        model = load(self.model_name, device=self.device, hooks=bool(hooks))
         if asked is not None or not has_own_threads:
             use_threads(asked, model.config.parameters())
         known = f"{model.name} ({model.source}, weights {model.fingerprint[:8]}"

@@ -13,6 +13,7 @@ from ffnprobe.errors import DataRefused, FfnProbeError
 from ffnprobe.files import quote
 from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.model import Model
+from ffnprobe.models.provenance import HOOKED
 
 # Older stores hold the model's source as text.
 _MODEL: dict[str, type | UnionType] = {
@@ -34,6 +35,7 @@ def describe(
             "identity": model.identity,
             "layers": model.config.layers,
             "neurons": model.config.d_mlp,
+            "run_by": model.run_by,
         },
         "settings": asdict(settings),
         "texts": [source.describe() for source in sources],
@@ -86,6 +88,10 @@ def compare(folder: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) -
             raise DataRefused(
                 f"{folder} is a scan of {theirs['name']} with another {other}.", remedy=remedy
             )
+    if run_by(theirs) != run_by(ours):
+        raise DataRefused(
+            f"{folder} was run by {run_by(theirs)}, not by {run_by(ours)}.", remedy=remedy
+        )
     for name, value in wanted["settings"].items():
         if known["settings"].get(name, False) != value:  # older stores do not know `lines`
             raise DataRefused(
@@ -98,6 +104,12 @@ def compare(folder: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) -
             f"{folder} is a scan of other texts: {_differ(known['texts'], wanted['texts'])}.",
             remedy=remedy,
         )
+
+
+def run_by(model: Mapping[str, Any]) -> str:
+    """Say who ran the model of a manifest; the older ones do not, and were all made by the hooks."""
+    named: str = model.get("run_by", HOOKED)
+    return named
 
 
 def other_store(folder: Path) -> str:

@@ -22,9 +22,9 @@ from ffnprobe.corpora.peaks import AFTER, BEFORE, NO_TOKEN, WINDOW, Peaks, Race,
 from ffnprobe.corpora.position_ranges import first_of, number_ranges
 from ffnprobe.corpora.samples import SAMPLE, Sample, draw
 from ffnprobe.corpora.statistics import Statistics
+from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.own_pass import Tap
-from ffnprobe.models.passes import watch
+from ffnprobe.models.step import Tap
 
 TOKENS_AT_ONCE = 1024
 # Rows of activations whose float64 copies stay in a core's cache: 32 × 3,072 × 8 bytes are 0.8 MB.

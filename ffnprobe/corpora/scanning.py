@@ -107,7 +107,7 @@ def scan(
         errors=errors, block_tokens=block_tokens,
     ).check(model)  # fmt: skip
     # A worker elsewhere loads it so, and numbers are the same to the last bit wherever they are made.
-    model = replace(model, hooks=True)
+    model = replace(model, hooks=False) if model.hooks else model
     sources = find_texts(texts)
     manifest = describe(model, sources, settings, format=stores.FORMAT)
     measured = partial(measure_blocks, engine=engine, workers=workers, address=address)

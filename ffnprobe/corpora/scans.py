@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from ffnprobe.arguments import verb
 from ffnprobe.cards import card, table_html
 from ffnprobe.corpora.kept import Kept, none_kept
-from ffnprobe.corpora.manifests import other_model
+from ffnprobe.corpora.manifests import other_model, run_by
 from ffnprobe.corpora.passages import Done
 from ffnprobe.corpora.statistics import Statistics
 from ffnprobe.corpora.store import lacking, read_store
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import HOOKED, Provenance, Setting
+from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.models.sources import Source
 from ffnprobe.names import NeuronId
 from ffnprobe.results import Result
@@ -101,7 +101,7 @@ class Scan(Result):
             known["lacks"] = self.lacks
         return Provenance(
             model["name"], _read_source(model["source"]), model["fingerprint"], model.get("identity"),
-            bos=settings["bos"], run_by=HOOKED, settings=known,
+            bos=settings["bos"], run_by=run_by(model), settings=known,
         )  # fmt: skip
 
     @cached_property

@@ -1,15 +1,15 @@
-"""Workers that are threads of this process, each with hooks of its own on the same weights."""
+"""Workers that are threads of this process, on one model."""
 
-import queue
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+
+import torch
 
 from ffnprobe.corpora.meters import measure
 from ffnprobe.corpora.passages import Block, ScanSettings
 from ffnprobe.corpora.statistics import Statistics
+from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.passes import prepare
 
 
 class Stopped(Exception):
@@ -20,18 +20,10 @@ class Threads:
     """Threads that measure blocks until they are closed."""
 
     def __init__(self, model: Model, settings: ScanSettings, many: int) -> None:
-        models: queue.SimpleQueue[Model] = queue.SimpleQueue()
-        for order in range(many):
-            own = model if order == 0 else replace(model)
-            prepare(own)
-            models.put(own)
-        self._settings = settings
-        self._held, self._stopped = threading.local(), threading.Event()
-
-        def start() -> None:
-            self._held.model = models.get()
-
-        self._pool = ThreadPoolExecutor(many, thread_name_prefix="scan", initializer=start)
+        watch(model, torch.zeros(1, 1, dtype=torch.long), {})  # folded once, not by each of them
+        self._model, self._settings = model, settings
+        self._stopped = threading.Event()
+        self._pool = ThreadPoolExecutor(many, thread_name_prefix="scan")
 
     def submit(self, block: Block) -> Future[Statistics]:
         """Give a block to the next thread that is free."""
@@ -43,7 +35,7 @@ class Threads:
         self._pool.shutdown(cancel_futures=True)
 
     def _work(self, block: Block) -> Statistics:
-        return measure(self._held.model, block, self._settings, check=self._check)
+        return measure(self._model, block, self._settings, check=self._check)
 
     def _check(self) -> None:
         if self._stopped.is_set():

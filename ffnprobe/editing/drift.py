@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import DataRefused
+from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
-from ffnprobe.models.passes import forward
 from ffnprobe.tracing.running import TOKENS_AT_ONCE
 
 LONGEST = 128

@@ -26,9 +26,9 @@ from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.inputs import check_utf8
 from ffnprobe.locks import hold
 from ffnprobe.models.caches import cache_folder
+from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.own_pass import Tap
-from ffnprobe.models.passes import watch
+from ffnprobe.models.step import Tap
 from ffnprobe.options import Progress
 
 # Called with how many tokens are done, and with the share of the corpus read where it is known.

@@ -15,7 +15,7 @@ from ffnprobe.editing.requests import Context, Request
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.choices import choose_replacement, usual_replacement
 from ffnprobe.interventions.readout import read_answer
-from ffnprobe.interventions.single_changes import sweep_singles
+from ffnprobe.interventions.sweeps import sweep_moves
 from ffnprobe.models.model import Model
 from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.running import run
@@ -76,5 +76,5 @@ def map_subjects(
         given = replacement.expand(-1, position + 1, -1)
         moves = [readout.replay.replaced(layer, given[layer])[position] for layer in every]
         sites = [(layer, position) for layer in every]
-        total += sweep_singles(readout, sites, torch.stack(moves)).logit
+        total += sweep_moves(readout, sites, torch.stack(moves)[:, None]).logit
     return total

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from ffnprobe.facts.batches import FactIds, plan
 from ffnprobe.facts.recall import Outcomes, Reads
-from ffnprobe.models.arithmetic import cap, normalise
+from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.passes import watch
+from ffnprobe.models.step import cap, normalise
 
 PROMPTS_AT_ONCE = 128
 

@@ -29,11 +29,10 @@ from torch import Tensor
 
 from ffnprobe.evidence.grades import draw_alike
 from ffnprobe.evidence.tables import list_largest, name_sites
-from ffnprobe.interventions.batches import count_at_once
 from ffnprobe.interventions.gradients import Gradients, measure_slopes
 from ffnprobe.interventions.question import Question
-from ffnprobe.interventions.readout import Readout, read_answer
-from ffnprobe.interventions.sweeps import Change, set_activations
+from ffnprobe.interventions.readout import LOGITS_AT_ONCE, Readout, read_answer
+from ffnprobe.interventions.sweeps import Change, replay_changes
 from ffnprobe.tracing.path_tables import Source
 from ffnprobe.tracing.sinks import find_sinks
 
@@ -232,20 +231,11 @@ class After:
 
 def read_after(readout: Readout, groups: Sequence[Sequence[Change]]) -> list[After]:
     """Make each group's changes together, each group by itself, and read the answer."""
-    replay, found = readout.replay, list[After]()
-    every = [change for group in groups for change in group]
-    layer = min((c.layer for c in every), default=replay.model.config.layers)
-    start = min((c.position for c in every), default=readout.first)
-    clean, size = replay.entering(layer, start=start), count_at_once(replay, start)
-    tokens = torch.tensor(readout.tokens, device=clean.device)[:, None]
-    for begin in range(0, len(groups), size):
-        batch = groups[begin : begin + size]
-        final = replay.finish(
-            clean.repeat(1 + len(batch), 1, 1), layer=layer, start=start,
-            edit=set_activations(batch, len(replay.trace)),
-        )  # fmt: skip
-        for row in readout.logits(final[1:], start=start):
-            own = row.gather(-1, tokens)
+    found, tokens = list[After](), torch.tensor(readout.tokens)[:, None]
+    final = replay_changes(readout, groups)
+    for part in torch.split(final, max(1, LOGITS_AT_ONCE // readout.replay.model.config.vocab)):
+        for row in readout.logits(part, start=readout.first):
+            own = row.gather(-1, tokens.to(row.device))
             ranks = 1 + (row > own).sum(dim=-1)
             chance = (own[:, 0] - row.logsumexp(-1)).double().sum().exp()
             found.append(After(float(chance), int(ranks.max()), int(row[0].argmax())))

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.interventions.group_changes import sweep_changes
 from ffnprobe.interventions.question import Question
 from ffnprobe.interventions.readout import Readout
 from ffnprobe.interventions.replay import Replay
+from ffnprobe.interventions.sweeps import sweep_changes
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.ordering import top_tokens
 from ffnprobe.reading.tokens import answer_tokens, gate_tokens, question_tokens

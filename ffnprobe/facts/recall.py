@@ -17,10 +17,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ffnprobe.facts.batches import FactIds
-from ffnprobe.models.arithmetic import cap, measure_scale, normalise, write_heads
+from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
-from ffnprobe.models.own_pass import Tap
-from ffnprobe.models.passes import forward
+from ffnprobe.models.step import Tap, cap, measure_scale, normalise, write_heads
 from ffnprobe.reading.ordering import top_tokens
 from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.predictions import rank_of

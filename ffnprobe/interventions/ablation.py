@@ -30,7 +30,6 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.batches import join_values
 from ffnprobe.interventions.choices import (
     Neurons,
     Positions,
@@ -51,6 +50,7 @@ from ffnprobe.interventions.group_ablation import (
 from ffnprobe.interventions.question import Question, ask
 from ffnprobe.interventions.readout import AnswerValues
 from ffnprobe.interventions.sweeps import (
+    join_values,
     sweep_layers,
     sweep_neurons,
 )

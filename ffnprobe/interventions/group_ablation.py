@@ -17,10 +17,9 @@ from ffnprobe.interventions.choices import (
     choose_neurons,
     choose_positions,
 )
-from ffnprobe.interventions.group_changes import sweep_changes
 from ffnprobe.interventions.question import Question, ask
 from ffnprobe.interventions.readout import AnswerValues
-from ffnprobe.interventions.sweeps import Change, sweep_groups
+from ffnprobe.interventions.sweeps import Change, mark_sets, sweep_changes, sweep_sets
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId, split_position
 from ffnprobe.results import Result, name_question, name_settings
@@ -128,7 +127,8 @@ def ablate_together(
         found = sweep_changes(readout, changes)
     else:
         masks = torch.stack([choose_neurons(trace.model, group) for group in groups])
-        found = sweep_groups(readout, question.replacement, positions=positions, groups=masks)
+        sets = mark_sets(readout.replay.trace, masks, positions)
+        found = sweep_sets(readout, question.replacement, sets, start=positions[0])
     return GroupEffects(
         groups=tuple(" ".join(group) for group in groups),
         values=found.logit,

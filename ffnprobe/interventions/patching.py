@@ -27,14 +27,15 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, PromptRefused
-from ffnprobe.interventions.batches import join_values
 from ffnprobe.interventions.choices import Neurons, Positions, choose_neurons, choose_positions
 from ffnprobe.interventions.effect_tables import spread, table_map, table_neurons
 from ffnprobe.interventions.readout import Readout, read_answer
 from ffnprobe.interventions.sweeps import (
-    sweep_groups,
+    join_values,
+    mark_sets,
     sweep_layers,
     sweep_neurons,
+    sweep_sets,
 )
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.options import (
@@ -195,7 +196,8 @@ def patch(
         readout, source.activations, positions=positions, chosen=chosen, progress=progress
     )
     carried = join_values(list(sweep))
-    together = sweep_groups(readout, source.activations, positions=positions, groups=chosen[None])
+    sets = mark_sets(target, chosen[None], positions)
+    together = sweep_sets(readout, source.activations, sets, start=positions[0])
     # A sweep says what the target loses; here what it gains is asked for.
     return Patches(
         target=target,

@@ -32,8 +32,7 @@ from ffnprobe.interventions.choices import (
     usual_replacement,
 )
 from ffnprobe.interventions.readout import AnswerValues, Readout, read_answer
-from ffnprobe.interventions.single_changes import sweep_singles
-from ffnprobe.interventions.sweeps import Change
+from ffnprobe.interventions.sweeps import Change, sweep_changes
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.options import Progress
 from ffnprobe.tracing.answers import predicted
@@ -160,17 +159,9 @@ class Question:
         self, sites: Sequence[Source], progress: Progress | None = None
     ) -> dict[Source, float]:
         """Remove neurons, each at its position, one at a time: what the answer loses, in logits."""
-        replay, each = self.readout.replay, list(dict.fromkeys(sites))
-        if not each:
-            return {}
-        places = [(name.layer, position) for name, position in each]
-        gaps = torch.stack([self.gaps[n.layer, position, n.neuron] for n, position in each])
-        rows = torch.stack([replay.model.rows[n.layer, n.neuron] for n, _ in each])
-        moves = -replay.held(gaps)[:, None] * replay.held(rows)
-        for layer, position in dict.fromkeys(places) if replay.model.config.has_post_norms else ():
-            own = [number for number, place in enumerate(places) if place == (layer, position)]
-            moves[own] = replay.moved(layer, position, moves[own])
-        lost = sweep_singles(self.readout, places, moves, progress=progress)
+        each = list(dict.fromkeys(sites))
+        groups = [[self.change(site)] for site in each]
+        lost = sweep_changes(self.readout, groups, progress=progress)
         return dict(zip(each, lost.logit.tolist(), strict=True))
 
     def remove_all(self) -> AnswerValues:

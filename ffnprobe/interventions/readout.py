@@ -31,9 +31,9 @@ from torch import Tensor
 
 from ffnprobe.errors import AccountNotClosed
 from ffnprobe.interventions.log_sums import Surroundings
-from ffnprobe.interventions.replay import Edit, Replay, Stream
-from ffnprobe.models.arithmetic import cap
+from ffnprobe.interventions.replay import Edit, Replay
 from ffnprobe.models.provenance import Provenance, Setting
+from ffnprobe.models.step import Stream, cap
 from ffnprobe.tracing.answers import answer_ids, one_token
 from ffnprobe.tracing.running import extend
 from ffnprobe.tracing.trace import Trace

@@ -26,10 +26,10 @@ from torch import Tensor
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.choices import Positions, choose_positions
+from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
-from ffnprobe.models.own_pass import Tap
-from ffnprobe.models.passes import forward
 from ffnprobe.models.provenance import Provenance, Setting
+from ffnprobe.models.step import Tap
 from ffnprobe.names import NeuronId
 from ffnprobe.options import CHANGES, POSITIONS, TOP, Bos, Option, Prompt, Seed
 from ffnprobe.reading.ordering import check_top

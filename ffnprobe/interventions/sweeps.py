@@ -1,19 +1,22 @@
-"""Change one thing at a time, exactly: each neuron, each MLP layer at each position, each group.
-
-To give neuron n of layer l the activation r instead of a adds (r − a) w_n to the stream that
-leaves layer l (through the norm its MLP writes through, if it has one); nothing else of that layer
-changes. So all variants of a layer begin at the next
-one, as one batch, and only at the positions from the first changed one on. The result is always
+"""Many variants of one prompt, each exactly: every neuron, every layer at every position, groups of changes.
 
     effect = the answer on the clean prompt − the answer with the change
 
-both replayed from the same layer on as rows of one batch, so that the rounding they share cancels.
-Rows of a matrix product may still round differently, so what is known to do nothing is not replayed and
-has the effect 0: an activation that is put back, and a change in the last layer at a position that is not
-read, which no head carries further. Replacements are `[layer pos neuron]`, or with one position for all.
+One idea serves them all: **a variant joins a batch where it first differs**. Its changes in the first layer
+that it changes move the stream that leaves this layer; so, as soon as that layer has run, it joins as a copy
+of the clean row that begins at its first position, moved. Its changes in later layers are made as these run.
+All rows of a layer share its matrix products, wherever they join, and earlier positions are not run again.
+
+Both sides of an effect are rows of one batch, so that the rounding they share cancels. Rows of a matrix
+product may still round differently, so what is known to do nothing is not replayed and has the effect 0:
+an activation that is put back, and a change in the last layer at a position that is not read, which no
+head carries further. Memory is bounded: the widest tensor of a batch holds at most `NUMBERS_AT_ONCE` numbers.
+
+Replacements are `[layer pos neuron]`, or with one position for all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -21,13 +24,16 @@ from einops import einsum
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ffnprobe.interventions.batches import count_at_once, join_values, lose
 from ffnprobe.interventions.readout import AnswerValues, Readout
 from ffnprobe.interventions.replay import Edit, Replay
-from ffnprobe.interventions.single_changes import sweep_singles
+from ffnprobe.models.step import Stream
 from ffnprobe.options import Progress
+from ffnprobe.tracing.trace import Trace
+
+NUMBERS_AT_ONCE = 2**24
 
 Replacement = Float[Tensor, "layer #pos neuron"]
+Site = tuple[int, int]  # a layer, and a position
 
 
 class Change(NamedTuple):
@@ -37,6 +43,58 @@ class Change(NamedTuple):
     position: int
     neuron: int
     value: float
+
+
+Group = Sequence[Change]
+
+
+def sweep_changes(
+    readout: Readout, groups: Sequence[Group], *, progress: Progress | None = None
+) -> AnswerValues:
+    """Give neurons at positions new activations, all of a group together, for each group in turn."""
+    found = _no_effects(readout, len(groups))
+    acting = _drop_idle(readout, groups)
+    for numbers, clean, final in _replay_groups(readout, acting, progress=progress):
+        _enter(readout, found, numbers, clean, final)
+    return found
+
+
+def replay_changes(
+    readout: Readout, groups: Sequence[Group]
+) -> Float[Tensor, "group piece d_model"]:
+    """Return the final stream where the answer is read, with all changes of each group made."""
+    replay = readout.replay
+    final = replay.entering(replay.model.config.layers, start=readout.first)
+    found = final.repeat(len(groups), 1, 1)
+    for numbers, _, own in _replay_groups(readout, _drop_idle(readout, groups)):
+        found[numbers] = own
+    return found
+
+
+def sweep_moves(
+    readout: Readout,
+    sites: Sequence[Site],
+    moves: Float[Tensor, "variant pos d_model"],
+    *,
+    progress: Progress | None = None,
+) -> AnswerValues:
+    """Move the stream that leaves a layer, from a position on, for each site in turn."""
+    found, last = _no_effects(readout, len(sites)), readout.replay.model.config.layers - 1
+    is_moved = moves.flatten(1).any(dim=-1).tolist()
+    for row, (layer, start) in enumerate(sites):
+        if layer == last and start < readout.first:
+            is_moved[row] = bool(moves[row, readout.first - start :].any())
+    own = [number for number in range(len(sites)) if is_moved[number]]
+    own.sort(key=lambda number: (sites[number][1], sites[number][0]))
+    done = len(sites) - len(own)
+    for batch in _gather(readout.replay, own, [sites[number][1] for number in own]):
+        chosen = [sites[number] for number in batch]
+        for rows, clean, final in _replay(readout, chosen, moves[batch], [()] * len(batch)):
+            _enter(readout, found, [batch[row] for row in rows], clean, final)
+        done += len(batch)
+        if progress is not None:
+            progress(done, len(sites))
+    return found
 
 
 def sweep_neurons(
@@ -51,27 +109,21 @@ def sweep_neurons(
     replay, start = readout.replay, positions[0]
     gaps = (replacement - replay.trace.activations)[:, positions]
     inside = [position - start for position in positions]
-    acting = chosen & _find_acting(readout, replacement, positions)
     done, total = 0, int(chosen.sum())
     for layer in chosen.any(dim=-1).nonzero()[:, 0].tolist():
         found: list[AnswerValues] = []
-        clean = replay.entering(layer + 1, start=start)
-        own = acting[layer].nonzero()[:, 0]
-        done += int(chosen[layer].sum()) - len(own)
-        if progress is not None and not len(own):
-            progress(done, total)
-        for neurons in torch.split(own, count_at_once(replay, start)) if len(own) else ():
-            streams = clean.repeat(1 + len(neurons), 1, 1)
+        for neurons in torch.split(chosen[layer].nonzero()[:, 0], count_at_once(replay, start)):
             shifts = einsum(
                 replay.held(gaps[layer][:, neurons]), replay.held(replay.model.rows[layer][neurons]),
                 "pos variant, variant d_model -> variant pos d_model",
             )  # fmt: skip
-            streams[:, inside] = replay.shifted(layer, positions, _after_none(shifts))
-            found.append(lose(readout, streams, layer=layer + 1, start=start))
+            moves = shifts.new_zeros(len(neurons), inside[-1] + 1, shifts.shape[-1])
+            moves[:, inside] = replay.moved(layer, positions, shifts)
+            found.append(sweep_moves(readout, [(layer, start)] * len(neurons), moves))
             done += len(neurons)
             if progress is not None:
                 progress(done, total)
-        yield _spread(readout, acting[layer][chosen[layer]], found)
+        yield join_values(found)
 
 
 def sweep_layers(
@@ -87,44 +139,83 @@ def sweep_layers(
     given = replacement.expand_as(replay.trace.activations)[:, :length]
     moves = [replay.replaced(layer, given[layer])[chosen] for layer in layers]
     sites = [(layer, position) for layer in layers for position in chosen]
-    return sweep_singles(readout, sites, torch.cat(moves), progress=progress)
+    return sweep_moves(readout, sites, torch.cat(moves)[:, None], progress=progress)
 
 
-def sweep_groups(
+def sweep_sets(
     readout: Readout,
     replacement: Replacement,
+    sets: Iterable[Bool[Tensor, "layer pos neuron"]],
     *,
-    positions: list[int],
-    groups: Bool[Tensor, "group layer neuron"],
+    start: int,
 ) -> AnswerValues:
-    """Replace all neurons of a group together, at all the positions, for each group in turn."""
-    replay, start = readout.replay, positions[0]
-    groups = groups & _find_acting(readout, replacement, positions)
-    is_acting = groups.flatten(1).any(dim=1)
-    layer = int(groups.any(dim=0).any(dim=-1).int().argmax())  # the first that any group touches
-    clean = replay.entering(layer, start=start)
-    found = []
-    own = groups[is_acting]
-    for masks in torch.split(own, count_at_once(replay, start)) if len(own) else ():
-        edit = _replace(replay, replacement, positions, _after_none(masks))
-        streams = clean.repeat(1 + len(masks), 1, 1)
-        found.append(lose(readout, streams, layer=layer, start=start, edit=edit))
-    return _spread(readout, is_acting, found)
+    """Replace all that a set marks together, from a position on, for each of any number of sets.
+
+    For sets of many neurons; what a few lists of changes do is `sweep_changes`.
+    """
+    replay, many = readout.replay, count_at_once(readout.replay, start)
+    own = replay.trace.activations
+    given, found, remaining = replacement.expand_as(own), list[AnswerValues](), iter(sets)
+    while batch := list(islice(remaining, many)):
+        masks = torch.stack(batch) & (given != own)
+        masks[:, -1, : readout.first] = False
+        is_acting = masks.flatten(1).any(dim=1)
+        found.append(_no_effects(readout, len(batch)))
+        if not is_acting.any():
+            continue
+        masks = masks[is_acting]
+        layer = int(masks.flatten(2).any(dim=-1).any(dim=0).int().argmax())
+        masks = torch.cat([torch.zeros_like(masks[:1]), masks])[:, :, start:].to(
+            replay.model.device
+        )
+
+        def edit(layer: int, activations: Tensor, masks: Tensor = masks) -> Tensor:
+            return torch.where(masks[:, layer], replay.held(given[layer, start:]), activations)
+
+        streams = replay.entering(layer, start=start).repeat(len(masks), 1, 1)
+        final = replay.finish(streams, layer=layer, start=start, edit=edit)[
+            :, readout.first - start :
+        ]
+        _enter(readout, found[-1], is_acting.nonzero()[:, 0].tolist(), final[:1], final[1:])
+    return join_values(found)
 
 
-def set_activations(groups: Sequence[Sequence[Change]], length: int) -> Edit:
+def mark_sets(
+    trace: Trace, groups: Bool[Tensor, "group layer neuron"], positions: Sequence[int]
+) -> Iterator[Bool[Tensor, "layer pos neuron"]]:
+    """Mark each group's neurons at positions."""
+    is_at = torch.zeros(len(trace), 1, dtype=torch.bool)
+    is_at[list(positions)] = True
+    return (group[:, None] & is_at for group in groups)
+
+
+def count_at_once(replay: Replay, start: int) -> int:
+    """Say how many variants fit in one batch."""
+    return max(1, NUMBERS_AT_ONCE // _width(replay, start))
+
+
+def join_values(parts: Sequence[AnswerValues]) -> AnswerValues:
+    """Put values of several batches one after the other."""
+    logs = [r.log_probability for r in parts if r.log_probability is not None]
+    return AnswerValues(torch.cat([r.logit for r in parts]), torch.cat(logs) if logs else None)
+
+
+def set_activations(groups: Sequence[Group], length: int) -> Edit:
     """Build the edit that makes each group's changes in its own variant, after the clean one.
 
     Activations are of the last positions of so many; a change before those is not read any more.
     """
+    by_layer: dict[int, list[tuple[int, Change]]] = {}
+    for variant, group in enumerate(groups, start=1):
+        for change in group:
+            by_layer.setdefault(change.layer, []).append((variant, change))
 
     def edit(layer: int, activations: Tensor) -> Tensor:
         start = length - activations.shape[1]
         made = [
             (variant, c.position - start, c.neuron, c.value)
-            for variant, group in enumerate(groups, start=1)
-            for c in group
-            if c.layer == layer and c.position >= start
+            for variant, c in by_layer.get(layer, ())
+            if c.position >= start
         ]
         if not made:
             return activations
@@ -136,54 +227,139 @@ def set_activations(groups: Sequence[Sequence[Change]], length: int) -> Edit:
     return edit
 
 
-def _find_acting(
-    readout: Readout, replacement: Replacement, positions: list[int]
-) -> Bool[Tensor, "layer neuron"]:
-    """Find the neurons whose replacement can change the answer."""
-    moves = (replacement != readout.replay.trace.activations)[:, positions]
-    moves[-1] &= torch.tensor(positions)[:, None] >= readout.first
-    return moves.any(dim=1).cpu()
+def _drop_idle(readout: Readout, groups: Sequence[Group]) -> list[list[Change]]:
+    """Drop the changes that cannot change the answer."""
+    own, last = readout.replay.trace.activations, readout.replay.model.config.layers - 1
+    every = [change for group in groups for change in group]
+    at = torch.tensor([change[:3] for change in every], dtype=torch.long).reshape(-1, 3)
+    before = iter(own[at[:, 0], at[:, 1], at[:, 2]].tolist())
+    return [
+        [c for c in group if next(before) != c.value and (c.layer < last or c.position >= readout.first)]
+        for group in groups
+    ]  # fmt: skip
 
 
-def _spread(
-    readout: Readout, is_acting: Bool[Tensor, " variant"], found: Sequence[AnswerValues]
-) -> AnswerValues:
-    """Give the values found to the variants that act; the others lose nothing."""
-    logit = torch.zeros(len(is_acting), dtype=readout.replay.trace.final.dtype)
-    logs = torch.zeros_like(logit) if readout.has_log_probability else None
-    if found:
-        values = join_values(found)
-        logit[is_acting] = values.logit.to(logit)
-        if logs is not None and values.log_probability is not None:
-            logs[is_acting] = values.log_probability.to(logs)
-    return AnswerValues(logit, logs)
+def _width(replay: Replay, start: int) -> int:
+    """Count the numbers of a variant's widest tensor: its neurons or its attention patterns."""
+    config, length = replay.model.config, len(replay.trace)
+    return (length - start) * max(config.d_mlp, config.heads * length)
 
 
-def _after_none(changes: Tensor) -> Tensor:
-    """Put a change of nothing in front of a batch of changes: the clean prompt is its first row."""
-    return torch.cat([torch.zeros_like(changes[:1]), changes])
+def _gather(replay: Replay, numbers: Sequence[int], starts: Sequence[int]) -> list[list[int]]:
+    """Put variants in batches that fit, whatever positions they begin at."""
+    batches: list[list[int]] = []
+    room = 0
+    for number, start in zip(numbers, starts, strict=True):
+        width = _width(replay, start)
+        if not batches or room < width:
+            batches.append([])
+            room = NUMBERS_AT_ONCE
+        batches[-1].append(number)
+        room -= width
+    return batches
 
 
-def _replace(
-    replay: Replay,
-    replacement: Replacement,
-    positions: list[int],
-    masks: Bool[Tensor, "variant layer neuron"],
-) -> Edit:
-    """Build the edit that gives each variant's masked neurons their replacement at the positions."""
-    start = positions[0]
-    given = replacement.expand(-1, len(replay.trace), -1)
-    masks = masks.to(replay.model.device)
-    is_changed = torch.zeros(len(replay.trace), 1, dtype=torch.bool, device=masks.device)
-    is_changed[positions] = True
+Replayed = Iterator[tuple[list[int], Stream, Stream]]
 
-    def edit(layer: int, activations: Tensor) -> Tensor:
-        where = masks[:, layer, None] & is_changed[start:]
-        # What a neuron has already is put back as the clean row has it, to the last bit.
-        is_own = given[layer, start:] == replay.trace.activations[layer, start:]
-        stand_in = torch.where(
-            is_own.to(activations.device), activations[:1], replay.held(given[layer, start:])
-        )
-        return torch.where(where, stand_in, activations)
 
-    return edit
+def _replay_groups(
+    readout: Readout, groups: Sequence[Group], *, progress: Progress | None = None
+) -> Replayed:
+    """Replay groups of changes: yield the numbers of some, the clean final stream, and theirs."""
+    replay = readout.replay
+    sites = [
+        (min(c.layer for c in group), min(c.position for c in group)) if group else (0, 0)
+        for group in groups
+    ]
+    own = [number for number, group in enumerate(groups) if group]
+    own.sort(key=lambda number: (sites[number][1], sites[number][0]))
+    done = len(groups) - len(own)
+    for batch in _gather(replay, own, [sites[number][1] for number in own]):
+        chosen = [sites[number] for number in batch]
+        begun = [[c for c in groups[n] if c.layer == layer] for n, (layer, _) in zip(batch, chosen, strict=True)]  # fmt: skip
+        later = [[c for c in groups[n] if c.layer > layer] for n, (layer, _) in zip(batch, chosen, strict=True)]  # fmt: skip
+        for rows, clean, final in _replay(readout, chosen, _move(replay, chosen, begun), later):
+            yield [batch[row] for row in rows], clean, final
+        done += len(batch)
+        if progress is not None:
+            progress(done, len(groups))
+
+
+def _move(
+    replay: Replay, sites: Sequence[Site], groups: Sequence[Group]
+) -> Float[Tensor, "variant pos d_model"]:
+    """Return how far the changes of each variant's first layer move the stream, from its position on."""
+    span = max(c.position - start for (_, start), own in zip(sites, groups, strict=True) for c in own) + 1  # fmt: skip
+    model, trace = replay.model, replay.trace
+    moves = replay.held(torch.zeros(len(sites), span, model.config.d_model))
+    for layer, start in dict.fromkeys(sites):
+        rows = [row for row, site in enumerate(sites) if site == (layer, start)]
+        made = [(order, c) for order, row in enumerate(rows) for c in groups[row]]
+        neurons = [c.neuron for _, c in made]
+        values = torch.tensor([c.value for _, c in made]).to(trace.activations)
+        gaps = values - trace.activations[layer, [c.position for _, c in made], neurons]
+        wide = min(span, len(trace) - start)
+        cells = torch.tensor([order * wide + c.position - start for order, c in made])
+        shifts = moves.new_zeros(len(rows) * wide, moves.shape[-1])
+        answers = replay.held(model.rows[layer][neurons])
+        shifts.index_add_(0, cells.to(shifts.device), replay.held(gaps)[:, None] * answers)
+        shifts = shifts.reshape(len(rows), wide, -1)
+        moves[rows, :wide] = replay.moved(layer, range(start, start + wide), shifts)
+    return moves
+
+
+def _replay(
+    readout: Readout,
+    sites: Sequence[Site],
+    moves: Float[Tensor, "variant pos d_model"],
+    later: Sequence[Group],
+) -> Replayed:
+    """Replay one batch, in order of position and layer: for each position its rows, clean and changed."""
+    replay = readout.replay
+    layers, last, length = (
+        replay.model.config.layers,
+        replay.model.config.layers - 1,
+        len(replay.trace),
+    )
+    starts = sorted({position for _, position in sites})
+    first = min(layer for layer, _ in sites)
+    streams = [replay.entering(first + 1, start=start)[None] for start in starts]
+    joined: list[list[int]] = [[] for _ in starts]
+    has_later = any(later)
+    for layer in range(first, layers):
+        if layer > first:
+            edits = [set_activations([later[row] for row in rows], length) for rows in joined]
+            # Of the last layer only the positions that are read are needed.
+            streams = replay.advance(
+                streams, starts, layer=layer, edits=edits if has_later else None,
+                first=readout.first if layer == last else 0,
+            )  # fmt: skip
+        for number, start in enumerate(starts):
+            own = [row for row, site in enumerate(sites) if site == (layer, start)]
+            if own:
+                here = length - streams[number].shape[1] - start  # positions dropped before
+                moved = moves[own, here:][:, : streams[number].shape[1]]
+                joining = streams[number][:1].repeat(len(own), 1, 1)
+                joining[:, : moved.shape[1]] += moved
+                streams[number] = torch.cat([streams[number], joining])
+                joined[number] += own
+    for rows, stream in zip(joined, streams, strict=True):
+        final = stream[:, readout.first - length :]
+        yield rows, final[:1], final[1:]
+
+
+def _no_effects(readout: Readout, many: int) -> AnswerValues:
+    logit = torch.zeros(many, dtype=readout.replay.trace.final.dtype)
+    return AnswerValues(logit, torch.zeros_like(logit) if readout.has_log_probability else None)
+
+
+def _enter(
+    readout: Readout, found: AnswerValues, rows: Sequence[int], clean: Stream, final: Stream
+) -> None:
+    """Enter what the answer loses in some variants, by their final streams where it is read."""
+    layers, first = readout.replay.model.config.layers, readout.first
+    values = readout.replayed(torch.cat([clean, final]), layer=layers, start=first)
+    lost = values.part(slice(0, 1)).less(values.part(slice(1, None)))
+    found.logit[list(rows)] = lost.logit.to(found.logit)
+    if found.log_probability is not None and lost.log_probability is not None:
+        found.log_probability[list(rows)] = lost.log_probability.to(found.log_probability)

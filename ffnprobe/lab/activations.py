@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import ACTIVATION_FUNCTIONS
+from ffnprobe.models.step import ACTIVATION_FUNCTIONS
 
 # One input each; SwiGLU is Swish on the gate, times the score.
 CURVES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -20,8 +20,8 @@ from ffnprobe.interventions.readout import LOGITS_AT_ONCE
 from ffnprobe.interventions.replay import Replay
 from ffnprobe.labels.halves import Half
 from ffnprobe.labels.watching import Columns
-from ffnprobe.models.arithmetic import cap
 from ffnprobe.models.model import Model
+from ffnprobe.models.step import cap
 from ffnprobe.reading.directions import pick_answers
 from ffnprobe.reading.ordering import top_tokens
 from ffnprobe.reading.projection import answer_readers, project_blocks
@@ -84,7 +84,7 @@ def try_outputs(
             "variant, variant d_model -> variant d_model",
         )  # fmt: skip
         shifts = torch.cat([torch.zeros_like(shifts[:1]), shifts])[:, None]
-        streams = replay.shifted(layer, [last], shifts)
+        streams = replay.entering(layer + 1, start=last) + replay.moved(layer, [last], shifts)
         final = replay.finish(streams, layer=layer + 1, start=last)
         own = promoted[layer][rows]
         # Under each neuron its own tokens, then those of the next one (of the last, the first's).

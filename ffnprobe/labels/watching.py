@@ -16,9 +16,9 @@ from torch import Tensor
 
 from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.labels.halves import Half
+from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.own_pass import Tap
-from ffnprobe.models.passes import watch
+from ffnprobe.models.step import Tap
 from ffnprobe.names import NeuronId
 
 CONTROLS = 64

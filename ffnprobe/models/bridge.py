@@ -21,20 +21,18 @@ hooks. Every model has a network of its own, so those of two models do not wait 
 import logging
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import RLock
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakSet
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.agreement import check_agreement, few_tokens
 from ffnprobe.models.model import Model
 from ffnprobe.models.network import build_network
-from ffnprobe.models.own_pass import Rotary, Tap, Taps, Turns, run_own, turn
+from ffnprobe.models.step import Tap
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -58,20 +56,41 @@ POST_PLACES = {
 }
 FINAL_HOOKS = {"final": "ln_final.hook_in"}
 
-_booted: "WeakKeyDictionary[Model, TransformerBridge]" = WeakKeyDictionary()
-_rotaries: "WeakKeyDictionary[Model, Any]" = WeakKeyDictionary()
-_compared: "WeakSet[Model]" = WeakSet()
-_running: "WeakKeyDictionary[Model, RLock]" = WeakKeyDictionary()
+# A few tokens spread over the vocabulary, on which codes are compared.
+TOKENS, STRIDE = 8, 7919
+
+
+class Booted(NamedTuple):
+    """A model's bridge, what rotates its positions, and Hugging Face's own logits of a few tokens."""
+
+    bridge: "TransformerBridge"
+    rotary: Any
+    logits: Float[Tensor, "pos vocab"]
+    lock: Any
+
+
+_booted: "WeakKeyDictionary[Model, Booted]" = WeakKeyDictionary()
 _turn = RLock()
 
 
 def bridge_of(model: Model) -> "TransformerBridge":
     """Return the model's bridge, booting it the first time."""
+    return boot(model).bridge
+
+
+def boot(model: Model) -> Booted:
+    """Boot a model's bridge, once."""
     with _turn:
         if model not in _booted:
             _booted[model] = _boot(model)
-            _running[model] = RLock()
         return _booted[model]
+
+
+def few_tokens(model: Model) -> Int[Tensor, "1 pos"]:
+    """Choose token ids spread over the vocabulary."""
+    many = min(TOKENS, model.config.positions)
+    some = [(1 + order * STRIDE) % model.config.vocab for order in range(many)]
+    return torch.tensor([some], device=model.device)
 
 
 def hooks_of(model: Model) -> dict[str, str]:
@@ -81,7 +100,7 @@ def hooks_of(model: Model) -> dict[str, str]:
     return HOOKS | gated | post | FINAL_HOOKS
 
 
-def _boot(model: Model) -> "TransformerBridge":
+def _boot(model: Model) -> Booted:
     # Nothing is fetched here, and a progress bar or a warning of a library is not ours to print.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     with warnings.catch_warnings():
@@ -90,12 +109,9 @@ def _boot(model: Model) -> "TransformerBridge":
 
         logging.getLogger("transformers").setLevel(logging.ERROR)
         network = build_network(model)
-        if (rotary := getattr(network.base_model, "rotary_emb", None)) is not None:
-            _rotaries[model] = rotary
-        some = few_tokens(model)
-        ids = torch.tensor([some], device=model.device)
+        rotary = getattr(network.base_model, "rotary_emb", None)
         with torch.no_grad():
-            theirs = network(ids).logits[0]
+            logits = network(few_tokens(model)).logits[0]  # before TransformerLens changes it
         # No tokenizer: only token ids come here, BOS among them, and not every BOS has a string.
         bridge = build_bridge_from_module(
             network,
@@ -104,21 +120,7 @@ def _boot(model: Model) -> "TransformerBridge":
             device=str(model.device),
             model_name=model.name,
         )
-        turns = [_rotations(model, layer, len(some)) for layer in range(model.config.layers)]
-        with torch.no_grad():
-            logits = {
-                "Hugging Face": theirs,
-                "TransformerLens": bridge(ids)[0],
-                "ffnprobe": run_own(model, ids, {}, turns)[0],
-            }
-        if check_agreement(model, logits):
-            _compared.add(model)
-        return bridge
-
-
-def was_compared(model: Model) -> bool:
-    """Say whether a bridge of this model was booted and gave the same logits as our own pass."""
-    return model in _compared
+        return Booted(bridge, rotary, logits, RLock())
 
 
 def forget_bridge(model: Model) -> None:
@@ -127,49 +129,8 @@ def forget_bridge(model: Model) -> None:
         _booted.pop(model, None)
 
 
-def rotations(model: Model, layer: int, length: int) -> Turns:
-    """Return the cosines and sines positions are told by in a layer; None where they are embedded."""
-    bridge_of(model)
-    return _rotations(model, layer, length)
-
-
-def _rotations(model: Model, layer: int, length: int, *, first: int = 0) -> Turns:
-    if model not in _rotaries:
-        return None
-    rotary, like = _rotaries[model], torch.zeros(1, device=model.device)
-    where = torch.arange(first, length, device=model.device)[None]
-    with torch.no_grad():
-        cosines, sines = rotary(like, where, *_kinds(rotary, layer))
-    return cosines[0], sines[0]
-
-
-def _kinds(rotary: Any, layer: int) -> list[str]:
-    # Gemma 3 turns by one base where attention sees all and by another where it has a window.
-    return [rotary.config.layer_types[layer]] if hasattr(rotary, "layer_types") else []
-
-
-def rotary_of(model: Model) -> tuple[Rotary, ...]:
-    """Return what each layer's positions are turned by, checked at the last position; or nothing."""
-    bridge_of(model)
-    if model not in _rotaries:
-        return ()
-    module, last, found = _rotaries[model], model.config.positions, []
-    for layer in range(model.config.layers):
-        named = "".join(f"{kind}_" for kind in _kinds(module, layer))
-        frequencies = getattr(module, f"{named}inv_freq").float().cpu().tolist()
-        found.append((tuple(frequencies), float(getattr(module, f"{named}attention_scaling"))))
-        ours = turn(model, found[-1], last, first=last - 1)
-        theirs = _rotations(model, layer, last, first=last - 1)
-        if not all(map(torch.allclose, ours, theirs or ())):
-            raise ModelNotLoaded(
-                f"{model.name}: ffnprobe and Hugging Face tell its last position differently.",
-                remedy="--hooks, which runs it by TransformerLens",
-            )
-    return tuple(found)
-
-
 def run_hooked(
-    model: Model, ids: Int[Tensor, "batch pos"], taps: Taps
+    model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, int], Tap]
 ) -> Float[Tensor, "batch pos vocab"]:
     """Run token ids through the hooks; they are gone when this returns, whether or not it succeeds."""
 
@@ -178,7 +139,7 @@ def run_hooked(
 
     names = hooks_of(model)
     hooks = [(names[name].format(layer=layer), hook(tap)) for (name, layer), tap in taps.items()]
-    bridge = bridge_of(model)
-    with _running[model]:
-        logits: Tensor = bridge.run_with_hooks(ids, fwd_hooks=hooks)
+    booted = boot(model)
+    with booted.lock:
+        logits: Tensor = booted.bridge.run_with_hooks(ids, fwd_hooks=hooks)
     return logits

@@ -27,12 +27,11 @@ from torch import Tensor
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EDITED, Source
-from ffnprobe.models.verification import run_alike
 
 # Made of other weights than W_down: what is folded already is folded for both.
 _SHARED = (
     "_questions", "_gates", "attention", "answer_biases", "embedding", "position_embedding", "head",
-    "final_gain", "final_shift", "_folded_head", "mean_unembedding", "mean_logit",
+    "final_gain", "final_shift", "_folded_head", "mean_unembedding", "mean_logit", "rotary",
 )  # fmt: skip
 
 
@@ -55,7 +54,6 @@ def change_rows(model: Model, changes: Mapping[int, Float[Tensor, "neuron d_mode
         fingerprint=fingerprint(weights),
     )
     vars(changed).update({name: vars(model)[name] for name in _SHARED if name in vars(model)})
-    run_alike(changed, model)
     return changed
 
 

@@ -1,7 +1,7 @@
 """Load a model: `load("pocket")`, `load("gpt2")`, `load("path/to/folder")`, `load("model.gguf")`.
 
-Weights are read here without TransformerLens, so that reading neurons starts fast; the bridge is
-booted from the same weights when the first prompt is run.
+Weights are read here without TransformerLens, so that reading neurons starts fast; a bridge is booted
+from the same weights when it is asked for.
 """
 
 import os
@@ -20,7 +20,6 @@ from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EMBEDDED, Source, find_source
 from ffnprobe.models.tokenizer import Given, choose_tokenizer
-from ffnprobe.models.verification import has_own_pass
 from ffnprobe.models.vocab import Vocab, read_vocab
 
 Parts = tuple[Source, Config, Vocab, dict[str, Tensor]]
@@ -32,7 +31,7 @@ def load(
     *,
     device: str = "auto",
     tokenizer: Given | None = None,
-    hooks: bool = True,
+    hooks: bool = False,
 ) -> Model:
     """Load a model: `pocket` (embedded), a known name, a hub repository id, a folder or a .gguf file.
 
@@ -42,9 +41,8 @@ def load(
     Without a name, `$FFNPROBE_MODEL` decides, else pocket. The tokenizer is the model's own unless one
     is given: a tokenizer.json or its folder, a `tokenizers.Tokenizer`, or "ids", for tokens as numbers.
 
-    Prompts are run by TransformerLens. With `hooks=False` they are run by ffnprobe's own forward pass,
-    which starts faster, if it can run the model; it is compared with TransformerLens on the first use
-    of a model. Every provenance names which (`run_by`).
+    Prompts are run by ffnprobe's own forward pass, which is compared with TransformerLens on the first use
+    of a model; with `hooks=True`, by TransformerLens. Every provenance names which (`run_by`).
 
     >>> load("pocket", tokenizer="ids").vocab.ids("12 7 4030")
     [12, 7, 4030]
@@ -61,7 +59,6 @@ def load(
     read = _from_gguf if found.kind == "gguf" else _from_folder
     source, config, vocab, weights = read(found, tokenizer)
     short = chosen if source.is_known_by(chosen) else Path(source.where).name
-    hooks = hooks or not has_own_pass(config)
     return Model(short, source, config, vocab, weights, fingerprint(weights), torch_device, hooks)
 
 

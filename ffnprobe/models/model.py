@@ -30,10 +30,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import ModelNotLoaded, OptionRefused
-from ffnprobe.models.attention import Attention, fold_attention
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.models.config import Config
-from ffnprobe.models.folding import check_centred, fold_reader
+from ffnprobe.models.folding import Attention, check_centred, fold_attention, fold_reader
 from ffnprobe.models.identity import identify
 from ffnprobe.models.layouts import LAYOUTS, Layout
 from ffnprobe.models.means import read_means
@@ -60,7 +59,7 @@ class Model:
     weights: Mapping[str, Tensor]
     fingerprint: str
     device: torch.device
-    hooks: bool = True  # run by TransformerLens, or else by our own forward pass
+    hooks: bool = False  # run by TransformerLens, not by our own forward pass
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", MappingProxyType(dict(self.weights)))
@@ -110,6 +109,7 @@ class Model:
         """
         from ffnprobe.models.bridge import bridge_of
 
+        self.check()
         return bridge_of(self)
 
     @property
@@ -249,15 +249,19 @@ class Model:
     @cached_property
     def answers(self) -> Float[Tensor, "layer neuron d_model"]:
         """What each neuron adds to the residual stream, per unit of activation."""
-        if not self.config.has_post_norms:
-            return self.rows
         return torch.stack([self.answers_of(layer) for layer in range(self.config.layers)])
 
     @cached_property
-    def rows(self) -> Float[Tensor, "layer neuron d_model"]:
-        """W_down as it is on disk: the answers before the gain of a norm an MLP writes through."""
-        layers = range(self.config.layers)
-        return torch.stack([self.linear(layer, self.layout.down)[0] for layer in layers])
+    def rows(self) -> tuple[Float[Tensor, "neuron d_model"], ...]:
+        """Each layer's W_down: the answers before the gain of a norm an MLP writes through.
+
+        Not copied where the weights are fp32.
+        """
+        names = [self.layout.of(layer, self.layout.down) for layer in range(self.config.layers)]
+        is_copied = any(self.weights[f"{name}.weight"].dtype != torch.float32 for name in names)
+        if is_copied and not self.config.has_post_norms:
+            return self.answers.unbind()
+        return tuple(self.linear(layer, self.layout.down)[0] for layer in range(len(names)))
 
     def answers_of(self, layer: int) -> Float[Tensor, "neuron d_model"]:
         """Return one layer's answers; without a copy if they are so on disk, in fp32."""
@@ -343,3 +347,17 @@ class Model:
     def attention(self) -> tuple[Attention, ...]:
         """Every layer's attention, its norm folded in."""
         return tuple(fold_attention(self, layer) for layer in range(self.config.layers))
+
+    @cached_property
+    def rotary(self) -> tuple[tuple[Float[Tensor, " pair"], float], ...]:
+        """Each layer's rotary frequencies and what their cosines are multiplied by; empty without any.
+
+        They are known once our own step has been compared with TransformerLens.
+        """
+        from ffnprobe.models.verification import verify
+
+        return verify(self)
+
+    def check(self) -> None:
+        """Raise if our own step does not run this model as Hugging Face and TransformerLens do."""
+        assert self.rotary is not None

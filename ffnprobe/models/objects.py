@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.agreement import check_agreement, few_tokens
-from ffnprobe.models.bridge import bridge_of
+from ffnprobe.models.bridge import few_tokens
 from ffnprobe.models.checkpoint import arrange, fingerprint, short_name
 from ffnprobe.models.config import Config
 from ffnprobe.models.families import parse_config
+from ffnprobe.models.forward import run_steps
 from ffnprobe.models.layouts import LAYOUTS
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import OBJECT, Source
 from ffnprobe.models.tokenizer import Given
+from ffnprobe.models.verification import check_agreement
 from ffnprobe.models.vocab import read_vocab
 
 # A bridge keeps the module it stands for under this name.
@@ -104,13 +105,14 @@ def _check(model: Model, given: torch.nn.Module) -> None:
     first = next(given.parameters())
     if first.dtype != torch.float32:
         return
-    ids = torch.tensor([few_tokens(model)])
+    ids = few_tokens(model)
     was_training = given.training
     given.eval()
     try:
         with torch.no_grad():
             theirs = given(ids.to(first.device))
-            ours = bridge_of(model)(ids.to(model.device))[0].cpu()
+            model.check()
+            ours = run_steps(model, ids, {})[0].cpu()
     finally:
         given.train(was_training)
     logits = getattr(theirs, "logits", theirs)[0].float().cpu()

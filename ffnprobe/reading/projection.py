@@ -25,8 +25,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import normalise
 from ffnprobe.models.model import Model
+from ffnprobe.models.step import normalise
 
 CONVENTIONS = ("centred", "gain", "raw", "normed")
 THROUGH = ("embed", "unembed")

@@ -45,7 +45,7 @@ class ServedModels:
                 remedy=near[0] if near else self.default,
             )
         found: Model = self._loaded.get_or_make(
-            wanted, lambda: load(self.sources[wanted], device=self._device, hooks=False), size=_size
+            wanted, lambda: load(self.sources[wanted], device=self._device), size=_size
         )
         return found
 

@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import measure_scale
+from ffnprobe.models.step import measure_scale
 from ffnprobe.tracing.trace import Trace
 
 KINDS = ("embedding", "position_embedding", "neurons", "heads", "biases")

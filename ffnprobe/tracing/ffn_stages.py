@@ -31,9 +31,9 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import normalise, open_up, score_questions, write, write_heads
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.step import normalise, open_up, score_questions, write, write_heads
 from ffnprobe.names import NeuronId, check_layer
 from ffnprobe.options import Option
 from ffnprobe.results import Result

@@ -22,8 +22,8 @@ import torch
 from einops import einsum
 
 from ffnprobe.arguments import verb
-from ffnprobe.models.arithmetic import normalise
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.step import normalise
 from ffnprobe.options import Answer, Position
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token, predicted

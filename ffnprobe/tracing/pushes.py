@@ -37,9 +37,9 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import cap, normalise
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.step import cap, normalise
 from ffnprobe.options import CONTRAST, Answer, Convention, Position, Shown, Versus
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result

@@ -13,10 +13,10 @@ import torch
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import PromptRefused
-from ffnprobe.models.arithmetic import measure_scale
 from ffnprobe.models.bridge import hooks_of
+from ffnprobe.models.forward import capture
 from ffnprobe.models.model import Model
-from ffnprobe.models.passes import capture
+from ffnprobe.models.step import measure_scale
 from ffnprobe.options import PROMPT, Bos
 from ffnprobe.tracing.prompts import prompt_ids
 from ffnprobe.tracing.trace import Trace

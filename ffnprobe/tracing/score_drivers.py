@@ -25,9 +25,9 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import normalise
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.models.step import normalise
 from ffnprobe.names import NeuronId, split_position
 from ffnprobe.options import TOP, Argument, Option
 from ffnprobe.reading.ordering import check_top, sort_neurons

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.arithmetic import cap, normalise, write_heads
 from ffnprobe.models.model import Model
+from ffnprobe.models.step import cap, normalise, write_heads
 
 if TYPE_CHECKING:
     from ffnprobe.tracing.trace import Trace

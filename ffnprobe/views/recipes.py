@@ -22,7 +22,7 @@ from typing import Any
 from ffnprobe.errors import TokenNotFound
 from ffnprobe.models.model import Model
 from ffnprobe.models.packages import PACKAGES
-from ffnprobe.models.provenance import HOOKED, OWN, Provenance
+from ffnprobe.models.provenance import HOOKED, Provenance
 from ffnprobe.options import Argument
 from ffnprobe.results import Result
 from ffnprobe.tracing.contrast import Contrast
@@ -53,7 +53,7 @@ def write_recipe(
     name, given = result.made_by
     verb, known = VERBS[name], result.provenance
     spelled = {each.name: _spell(each, given) for each in verb.parameters if not each.is_shown}
-    lines = [f"model = fp.load({name_model(known)!r}{', hooks=False' * (known.run_by == OWN)})"]
+    lines = [f"model = fp.load({name_model(known)!r}{', hooks=True' * (known.run_by == HOOKED)})"]
     traces = {p.name: given[p.name] for p in verb.parameters if p.role == "Trace"}
     for each, trace in traces.items():
         bos = "" if _is_usual(trace) else f", bos={trace.has_bos}"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import ffnprobe as fp
-from ffnprobe.models.arithmetic import measure_scale
+from ffnprobe.models.step import measure_scale
 
 
 @dataclass

@@ -7,7 +7,7 @@ import ffnprobe as fp
 from ffnprobe.circuits import recovery
 from ffnprobe.circuits.nodes import choose_kept
 from ffnprobe.circuits.openings import Openings
-from ffnprobe.models.arithmetic import ACTIVATION_FUNCTIONS
+from ffnprobe.models.step import ACTIVATION_FUNCTIONS
 from tests.circuits.conftest import ANSWER, CONTRAST, FIRST, MOVER, PROMPT, RIVAL, SECOND
 
 PLACE, LAST = 2, 4

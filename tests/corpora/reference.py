@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ffnprobe.models.forward import capture
 from ffnprobe.models.model import Model
-from ffnprobe.models.passes import capture
 
 
 @dataclass(frozen=True)

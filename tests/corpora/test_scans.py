@@ -46,8 +46,10 @@ def test_it_is_what_brute_force_finds(tiny, hooked_tiny, speeches, context):
     texts = [tiny.vocab.ids((speeches / name).read_text()) for name in names]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    everything = collect(hooked_tiny, texts, context=context)  # as a scan is run
+    everything = collect(tiny, texts, context=context)  # as a scan is run
+    hooked = collect(hooked_tiny, texts, context=context)
     torch.set_num_threads(threads)
+    np.testing.assert_allclose(everything.activations, hooked.activations, rtol=1e-4, atol=1e-4)
     facts = scan.statistics
     sides = ((1, "activations", facts.strongest), (-1, "scores", facts.weakest))
     for sign, by, peaks in sides:

@@ -15,13 +15,13 @@ FAMILIES = ["gpt2", "gpt_neox", "opt", "llama", "mistral", "gemma2", "gemma3_tex
 
 @pytest.fixture(scope="session")
 def pocket():
-    return fp.load("pocket", hooks=False)
+    return fp.load("pocket")
 
 
 @pytest.fixture(scope="session", params=FAMILIES)
 def family(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param) / request.param
-    return fp.load(write_family(folder, request.param), hooks=False)
+    return fp.load(write_family(folder, request.param))
 
 
 @pytest.fixture(scope="session")

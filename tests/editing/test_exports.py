@@ -10,7 +10,7 @@ import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, FileNotWritten
 from ffnprobe.models import folders
 from ffnprobe.models.changes import change_rows
-from ffnprobe.models.passes import forward
+from ffnprobe.models.forward import forward
 
 IDS = torch.tensor([[3, 7, 99, 200, 5]])
 JORDAN = "Michael Jordan plays the sport of"
@@ -22,7 +22,7 @@ def test_a_folder_of_any_family_is_the_edited_model(family, tmp_path):
     noise = torch.randn(family.config.d_mlp, family.config.d_model)
     changed = change_rows(family, {1: 0.1 * noise})
     folders.write_folder(changed, tmp_path / "out", files_of=family)
-    again = fp.load(tmp_path / "out", hooks=False)
+    again = fp.load(tmp_path / "out")
     assert again.identity == changed.identity
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
     with torch.no_grad():

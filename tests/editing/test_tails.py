@@ -8,7 +8,7 @@ from ffnprobe.editing.solves import solve_rome
 from ffnprobe.editing.tails import open_tails
 from ffnprobe.editing.targets import average_by_request, find_targets
 from ffnprobe.models.changes import change_rows
-from ffnprobe.models.passes import forward
+from ffnprobe.models.forward import forward
 
 # Different lengths and starts; an answer of two pieces, and a prompt that is only watched.
 CONTEXTS = [

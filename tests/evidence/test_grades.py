@@ -84,7 +84,7 @@ def test_worth_is_what_all_neurons_add(pocket):
 
 
 def test_random_weights_get_no_a(tmp_path):
-    model = fp.load(write_model(tmp_path), device="cpu", hooks=False)
+    model = fp.load(write_model(tmp_path), device="cpu")
     best = 0
     for number in range(20):
         ids = torch.randint(5, 250, (8,), generator=torch.Generator().manual_seed(number))

@@ -10,7 +10,7 @@ import torch
 import ffnprobe as fp
 from ffnprobe.interventions.choices import choose_replacement, usual_replacement
 from ffnprobe.models import pocket as table
-from ffnprobe.models.passes import forward
+from ffnprobe.models.forward import forward
 
 SAMPLE = 12
 

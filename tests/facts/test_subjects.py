@@ -112,7 +112,7 @@ def test_where_one_word_has_no_others_the_next_is_tried(pocket, monkeypatch):
 
 
 def test_where_names_do_not_fit_nothing_is_compared(tmp_path):
-    model = fp.load(write_model(tmp_path), device="cpu", hooks=False)
+    model = fp.load(write_model(tmp_path), device="cpu")
     prompt = "Paris is " + "the cat " * 12
     trace = fp.run(model, [*model.vocab.ids(prompt)][: model.config.positions - 1])
     assert propose_contrast(trace, predicted(trace), (1,)) is None

@@ -23,7 +23,7 @@ def folder(case: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def model(case: str, folder: Path) -> fp.Model:
-    found = fp.load(folder, device="cpu")
+    found = fp.load(folder, device="cpu", hooks=True)
     c = found.config
     assert (c.layers, c.d_mlp, c.positions, c.vocab) == (3, 52, 29, 301)
     assert c.d_model == SHAPES.get(case, 42)

@@ -7,10 +7,10 @@ import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.ablation import ablate, ablate_layers
 from ffnprobe.interventions.gradients import estimate
-from ffnprobe.models.arithmetic import measure_scale, normalise, open_up, score_questions, write
 from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.checkpoint import read_weights
-from ffnprobe.models.passes import forward
+from ffnprobe.models.forward import forward
+from ffnprobe.models.step import measure_scale, normalise, open_up, score_questions, write
 from tests.families.conftest import TEXT
 
 

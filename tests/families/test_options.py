@@ -8,7 +8,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models import bridge
+from ffnprobe.models import verification
 from ffnprobe.models.families import FAMILIES, parse_config
 from ffnprobe.models.network import CLASSES
 from ffnprobe.models.options import HARMLESS, READ
@@ -62,13 +62,14 @@ def test_codes_that_disagree_are_found_when_a_model_is_first_run(who, tmp_path, 
     """What TransformerLens misread was once run in silence, four logits off."""
     from ffnprobe.models import network
 
+    monkeypatch.setenv("FFNPROBE_CACHE", str(tmp_path / "cache"))  # nothing is known of it yet
     if who == "TransformerLens":
         # Hugging Face reads the option, TransformerLens does not.
         plain = network._as_bridged
         monkeypatch.setattr(network, "_as_bridged", lambda model: ({}, plain(model)[1]))
         folder = write_family(tmp_path, "gpt2 unscaled")
     else:
-        monkeypatch.setattr(bridge, "run_own", lambda *given: torch.zeros(1, 8, 301))
+        monkeypatch.setattr(verification, "run_steps", lambda *given: torch.zeros(1, 8, 301))
         folder = write_family(tmp_path, "gpt2")
     model = fp.load(folder)
     with pytest.raises(

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 import ffnprobe as fp
-from ffnprobe.models.arithmetic import open_up
 from ffnprobe.models.bridge import bridge_of
+from ffnprobe.models.step import open_up
 
 MEANS_SEED = 7
 

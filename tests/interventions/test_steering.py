@@ -10,7 +10,7 @@ import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.interventions.steering import choose_token
 from ffnprobe.models.bridge import bridge_of
-from ffnprobe.models.passes import forward
+from ffnprobe.models.forward import forward
 from tests.interventions.oracles import hooked
 
 PROMPT = "the cat sat on the basketball court"

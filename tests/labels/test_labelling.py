@@ -9,7 +9,7 @@ from ffnprobe.corpora import label_files as saved
 from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.labels.halves import split_halves
-from ffnprobe.models.passes import capture
+from ffnprobe.models.forward import capture
 from tests.labels.conftest import (
     FIRST,
     NEURONS,

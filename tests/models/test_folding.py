@@ -5,8 +5,8 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.arithmetic import open_up
 from ffnprobe.models.folding import check_centred, fold_reader
+from ffnprobe.models.step import open_up
 from tests.tracing.oracles import compatible
 
 

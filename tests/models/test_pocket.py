@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 import ffnprobe as fp
 from ffnprobe.models import pocket as table
-from ffnprobe.models.passes import forward
+from ffnprobe.models.forward import forward
 from tests.conftest import JORDAN
 
 FIGURES = json.loads((table.FOLDER / "figures.json").read_text())

@@ -87,7 +87,7 @@ def test_without_a_tokenizer_tokens_are_numbers(bare, tiny):
     with pytest.raises(ModelNotLoaded, match="has no tokenizer") as refused:
         fp.load(bare)
     assert 'tokenizer="ids"' in str(refused.value.remedy)
-    model = fp.load(bare, tokenizer="ids", hooks=False)
+    model = fp.load(bare, tokenizer="ids")
     trace = fp.run(model, "12 7 300")
     assert trace.ids == (0, 12, 7, 300)
     assert trace.tokens == ("0", "12", "7", "300")

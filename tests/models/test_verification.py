@@ -35,7 +35,7 @@ def booted(monkeypatch):
 
 
 def run_own(folder):
-    return fp.run(fp.load(folder, device="cpu", hooks=False), "the cat sat on the mat")
+    return fp.run(fp.load(folder, device="cpu"), "the cat sat on the mat")
 
 
 def record_of(cache):
@@ -56,7 +56,7 @@ def test_the_bridge_is_let_go_once_it_has_been_compared_with(folder, cache):
 
 
 def test_pocket_needs_no_comparison_and_no_record(cache, booted):
-    assert fp.run(fp.load("pocket", hooks=False), "Michael Jordan").predictions(1) is not None
+    assert fp.run(fp.load("pocket"), "Michael Jordan").predictions(1) is not None
     assert booted == []
     assert not cache.exists()
 
@@ -127,8 +127,8 @@ def test_an_option_that_the_identity_does_not_hold_is_seen(tmp_path, cache, boot
 
 def test_a_pass_that_disagrees_is_refused_and_not_recorded(tmp_path, cache, monkeypatch):
     folder = write_family(tmp_path, "gpt2")
-    plain = bridge.run_own
-    monkeypatch.setattr(bridge, "run_own", lambda *given: plain(*given) * 1.01)
+    plain = verification.run_steps
+    monkeypatch.setattr(verification, "run_steps", lambda *given: plain(*given) * 1.01)
     with pytest.raises(ModelNotLoaded, match="the logits of ffnprobe are off by"):
         run_own(folder)
     assert not cache.exists()
@@ -144,10 +144,24 @@ def test_logits_that_overflow_are_not_recorded_as_compared(tmp_path, cache):
 
 
 def test_positions_turned_otherwise_are_refused(folder, cache, monkeypatch):
-    monkeypatch.setattr(bridge, "turn", lambda *given, **more: bridge._rotations(given[0], 0, 9))
-    with pytest.raises(ModelNotLoaded, match="tell its last position differently") as caught:
+    plain = verification.measure_angles
+    monkeypatch.setattr(
+        verification, "measure_angles", lambda model, layer, at: plain(model, layer, at - 1)
+    )
+    with pytest.raises(ModelNotLoaded, match="tell its last position differently"):
         run_own(folder)
-    assert "--hooks" in caught.value.remedy
+
+
+def test_positions_that_change_with_the_length_are_refused_by_name(tmp_path, cache):
+    factors = [1.0, 1.1, 1.2, 1.3]
+    longer = {
+        "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": factors, "long_factor": factors,
+        "factor": 2.0, "original_max_position_embeddings": 16,
+    }  # fmt: skip
+    folder = write_family(tmp_path, "llama", rope_parameters=longer)
+    with pytest.raises(ModelNotLoaded, match='rotary embeddings are of kind "longrope"'):
+        run_own(folder)
+    assert fp.read(fp.load(folder), "L1N2") is not None
 
 
 def test_the_cache_is_where_it_is_said_to_be(monkeypatch, tmp_path):

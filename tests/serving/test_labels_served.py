@@ -44,7 +44,7 @@ def unlabelled(planted, store):
 
 def test_a_circuit_has_the_same_numbers_as_the_verb(service, pocket):
     answer = ask(service, "circuit", prompt=JORDAN, answer=ANSWER, keep=7, rows=200)
-    model = fp.load("pocket", hooks=False, device="cpu")
+    model = fp.load("pocket", device="cpu")
     found = fp.circuit(model, JORDAN, ANSWER, keep=7)
     assert column(answer, "name") == found.table.name.tolist()
     assert column(answer, "influence") == pytest.approx(found.table.influence.tolist(), rel=1e-4)

@@ -129,7 +129,7 @@ def test_every_argument_and_tool_has_words():
 
 def test_an_explanation_has_the_same_numbers_as_the_verb(service, pocket):
     answer = ask(service, "explain", prompt=JORDAN, answer=ANSWER)
-    found = fp.explain(fp.load("pocket", hooks=False, device="cpu"), JORDAN, ANSWER)
+    found = fp.explain(fp.load("pocket", device="cpu"), JORDAN, ANSWER)
     names = [row[answer["columns"].index("name")] for row in answer["rows"]]
     pushes = [row[answer["columns"].index("push")] for row in answer["rows"]]
     assert names == found.neurons.name.tolist()

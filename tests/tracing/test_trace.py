@@ -7,7 +7,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, OptionRefused, PromptRefused
-from ffnprobe.models.arithmetic import open_up
+from ffnprobe.models.step import open_up
 from tests.conftest import JORDAN
 from tests.tracing.oracles import logits_of
 

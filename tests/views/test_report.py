@@ -84,7 +84,9 @@ def test_figures_in_the_page_are_the_result(page, explanation):
     drawn = [json.loads(found) for found in PLOT.findall(page.read_text(encoding="utf-8"))]
     assert len(drawn) == 7
     curve = next(d for d in drawn if "without the first" in d["data"][0].get("name", ""))
-    assert curve["data"][0]["y"] == pytest.approx(explanation.curve.table.probability.tolist())
+    assert curve["data"][0]["y"] == pytest.approx(
+        explanation.curve.table.probability.tolist(), abs=1e-6
+    )
     assert curve["data"][2]["y"] == [1.0] * len(explanation.curve.table)
     notes = [" ".join(note["text"] for note in d["layout"].get("annotations", ())) for d in drawn]
     (paths,) = [text for text in notes if "was read most by this head" in text]

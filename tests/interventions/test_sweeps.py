@@ -1,22 +1,23 @@
-"""Groups of changes that begin at different positions are replayed together, each as if by itself."""
+"""Variants that join one batch at any layer and position are each what they are by themselves."""
+
+from dataclasses import replace
 
 import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.interventions.group_changes import sweep_changes
+from ffnprobe.interventions import sweeps
 from ffnprobe.interventions.readout import read_answer
-from ffnprobe.interventions.replay import Replay
-from ffnprobe.interventions.sweeps import Change
-from ffnprobe.models.passes import forward
+from ffnprobe.interventions.sweeps import Change, replay_changes, sweep_changes, sweep_moves
+from ffnprobe.models.forward import forward
 from tests.families.builders import CASES, write_family
 
 
 def run_changed(trace, group):
     """Run the prompt with a group's activations replaced, by the hooks: the answer's own logits."""
-    model = trace.model
+    model = replace(trace.model, hooks=True)
 
-    def replace(layer):
+    def change_layer(layer):
         def tap(activations):
             changed = activations.clone()
             for change in group:
@@ -26,7 +27,7 @@ def run_changed(trace, group):
 
         return tap
 
-    taps = {("activations", layer): replace(layer) for layer in range(model.config.layers)}
+    taps = {("activations", layer): change_layer(layer) for layer in range(model.config.layers)}
     return forward(model, torch.tensor([trace.ids]), taps)[0, -1]
 
 
@@ -49,35 +50,15 @@ def test_groups_at_different_positions_are_hooked_passes(tiny):
         )
         lost = clean.log_softmax(-1)[token] - changed.log_softmax(-1)[token]
         assert float(found.log_probability[number]) == pytest.approx(float(lost), abs=1e-5)
+        final = replay_changes(read_answer(trace, token), [group])[0]
+        logits = read_answer(trace, token).logits(final[None], start=end)[0, 0]
+        torch.testing.assert_close(logits, changed, rtol=1e-4, atol=1e-4)
     assert float(found.logit[3]) == 0.0
     assert all(float(value) != 0.0 for value in found.logit[:3])
 
 
-def test_groups_that_begin_alike_share_a_row_until_they_differ(tiny, count_rows):
-    trace = fp.run(tiny, "the cat sat on the mat")
-    top = tiny.config.layers - 1
-    first, second = Change(0, 1, 3, 1.5), Change(top - 1, 1, 4, 3.0)
-    groups = [[first], [second, first], [second], [first, second], [Change(0, 1, 3, 2.5)]]
-    found = sweep_changes(read_answer(trace, 5), groups)
-    # The clean row, both values of the first neuron; with the second neuron two more, and none twice.
-    assert [rows for (rows,) in count_rows] == [3] * (top - 1) + [5] * 2
-    check_alone(trace, groups, found)
-    assert found.logit[1] == found.logit[3]
-
-
-def test_a_group_with_more_changes_at_the_end_is_replayed_from_there(tiny, count_rows):
-    trace = fp.run(tiny, "the cat sat on the mat")
-    end, layers = len(trace) - 1, tiny.config.layers
-    earlier = [Change(0, 1, 3, 1.5), Change(1, 2, 6, -2.0)]
-    groups = [earlier, [Change(0, end, 4, 3.0), *earlier], [Change(0, end, 4, 3.0)]]
-    found = sweep_changes(read_answer(trace, 5), groups)
-    # By position: the clean row and one from 1 on; the clean row and one at the end; the twin's two.
-    assert count_rows == [(2, 2, 2)] * layers
-    check_alone(trace, groups, found)
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_twins_are_hooked_passes_in_every_family(tmp_path, case):
+def test_groups_are_hooked_passes_in_every_family(tmp_path, case):
     model = fp.load(write_family(tmp_path / "model", case))
     trace = fp.run(model, [3, 1, 4, 1, 5, 9, 2, 6])
     end, top = len(trace) - 1, model.config.layers - 1
@@ -90,21 +71,8 @@ def test_twins_are_hooked_passes_in_every_family(tmp_path, case):
         lost = clean.log_softmax(-1)[answer] - run_changed(trace, group).log_softmax(-1)[answer]
         assert float(found.log_probability[number]) == pytest.approx(float(lost), abs=2e-5)
         assert abs(float(lost)) > 1e-4
-    # Positions of the answer's later pieces follow the last one, where the twin begins.
+    # Positions of the answer's later pieces follow the last one.
     check_alone(trace, groups, sweep_changes(read_answer(trace, " the cat"), groups), " the cat")
-
-
-@pytest.fixture
-def count_rows(monkeypatch):
-    """How many rows each stream of a layer has, layer by layer."""
-    counted, advance = [], Replay.advance_all
-
-    def watch(self, streams, *given, **named):
-        counted.append(tuple(len(stream) for stream in streams))
-        return advance(self, streams, *given, **named)
-
-    monkeypatch.setattr(Replay, "advance_all", watch)
-    return counted
 
 
 def check_alone(trace, groups, found, answer=5):
@@ -114,3 +82,50 @@ def check_alone(trace, groups, found, answer=5):
         alone = sweep_changes(readout, [group])
         assert float(found.logit[number]) == pytest.approx(float(alone.logit[0]), abs=1e-5)
         assert abs(float(alone.logit[0])) > 2e-5
+
+
+PLACES = [(2, 3), (0, 7), (0, 0), (1, 3), (0, 3), (2, 7), (1, 5), (2, 5)]
+
+
+def shift(trace, places):
+    """Remove neuron 11 + its number at each place, to zero."""
+    model = trace.model
+    return torch.stack(
+        [
+            -trace.activations[layer, place, 11 + number] * model.rows[layer][11 + number]
+            for number, (layer, place) in enumerate(places)
+        ]
+    )[:, None]
+
+
+@pytest.mark.parametrize("answer", [280, "the cat"])
+def test_joined_is_one_by_one(tiny_trace, answer, monkeypatch):
+    readout = read_answer(tiny_trace, answer)
+    shifts = shift(tiny_trace, PLACES)
+    found = sweep_moves(readout, PLACES, shifts)
+    monkeypatch.setattr(sweeps, "NUMBERS_AT_ONCE", 1000)
+    in_parts = sweep_moves(readout, PLACES, shifts)
+    for number, (layer, place) in enumerate(PLACES):
+        alone = fp.ablate(
+            tiny_trace, answer, neurons=[f"L{layer}N{11 + number}"], position=place, replace="zero"
+        )
+        row = layer, 11 + number
+        for one in (found, in_parts):
+            assert float(one.logit[number]) == pytest.approx(float(alone.values[row]), abs=1e-5)
+            assert float(one.log_probability[number]) == pytest.approx(
+                float(alone.log_probability[row]), abs=1e-5
+            )
+    assert found.logit.abs().max() > 1e-3
+
+
+def test_what_changes_nothing_is_not_replayed(tiny_trace, monkeypatch):
+    readout = read_answer(tiny_trace, 280)
+    shifts = torch.zeros(2, 1, tiny_trace.model.config.d_model)
+    last = tiny_trace.model.config.layers - 1
+    shifts[1] = 1.0  # in the last layer, at a position that is not read
+    counted = []
+    monkeypatch.setattr("ffnprobe.interventions.sweeps._replay", None)
+    found = sweep_moves(
+        readout, [(0, 2), (last, 2)], shifts, progress=lambda *count: counted.append(count)
+    )
+    assert found.logit.tolist() == found.log_probability.tolist() == [0.0, 0.0]

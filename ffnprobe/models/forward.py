@@ -1,44 +1,39 @@
-"""Who runs a model: TransformerLens's hooks, or our own forward pass. Only this module decides.
+"""Run token ids through all layers: by our own step, or by TransformerLens's hooks where a model asks for them.
 
-`load(…, hooks=True)`, Python's default, runs a model by the hooks; the command line loads with
-`hooks=False` unless `--hooks` is typed. Both see and replace the same things, by the same names:
-`ffnprobe.models.bridge` lists them. Every result that comes of a run says in its provenance who ran it.
+Both see and replace the same things, by the same names: `ffnprobe.models.bridge` lists them. Our own step
+needs torch alone; before it is trusted with a model it is compared with Hugging Face and TransformerLens
+(`ffnprobe.models.verification`). `load(…, hooks=True)` and `--hooks` run a model by the hooks. Every result
+that comes of a run says in its provenance who ran it.
 
 >>> import ffnprobe as fp
 >>> fp.run(fp.load("pocket"), "Michael Jordan").provenance.run_by
-'TransformerLens hooks'
->>> fp.run(fp.load("pocket", hooks=False), "Michael Jordan").provenance.run_by
 "ffnprobe's own forward pass"
+>>> fp.run(fp.load("pocket", hooks=True), "Michael Jordan").provenance.run_by
+'TransformerLens hooks'
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from ffnprobe.errors import PromptRefused
 from ffnprobe.models import bridge
 from ffnprobe.models.model import Model
-from ffnprobe.models.own_pass import Tap, Taps, Turns, run_own, turn
-from ffnprobe.models.verification import verified_rotary
+from ffnprobe.models.step import Tap, cap, normalise, step
+
+# By a hook's name and its layer, 0 for the final one.
+Taps = Mapping[tuple[str, int], Tap]
 
 
 def prepare(model: Model) -> None:
     """Do in advance what the first run would wait for."""
+    model.check()
     if model.hooks:
-        bridge.bridge_of(model)
-    else:
-        verified_rotary(model)
-
-
-def rotations(model: Model, layer: int, length: int) -> Turns:
-    """Return the cosines and sines positions are told by in a layer; None where they are embedded."""
-    if model.hooks:
-        return bridge.rotations(model, layer, length)
-    rotary = verified_rotary(model)
-    return turn(model, rotary[layer], length) if rotary else None
+        bridge.boot(model)
 
 
 def forward(
@@ -46,18 +41,32 @@ def forward(
 ) -> Float[Tensor, "batch pos vocab"]:
     """Run token ids and return the logits; each tap sees its hook and may return a replacement.
 
-    Logits that overflow are refused. A hook is a word of the bridge's docstring with its layer (0 for
-    the final ones).
+    Logits that overflow are refused.
     """
-    ids = ids.to(model.device)
+    model.check()
+    run = bridge.run_hooked if model.hooks else run_steps
     with torch.no_grad():
-        if model.hooks:
-            logits = bridge.run_hooked(model, ids, taps)
-        else:
-            layers = range(model.config.layers)
-            turns = [rotations(model, layer, ids.shape[1]) for layer in layers]
-            logits = run_own(model, ids, taps, turns)
-    return _finite(model, logits, "logits")
+        return _finite(model, run(model, ids.to(model.device), taps), "logits")
+
+
+def run_steps(
+    model: Model, ids: Int[Tensor, "batch pos"], taps: Taps
+) -> Float[Tensor, "batch pos vocab"]:
+    """Run token ids by our own step, layer after layer."""
+    embedding = model.weights[f"{model.layout.embedding}.weight"]
+    stream = embedding[ids.to(embedding.device)].to(device=model.device, dtype=torch.float32)
+    stream = stream * model.config.embedding_scale
+    if model.position_embedding is not None:
+        stream = stream + model.position_embedding[: ids.shape[1]]
+    at = torch.arange(ids.shape[1], device=model.device)[None]
+    for layer in range(model.config.layers):
+        own = {name: tap for (name, number), tap in taps.items() if number == layer}
+        (stream,) = step(model, layer, [stream], [at], taps=[own] if own else None)
+    changed = taps["final", 0](stream) if ("final", 0) in taps else None
+    seen = normalise(model, stream if changed is None else changed) * model.final_gain
+    shift = model.final_shift
+    # By the head as it is on disk: folding it would copy the largest matrix of a model.
+    return cap(model, functional.linear(seen if shift is None else seen + shift, model.head))
 
 
 def _finite(model: Model, numbers: Tensor, name: str) -> Tensor:

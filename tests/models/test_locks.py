@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ffnprobe.models.passes import forward, prepare
+from ffnprobe.models.forward import forward, prepare
 
 SECONDS = 20.0
 

@@ -1,4 +1,4 @@
-"""Every family: our own forward pass is the hooks', at every hook, with what they see replaced."""
+"""Every family: our own step is the hooks', at every hook, with what they see replaced."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.models.bridge import bridge_of, hooks_of
-from ffnprobe.models.passes import forward
+from ffnprobe.models.forward import forward
 from tests.families.builders import write_family
 from tests.families.conftest import TEXT
 
@@ -15,7 +15,7 @@ from tests.families.conftest import TEXT
 @pytest.fixture(scope="session")
 def own(folder):
     """The same model, run by our own forward pass."""
-    return fp.load(folder, device="cpu", hooks=False)
+    return fp.load(folder, device="cpu")
 
 
 def distance(found, wanted):
@@ -84,19 +84,14 @@ LINEAR = {"rope_type": "linear", "rope_theta": 500.0, "factor": 3.0}
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
 
 
-@pytest.mark.parametrize("kind", [YARN, LINEAR], ids=["yarn", "linear"])
-def test_positions_are_turned_as_hugging_face_turns_them(kind, tmp_path):
+@pytest.mark.parametrize("kind", [YARN, LINEAR, DYNAMIC], ids=["yarn", "linear", "dynamic"])
+def test_positions_are_rotated_as_hugging_face_rotates_them(kind, tmp_path):
     folder = write_family(tmp_path, "llama", rope_parameters=kind)
     ids = torch.arange(29)[None]
-    wanted = forward(fp.load(folder, device="cpu"), ids, {})
-    own = fp.load(folder, device="cpu", hooks=False)
-    assert distance(forward(own, ids, {}), wanted) < 1e-5
+    wanted = forward(fp.load(folder, device="cpu", hooks=True), ids, {})
+    own = fp.load(folder, device="cpu")
+    for length in (29, 9):
+        assert distance(forward(own, ids[:, :length], {}), wanted[:, :length]) < 1e-5
     # And from the record alone.
-    again = fp.load(folder, device="cpu", hooks=False)
+    again = fp.load(folder, device="cpu")
     assert torch.equal(forward(again, ids, {}), forward(own, ids, {}))
-
-
-def test_positions_told_by_the_length_of_the_prompt_are_left_to_the_hooks(tmp_path):
-    folder = write_family(tmp_path, "llama", rope_parameters=DYNAMIC)
-    trace = fp.run(fp.load(folder, device="cpu", hooks=False), TEXT)
-    assert trace.provenance.run_by == "TransformerLens hooks"

@@ -1,0 +1,308 @@
+"""One layer, step by step: the only place that knows how a layer computes.
+
+With x̂ the norm of the stream x without gain and shift, on the folded weights:
+
+    query, key, value   W x̂ + b; queries and keys normalised head by head and rotated, where the family does so
+    pattern             softmax over keys of cap(query · key · scale): nothing ahead, nothing past the window
+    attention           x ← x + Σ_head out · Σ_key pattern · value + b_O
+    MLP                 x ← x + Σ_n a_n w_n + b_out,  a_n = f(q_n · x̂ + c_n), with a gate f(gate score) × score
+
+What is written passes the post-norms that a family has; where a layer is parallel, its MLP reads what its
+attention read. `step` takes many streams through a layer at once, their matrix products in common: whole
+prompts, variants of one prompt from a position on, or the ends of several prompts. It decides nothing else:
+which rows, from which layer and with which change is its callers' business.
+
+Each number is in the dtype of what is handed in, and gradients pass through. Limits: exact in real
+arithmetic; in fp32 a logit differs by about 1e-5 from that of another order of operations.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> model, at = trace.model, torch.arange(len(trace))[None]
+>>> (after,) = step(model, 3, [trace.before_attention[3][None]], [at])
+>>> bool((after[0] - trace.before_attention[4]).abs().max() < 1e-4)
+True
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from einops import einsum, rearrange
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from ffnprobe.models.folding import Attention
+from ffnprobe.models.model import Model
+
+ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu_new": partial(functional.gelu, approximate="tanh"),
+    "gelu": functional.gelu,
+    "relu": torch.relu,
+    "silu": functional.silu,
+}
+Vectors = Float[Tensor, "... d_model"]
+Stream = Float[Tensor, "variant pos d_model"]
+Positions = Int[Tensor, "#variant pos"]
+# Sees a tensor on its way, and may return another to continue with. Names are those of `ffnprobe.models.bridge`.
+Tap = Callable[[Tensor], Tensor | None]
+
+
+class Past(NamedTuple):
+    """Keys, rotated, and values before a stream: one copy for all its variants, or one for each."""
+
+    keys: Float[Tensor, "*variant kv_head key d_head"]
+    values: Float[Tensor, "*variant kv_head key d_head"]
+    at: Int[Tensor, "#variant key"]
+
+
+def step(
+    model: Model,
+    layer: int,
+    streams: Sequence[Stream],
+    at: Sequence[Positions],
+    *,
+    past: Sequence[Past | None] | None = None,
+    taps: Sequence[Mapping[str, Tap]] | None = None,
+    drop: Sequence[int] | None = None,
+) -> list[Stream]:
+    """Take streams at their positions through one layer.
+
+    A stream may have a past, and taps of its own. Of each so many first positions are dropped once heads
+    have looked at them: for the last layer, of which only some positions are read.
+    """
+    shapes = [stream.shape[:2] for stream in streams]
+
+    def see(name: str, rows: Tensor) -> Tensor:
+        if taps is None or not any(name in own for own in taps):
+            return rows
+        parts = _split(rows, shapes)
+        seen = [own[name](part) if name in own else None for own, part in zip(taps, parts, strict=True)]  # fmt: skip
+        if all(part is None for part in seen):
+            return rows
+        return _join([new if new is not None else old for new, old in zip(seen, parts, strict=True)])  # fmt: skip
+
+    attention, is_parallel = model.attention[layer], model.config.is_parallel
+    rows = see("before_attention", _join(streams))
+    seen = normalise(model, rows)
+    keys, values = (_split(read, shapes) for read in _read_keys(model, attention, seen))
+    keys = [_rotate(model, layer, key, own) for key, own in zip(keys, at, strict=True)]
+    looking = list(at)
+    if drop is not None and any(drop):
+        looking = [own[:, late:] for own, late in zip(at, drop, strict=True)]
+        parts = [_split(each, shapes) for each in (rows, seen)]
+        rows, seen = (_join([part[:, late:] for part, late in zip(each, drop, strict=True)]) for each in parts)  # fmt: skip
+        shapes = [torch.Size((many, long - late)) for (many, long), late in zip(shapes, drop, strict=True)]  # fmt: skip
+    queries = _split(_read_queries(model, attention, seen), shapes)
+    mixes = [
+        _mix(
+            attention, _rotate(model, layer, queries[n], looking[n]), keys[n], values[n],
+            looking[n], at[n], None if past is None else past[n],
+            None if taps is None else taps[n].get("patterns"),
+        )
+        for n in range(len(shapes))
+    ]  # fmt: skip
+    total = see("attention_totals", add_heads(model, layer, see("mixes", _join(mixes))))
+    after = rows + write_through(model, total, attention.post_gain)
+    before = see("before_mlp", rows if is_parallel else after)
+    if before is not rows:
+        seen = normalise(model, before)
+    scores, gates = score_questions(model, layer, seen)
+    scores = see("scores", scores)
+    gates = None if gates is None else see("gate_scores", gates)
+    activations = see("activations", open_up(model, scores, gates))
+    total = see("mlp_totals", add_up(model, layer, activations))
+    return _split(after + finish_write(model, layer, total), shapes)
+
+
+def keep_past(model: Model, layer: int, stream: Stream, at: Positions) -> Past:
+    """Return a layer's keys and values at these positions, one copy for each variant."""
+    keys, values = _read_keys(model, model.attention[layer], normalise(model, stream))
+    order = "variant pos head d_head -> variant head pos d_head"
+    rotated = _rotate(model, layer, keys, at)
+    return Past(rearrange(rotated, order), rearrange(values, order), at)
+
+
+def _join(parts: Sequence[Float[Tensor, "variant pos ..."]]) -> Float[Tensor, "row ..."]:
+    """Put the rows of all streams one after the other."""
+    rows = [part.flatten(0, 1) for part in parts]
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
+
+
+def _split(rows: Float[Tensor, "row ..."], shapes: Sequence[torch.Size]) -> list[Tensor]:
+    """Give rows back to the streams they are of."""
+    parts = torch.split(rows, [many * long for many, long in shapes])
+    return [
+        part.reshape(*shape, *rows.shape[1:]) for part, shape in zip(parts, shapes, strict=True)
+    ]
+
+
+def _read_heads(
+    seen: Vectors, weight: Float[Tensor, "head d_head d_model"], bias: Float[Tensor, "head d_head"]
+) -> Float[Tensor, "... head d_head"]:
+    found = functional.linear(seen, weight.flatten(0, 1).to(seen), bias.flatten().to(seen))
+    return found.reshape(*seen.shape[:-1], *bias.shape)
+
+
+def _read_queries(model: Model, a: Attention, seen: Vectors) -> Tensor:
+    found = _read_heads(seen, a.query, a.query_bias)
+    return found if a.query_gain is None else normalise(model, found) * a.query_gain.to(found)
+
+
+def _read_keys(model: Model, a: Attention, seen: Vectors) -> tuple[Tensor, Tensor]:
+    found = _read_heads(seen, a.key, a.key_bias)
+    keys = found if a.key_gain is None else normalise(model, found) * a.key_gain.to(found)
+    return keys, _read_heads(seen, a.value, a.value_bias)
+
+
+def _rotate(
+    model: Model, layer: int, vectors: Float[Tensor, "variant pos head d_head"], at: Positions
+) -> Float[Tensor, "variant pos head d_head"]:
+    """Rotate the first dimensions of queries or keys by their positions, where positions are told so."""
+    if not model.rotary:
+        return vectors
+    cosines, sines = (part[:, :, None].to(vectors) for part in measure_angles(model, layer, at))
+    half = cosines.shape[-1]
+    first, second, rest = (
+        vectors[..., :half],
+        vectors[..., half : 2 * half],
+        vectors[..., 2 * half :],
+    )
+    rotated = (first * cosines - second * sines, second * cosines + first * sines, rest)
+    return torch.cat(rotated, dim=-1)
+
+
+def measure_angles(
+    model: Model, layer: int, at: Positions
+) -> tuple[Float[Tensor, "#variant pos pair"], Float[Tensor, "#variant pos pair"]]:
+    """Return the cosines and sines by which each pair of dimensions is rotated at positions."""
+    frequencies, scaling = model.rotary[layer]
+    angles = at[..., None].float() * frequencies
+    return angles.cos() * scaling, angles.sin() * scaling
+
+
+def _mix(
+    a: Attention,
+    query: Float[Tensor, "variant query head d_head"],
+    key: Float[Tensor, "variant key kv_head d_head"],
+    value: Float[Tensor, "variant key kv_head d_head"],
+    looking: Positions,
+    at: Positions,
+    past: Past | None,
+    tap: Tap | None,
+) -> Float[Tensor, "variant query head d_head"]:
+    """Return what heads mix from the values they look at; queries may begin later than keys do."""
+    order = "variant key head d_head -> variant head key d_head"
+    key, value, before = rearrange(key, order), rearrange(value, order), 0
+    if past is not None:
+        at = torch.cat([past.at.expand(len(at), -1), at.expand(len(past.at), -1)], dim=-1)
+        if past.keys.ndim == key.ndim:
+            key, value = torch.cat([past.keys, key], dim=2), torch.cat([past.values, value], dim=2)
+            past = None
+        else:
+            before = past.keys.shape[1]
+    # Heads that share a key share a product.
+    order = "variant query (kv_head each) d_head -> variant kv_head each query d_head"
+    query = rearrange(query, order, kv_head=len(a.key))
+    products = "variant kv_head each query d_head, variant kv_head key d_head -> variant kv_head each query key"  # fmt: skip
+    shared = (
+        "variant kv_head each query d_head, kv_head key d_head -> variant kv_head each query key"
+    )
+    scores = einsum(query, key, products)
+    if past is not None:
+        # One copy serves all variants.
+        scores = torch.cat([einsum(query, past.keys, shared), scores], dim=-1)
+    scores = scores * a.scale
+    if a.cap is not None:
+        scores = torch.tanh(scores / a.cap) * a.cap
+    back = looking[:, :, None] - at[:, None]
+    unseen = (back < 0) if a.window is None else (back < 0) | (back >= a.window)
+    pattern = torch.softmax(scores.masked_fill(unseen[:, None, None], float("-inf")), dim=-1)
+    if tap is not None and (other := tap(pattern.flatten(1, 2))) is not None:
+        pattern = other.reshape(pattern.shape)
+    products = "variant kv_head each query key, variant kv_head key d_head -> variant kv_head each query d_head"  # fmt: skip
+    shared = (
+        "variant kv_head each query key, kv_head key d_head -> variant kv_head each query d_head"
+    )
+    mixed = einsum(pattern[..., before:], value, products)
+    if past is not None:
+        mixed = mixed + einsum(pattern[..., :before], past.values, shared)
+    return rearrange(
+        mixed, "variant kv_head each query d_head -> variant query (kv_head each) d_head"
+    )
+
+
+def normalise(model: Model, stream: Vectors) -> Vectors:
+    """Return x̂: the stream through a norm without gain and shift."""
+    width, eps = stream.shape[-1:], model.config.eps
+    if model.config.is_rms:
+        return functional.rms_norm(stream, width, eps=eps)
+    return functional.layer_norm(stream, width, eps=eps)
+
+
+def measure_scale(model: Model, stream: Vectors) -> Float[Tensor, "..."]:
+    """Return what a norm divides the stream by."""
+    centred = model.centre(stream)
+    return (centred.square().mean(dim=-1) + model.config.eps).sqrt()
+
+
+def score_questions(
+    model: Model, layer: int, seen: Vectors
+) -> tuple[Float[Tensor, "... neuron"], Float[Tensor, "... neuron"] | None]:
+    """Put a layer's questions to normalised vectors: scores, and the gates' scores if it has gates."""
+    scores = functional.linear(
+        seen, model.questions[layer].to(seen), model.question_biases[layer].to(seen)
+    )
+    if model.gates is None or model.gate_biases is None:
+        return scores, None
+    gates = functional.linear(seen, model.gates[layer].to(seen), model.gate_biases[layer].to(seen))
+    return scores, gates
+
+
+def open_up(
+    model: Model, scores: Float[Tensor, "... neuron"], gates: Float[Tensor, "... neuron"] | None
+) -> Float[Tensor, "... neuron"]:
+    """Turn scores into activations."""
+    activate = ACTIVATION_FUNCTIONS[model.config.activation]
+    return activate(scores) if gates is None else activate(gates) * scores
+
+
+def write(model: Model, layer: int, activations: Float[Tensor, "... neuron"]) -> Vectors:
+    """Return what a layer's MLP adds to the stream."""
+    return finish_write(model, layer, add_up(model, layer, activations))
+
+
+def add_up(model: Model, layer: int, activations: Float[Tensor, "... neuron"]) -> Vectors:
+    """Add up a layer's answers and its bias, before the norm an MLP may write through."""
+    rows = model.rows[layer].to(activations)
+    total = einsum(activations, rows, "... neuron, neuron d_model -> ... d_model")
+    return total + model.answer_biases[layer].to(activations)
+
+
+def finish_write(model: Model, layer: int, total: Vectors) -> Vectors:
+    """Take what an MLP's answers add up to through the norm it writes through, if there is one."""
+    return write_through(model, total, model.mlp_post_gain(layer))
+
+
+def write_through(model: Model, total: Vectors, gain: Float[Tensor, " d_model"] | None) -> Vectors:
+    """Take what is written through the norm that has this gain, if there is one."""
+    return total if gain is None else normalise(model, total) * gain.to(total)
+
+
+def write_heads(model: Model, layer: int, mixes: Float[Tensor, "... head d_head"]) -> Vectors:
+    """Return what a layer's attention adds to the stream, from what its heads mixed."""
+    return write_through(model, add_heads(model, layer, mixes), model.attention[layer].post_gain)
+
+
+def add_heads(model: Model, layer: int, mixes: Float[Tensor, "... head d_head"]) -> Vectors:
+    """Add up what a layer's heads write and its bias, before the norm attention may write through."""
+    a = model.attention[layer]
+    total = einsum(mixes, a.out.to(mixes), "... head d_head, head d_head d_model -> ... d_model")
+    return total + a.out_bias.to(mixes)
+
+
+def cap(model: Model, logits: Tensor) -> Tensor:
+    """Return logits as the model gives them: cap · tanh(logit / cap) where the family does so."""
+    most = model.config.logit_cap
+    return logits if most is None else torch.tanh(logits / most) * most
