@@ -42,7 +42,7 @@ def test_both_parts_are_everything():
         assert not any(test.startswith(place) for test in short)
     for family in tiers.FAMILIES:
         assert f"tests/families/test_step.py::test_both_are_of_one_identity[{family}]" in short
-    assert len(CASES) - len(tiers.FAMILIES) == 11
+    assert set(tiers.FAMILIES) < set(CASES)
 
 
 @pytest.mark.parametrize("marker", tiers.MARKERS)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import ffnprobe as fp
-from tests.families.builders import CASES, SHAPES, write_family
+from tests.families.builders import CASES, write_family
 
 TEXT = "the cat sat on the basketball court in Paris"
 
@@ -26,7 +26,7 @@ def model(case: str, folder: Path) -> fp.Model:
     found = fp.load(folder, device="cpu", hooks=True)
     c = found.config
     assert (c.layers, c.d_mlp, c.positions, c.vocab) == (3, 52, 29, 301)
-    assert c.d_model == SHAPES.get(case, 42)
+    assert c.d_model == CASES[case].get("n_embd", CASES[case].get("hidden_size"))
     assert found.questions.shape == (3, 52, c.d_model)
     return found
 
