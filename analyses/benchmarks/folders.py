@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
-from ffnprobe.models.families import parse_config
+from ffnprobe.models.config import parse_config
 
 GPT2_SMALL = {
     "model_type": "gpt2", "n_layer": 12, "n_head": 12, "n_embd": 768, "n_positions": 1024,

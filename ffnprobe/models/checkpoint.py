@@ -20,14 +20,8 @@ from torch import Tensor
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.inputs import check_regular
 from ffnprobe.models.config import Config
-from ffnprobe.models.layouts import LAYOUTS
 from ffnprobe.models.weight_files import WEIGHT_FILES, list_shards
 
-# Causal masks and rotary frequencies, which older checkpoints carry and no newer one needs.
-_BUFFERS = re.compile(
-    r"h\.\d+\.attn\.(attention\.)?(bias|masked_bias)"
-    r"|layers\.\d+\.(attention|self_attn)\.(bias|masked_bias|rotary_emb\.inv_freq)"
-)
 # A hundred bytes a tensor: a longer header takes minutes to read, and no model has one.
 HEADER_MOST = 8 * 2**20
 
@@ -120,9 +114,12 @@ def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dic
 
 def _canonical(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
     """Rename to the family's own names, without buffers or a second copy of a tied head."""
-    lay = LAYOUTS[config.family]
+    lay = config.layout
     renamed = {short_name(name, config): tensor for name, tensor in tensors.items()}
-    renamed = {name: t for name, t in renamed.items() if not _BUFFERS.fullmatch(name)}
+    # Causal masks and rotary frequencies, which older checkpoints carry and no newer one needs.
+    attention = re.escape(lay.out.rpartition(".")[0])
+    buffers = rf"{lay.block}\.\d+\.{attention}\.(bias|masked_bias|rotary_emb\.inv_freq)"
+    renamed = {name: t for name, t in renamed.items() if not re.fullmatch(buffers, name)}
     head = renamed.get(f"{lay.head}.weight")
     embedding = renamed.get(f"{lay.embedding}.weight")
     if config.is_tied and head is not None and embedding is not None:
@@ -138,11 +135,10 @@ def _canonical(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tenso
 
 def short_name(name: str, config: Config) -> str:
     """Return a tensor's name without the family's prefix, whatever it was once called."""
-    lay = LAYOUTS[config.family]
+    lay = config.layout
     for prefix in lay.prefixes:
         name = name.removeprefix(prefix)
-    # GPT-NeoX's older name for its head.
-    return f"{lay.head}.weight" if name == "embed_out.weight" else name
+    return f"{lay.head}.weight" if name == f"{lay.published_head}.weight" else name
 
 
 def check(tensors: dict[str, Tensor], config: Config, *, where: str) -> dict[str, Tensor]:

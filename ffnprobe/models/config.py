@@ -1,4 +1,4 @@
-"""A model's measurements, and where its parameters are.
+"""A model's measurements, read from its configuration, and where its parameters are.
 
 Nothing here loads weights or torch: shapes and parameter counts follow from the configuration alone.
 
@@ -7,16 +7,28 @@ Nothing here loads weights or torch: shapes and parameter counts follow from the
 '124,439,808'
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ffnprobe.models.layouts import count_parts, name_shapes
+from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.inputs import read_json
+from ffnprobe.models.families import DEFAULT, FAMILIES, LINEARS, Layout
+from ffnprobe.models.fields import MOST_TOKENS, Fields
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LINEARS = frozenset(("query", "key", "value", "out", "gate", "up", "down"))
+# The part of the model a tensor belongs to, its name, its shape.
+Tensors = Iterator[tuple[str, str, tuple[int, ...]]]
+
+# What decides how a file is loaded, not what the model is.
+_NOT_OURS = frozenset(
+    ("auto_map", "architectures", "dtype", "torch_dtype", "attn_implementation", "_name_or_path",
+     "_attn_implementation", "transformers_version", "model_type", "quantization_config")
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,10 +44,10 @@ class Config:
     activation: str = "gelu_new"
     eps: float = 1e-5
     is_tied: bool = True
-    bos: int | None = 50256
+    bos: int | None = FAMILIES[DEFAULT].bos
     is_attention_scaled: bool = True
     is_attention_scaled_by_layer: bool = False
-    family: str = "gpt2"
+    family: str = DEFAULT
     head_width: int | None = None  # d_model / heads where it is not said
     shared_heads: int | None = None  # keys and values: as many as heads where it is not said
     is_gated: bool = False
@@ -45,9 +57,8 @@ class Config:
     has_post_norms: bool = False  # attention and MLP write through a norm of their own
     has_head_norms: bool = False  # queries and keys are normalised
     biases: frozenset[str] = LINEARS
-    windows: tuple[
-        int | None, ...
-    ] = ()  # by layer, how far back attention sees; empty: all the way
+    # By layer, how far back attention sees; empty: all the way.
+    windows: tuple[int | None, ...] = ()
     query_scale: float | None = None
     attention_cap: float | None = None
     logit_cap: float | None = None
@@ -82,13 +93,66 @@ class Config:
         """How many neurons the model has over all layers."""
         return self.layers * self.d_mlp
 
+    @property
+    def layout(self) -> Layout:
+        """The names the family gives its tensors."""
+        return FAMILIES[self.family].layout
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Name every tensor of the checkpoint with its shape, as the family's own code lays it out."""
-        return name_shapes(self)
+        return {name: shape for _, name, shape in self._tensors()}
 
     def parts(self) -> dict[str, int]:
-        """Count the parameters of each part of the model."""
-        return count_parts(self)
+        """Count the parameters of each part of the model; a tied head counts once."""
+        parts = ("token embedding", "position embedding", "attention", "MLP", "norms", "head")
+        counts = dict.fromkeys(parts, 0)
+        for part, _, shape in self._tensors():
+            counts[part] += prod(shape)
+        return {part: count for part, count in counts.items() if count}
+
+    def _tensors(self) -> Tensors:
+        lay, d = self.layout, self.d_model
+        yield "token embedding", f"{lay.embedding}.weight", (self.vocab, d)
+        if lay.positions:
+            rows = self.positions + self.position_offset
+            yield "position embedding", f"{lay.positions}.weight", (rows, d)
+        for layer in range(self.layers):
+            for part, name, shape in self._block():
+                yield part, lay.of(layer, name), shape
+        yield from self._norm(lay.final_norm)
+        if not self.is_tied:
+            yield "head", f"{lay.head}.weight", (self.vocab, d)
+
+    def _block(self) -> Tensors:
+        lay, d, m = self.layout, self.d_model, self.d_mlp
+        asked, kept = self.heads * self.d_head, self.kv_heads * self.d_head
+        yield from self._norm(lay.attention_norm)
+        yield from self._linears(
+            "attention", (lay.fused, "query", d, asked + 2 * kept), (lay.query, "query", d, asked),
+            (lay.key, "key", d, kept), (lay.value, "value", d, kept), (lay.out, "out", asked, d),
+        )  # fmt: skip
+        yield from self._norm(lay.attention_post_norm)
+        yield from self._norm(lay.mlp_norm)
+        yield from self._linears(
+            "MLP", (lay.gate, "gate", d, m), (lay.up, "up", d, m), (lay.down, "down", m, d)
+        )
+        yield from self._norm(lay.mlp_post_norm)
+        for name in (lay.query_norm, lay.key_norm) if self.has_head_norms else ():
+            yield "norms", f"{name}.weight", (self.d_head,)
+
+    def _linears(self, part: str, *linears: tuple[str | None, str, int, int]) -> Tensors:
+        for name, bias, wide, high in linears:
+            if name:
+                shape = (wide, high) if self.layout.is_transposed else (high, wide)
+                yield part, f"{name}.weight", shape
+                if bias in self.biases:
+                    yield part, f"{name}.bias", (high,)
+
+    def _norm(self, name: str | None) -> Tensors:
+        if name:
+            yield "norms", f"{name}.weight", (self.d_model,)
+            if not self.is_rms:
+                yield "norms", f"{name}.bias", (self.d_model,)
 
     def parameters(self) -> int:
         """Count all parameters; a tied head counts once."""
@@ -110,15 +174,75 @@ class Config:
         return pd.DataFrame(rows, columns=columns)
 
 
-def _published(layers: int, heads: int, d_model: int) -> Config:
-    return Config(layers, heads, d_model, 4 * d_model, positions=1024, vocab=50257)
+def read_config(folder: Path) -> Config:
+    """Read a folder's `config.json`, refusing what this package is not proven to get right."""
+    path = folder / "config.json"
+    try:
+        values = read_json(path, refuse=ModelNotLoaded)
+    except FileNotFoundError:
+        raise ModelNotLoaded(
+            f"{folder} has no config.json.",
+            remedy="a folder in Hugging Face layout: config.json, model.safetensors, tokenizer.json",
+        ) from None
+    if not isinstance(values, dict):
+        raise ModelNotLoaded(f"{path} is not a configuration: it holds no object.")
+    return parse_config(values, where=str(path))
+
+
+def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
+    """Turn the fields of a Hugging Face configuration into a `Config`, or refuse it by name."""
+    family = values.get("model_type")
+    experts = [name for name in values if "expert" in name and values[name]]
+    if experts or "moe" in str(family) or family == "mixtral":
+        raise ModelNotLoaded(
+            f'{where} is a mixture of experts ("{family}"): which neurons run depends on the token, '
+            "and ffnprobe does not read that.",
+            remedy=f"a dense model: {', '.join(FAMILIES)}",
+        )
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise ModelNotLoaded(
+            f'{where} is of architecture "{family}", which ffnprobe does not read.',
+            remedy=f"a model of {', '.join(FAMILIES)}",
+        )
+    if how := values.get("quantization_config"):
+        method = how.get("quant_method", "unknown") if isinstance(how, Mapping) else how
+        raise ModelNotLoaded(
+            f"{where}: the weights are quantised ({method}), which ffnprobe does not undo.",
+            remedy="the same model unquantised, or as a .gguf file",
+        )
+    if values.get("per_layer_config"):
+        raise ModelNotLoaded(
+            f"{where}: per_layer_config is set; ffnprobe reads models of equal layers."
+        )
+    fields = Fields(values, where)
+    d_model, heads = fields.d_model, fields.heads
+    if values.get("head_dim") is None and d_model % heads:
+        raise ModelNotLoaded(f"{where}: d_model {d_model} does not divide into {heads} heads.")
+    known = FAMILIES[family]
+    for name, words in known.refuses.items():
+        if fields.flag(name, False):
+            raise ModelNotLoaded(f"{where} {words}")
+    for name, wanted in known.needs.items():
+        fields.need(name, wanted)
+    bos = values.get("bos_token_id", known.bos)
+    return Config(
+        layers=fields.layers,
+        heads=heads,
+        d_model=d_model,
+        positions=fields.number(
+            "n_positions", "n_ctx", "max_position_embeddings", most=MOST_TOKENS
+        ),
+        vocab=fields.number("vocab_size", most=MOST_TOKENS),
+        bos=bos if isinstance(bos, int) else None,
+        family=family,
+        native={name: value for name, value in values.items() if name not in _NOT_OURS},
+        **known.read(fields),
+    )
 
 
 # Known without a download, so that `params` and `models` answer offline.
 PUBLISHED = {
-    "gpt2": _published(12, 12, 768),
-    "gpt2-medium": _published(24, 16, 1024),
-    "gpt2-large": _published(36, 20, 1280),
-    "gpt2-xl": _published(48, 25, 1600),
-    "distilgpt2": _published(6, 12, 768),
+    name: parse_config(values | {"model_type": family.name}, where=name)
+    for family in FAMILIES.values()
+    for name, (_, values) in family.published.items()
 }

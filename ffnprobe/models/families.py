@@ -1,119 +1,171 @@
-"""The families this package reads, each turned from its Hugging Face fields into a `Config`.
+"""Every family this package reads, each one record: its tensors, its options, how it is read and run.
 
 A family stands here once its numbers are proven against Hugging Face's own code: logits, scores,
-activations, accounts and sweeps. What differs between families is said in the configuration; the
-rooms after this one do not know them by name. Anything else is refused by name.
+activations, accounts and sweeps. No other file of the package names a family; what differs between
+families is said in `Config`. Nothing here loads torch.
+
+The reference for options is Hugging Face's code. An option that its class for a family does not have
+changes nothing there, so it is not handed on. An option that it has is read here, or left to its code
+for the rotary embeddings, or changes no number when a model is run in fp32.
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.inputs import read_json
-from ffnprobe.models.config import LINEARS, Config
-from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
-from ffnprobe.models.options import UNEVEN
+from ffnprobe.models.fields import MOST_TOKENS, Fields
 
-# What decides how a file is loaded, not what the model is.
-_NOT_OURS = frozenset(
-    ("auto_map", "architectures", "dtype", "torch_dtype", "attn_implementation", "_name_or_path",
-     "_attn_implementation", "transformers_version", "model_type", "quantization_config")
-)  # fmt: skip
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ffnprobe.models.config import Config
+
+Known = dict[str, Any]
+# Options, and tensors by name.
+Rewritten = tuple[Known, dict[str, "Tensor"]]
+
+LINEARS = frozenset(("query", "key", "value", "out", "gate", "up", "down"))
 _ATTENTION = frozenset(("query", "key", "value", "out"))
-_MLP = LINEARS - _ATTENTION
+# Names of one size, as the families spell them.
+_SIZES = frozenset(
+    ("vocab_size", "hidden_size", "n_embd", "num_hidden_layers", "n_layer", "num_layers",
+     "num_attention_heads", "n_head", "num_heads", "max_position_embeddings", "n_positions",
+     "intermediate_size", "n_inner", "ffn_dim", "tie_word_embeddings", "bos_token_id")
+)  # fmt: skip
+# Computed by Hugging Face's code, which our own arithmetic asks for its cosines and sines.
+_ROTARY = frozenset(
+    ("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rotary_pct",
+     "partial_rotary_factor", "rope_local_base_freq")
+)  # fmt: skip
 
 
-def read_config(folder: Path) -> Config:
-    """Read a folder's `config.json`, refusing what this package is not proven to get right."""
-    path = folder / "config.json"
-    try:
-        values = read_json(path, refuse=ModelNotLoaded)
-    except FileNotFoundError:
-        raise ModelNotLoaded(
-            f"{folder} has no config.json.",
-            remedy="a folder in Hugging Face layout: config.json, model.safetensors, tokenizer.json",
-        ) from None
-    if not isinstance(values, dict):
-        raise ModelNotLoaded(f"{path} is not a configuration: it holds no object.")
-    return parse_config(values, where=str(path))
+@dataclass(frozen=True)
+class Layout:
+    """Where a family keeps what every transformer has; None for what this one has not.
+
+    A name is that of the published checkpoint without the prefix: `h.3.mlp.c_fc.weight`.
+    """
+
+    prefixes: tuple[str, ...]
+    embedding: str
+    block: str
+    attention_norm: str
+    mlp_norm: str
+    out: str
+    up: str
+    down: str
+    final_norm: str
+    query: str | None = None
+    key: str | None = None
+    value: str | None = None
+    fused: str | None = None
+    fused_order: str = "(head kind d_head)"  # of the outputs of `fused`, for einops
+    gate: str | None = None
+    positions: str | None = None
+    attention_post_norm: str | None = None
+    mlp_post_norm: str | None = None
+    query_norm: str = ""  # empty where queries and keys are not normalised
+    key_norm: str = ""
+    head: str = "lm_head"
+    published_head: str = "lm_head"  # what published checkpoints call it
+    is_transposed: bool = False  # [in, out], where most families keep [out, in]
+
+    def of(self, layer: int, part: str) -> str:
+        """Name one part of a block."""
+        return f"{self.block}.{layer}.{part}"
 
 
-def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
-    """Turn the fields of a Hugging Face configuration into a `Config`, or refuse it by name."""
-    family = values.get("model_type")
-    experts = [name for name in values if "expert" in name and values[name]]
-    if experts or "moe" in str(family) or family == "mixtral":
-        raise ModelNotLoaded(
-            f'{where} is a mixture of experts ("{family}"): which neurons run depends on the token, '
-            "and ffnprobe does not read that.",
-            remedy=f"a dense model: {', '.join(FAMILIES)}",
-        )
-    if not isinstance(family, str) or family not in FAMILIES:
-        raise ModelNotLoaded(
-            f'{where} is of architecture "{family}", which ffnprobe does not read.',
-            remedy=f"a model of {', '.join(FAMILIES)}",
-        )
-    if how := values.get("quantization_config"):
-        method = how.get("quant_method", "unknown") if isinstance(how, Mapping) else how
-        raise ModelNotLoaded(
-            f"{where}: the weights are quantised ({method}), which ffnprobe does not undo.",
-            remedy="the same model unquantised, or as a .gguf file",
-        )
-    if values.get(UNEVEN):
-        raise ModelNotLoaded(f"{where}: {UNEVEN} is set; ffnprobe reads models of equal layers.")
-    fields = Fields(values, where)
-    d_model = fields.number("n_embd", "hidden_size")
-    heads = fields.number("n_head", "num_attention_heads", "num_heads")
-    if values.get("head_dim") is None and d_model % heads:
-        raise ModelNotLoaded(f"{where}: d_model {d_model} does not divide into {heads} heads.")
-    layers = fields.number("n_layer", "num_hidden_layers", "num_layers", most=MOST_LAYERS)
-    bos = values.get("bos_token_id", 50256 if family == "gpt2" else None)
-    return Config(
-        layers=layers,
-        heads=heads,
-        d_model=d_model,
-        positions=fields.number(
-            "n_positions", "n_ctx", "max_position_embeddings", most=MOST_TOKENS
-        ),
-        vocab=fields.number("vocab_size", most=MOST_TOKENS),
-        bos=bos if isinstance(bos, int) else None,
-        family=family,
-        native={name: value for name, value in values.items() if name not in _NOT_OURS},
-        **FAMILIES[family](fields, layers, d_model, heads),
-    )
+@dataclass(frozen=True)
+class Family:
+    """All that is known of one family."""
+
+    name: str  # Hugging Face's model_type
+    classes: tuple[str, str]  # of transformers: its configuration and its network
+    layout: Layout
+    read: Callable[[Fields], Known]  # the fields of `Config` other than the sizes
+    options: frozenset[str]  # read here or by Hugging Face's code, other than the next two
+    refuses: Mapping[str, str] = field(default_factory=dict)  # flags that must not be set, and why
+    needs: Mapping[str, Any] = field(default_factory=dict)  # the one value proven right of each
+    bos: int | None = None  # where a configuration does not say
+    # Writes what Hugging Face's code or TransformerLens misreads so that both read it right.
+    rewrite: Callable[["Config", Mapping[str, "Tensor"]], Rewritten] | None = None
+    gguf: str | None = None  # what GGUF files call it
+    # Options of GGUF files for which transformers' table has no name, or one that nobody reads.
+    gguf_options: Mapping[str, str] = field(default_factory=dict)
+    is_cut_by_default: bool = False  # "default" is how GGUF files say that its texts are cut
+    # Models known by name: where each is, and its configuration, so that it is known offline.
+    published: Mapping[str, tuple[str, Known]] = field(default_factory=dict)
+
+    @property
+    def all_options(self) -> frozenset[str]:
+        """Every option that is read."""
+        return _SIZES | self.options | {*self.refuses, *self.needs}
 
 
-def _gpt2(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    if fields.flag("add_cross_attention", False):
-        raise ModelNotLoaded(f"{fields.where} has cross-attention, which ffnprobe does not read.")
-    return {
-        "d_mlp": fields.number("n_inner", default=4 * d_model),
+FAMILIES: dict[str, Family] = {}
+# A `Config` that names no family is of this one; identities hash what differs from its defaults.
+DEFAULT = "gpt2"
+
+
+def _add(family: Family) -> Family:
+    FAMILIES[family.name] = family
+    return family
+
+
+def _rewrite_gpt2(config: "Config", tensors: Mapping[str, "Tensor"]) -> Rewritten:
+    # Older configurations call it n_ctx, which Hugging Face's code no longer reads.
+    options: Known = {"n_positions": config.positions}
+    if config.is_attention_scaled:
+        return options, {}
+    # TransformerLens always divides by sqrt(d_head): queries that much longer give the same scores.
+    longer = next(iter(tensors.values())).new_ones(3 * config.d_model)
+    longer[: config.d_model] = config.d_head**0.5
+    changed = {name: tensor * longer for name, tensor in tensors.items() if ".c_attn." in name}
+    return options | {"scale_attn_weights": True}, changed
+
+
+def _describe_gpt2(repository: str, layers: int, heads: int, d_model: int) -> tuple[str, Known]:
+    sizes = {"n_layer": layers, "n_head": heads, "n_embd": d_model}
+    return repository, sizes | {"n_positions": 1024, "vocab_size": 50257}
+
+
+_add(Family(
+    name="gpt2", classes=("GPT2Config", "GPT2LMHeadModel"), bos=50256, rewrite=_rewrite_gpt2,
+    layout=Layout(
+        prefixes=("transformer.",), embedding="wte", positions="wpe", block="h", attention_norm="ln_1",
+        mlp_norm="ln_2", fused="attn.c_attn", fused_order="(kind head d_head)", out="attn.c_proj",
+        up="mlp.c_fc", down="mlp.c_proj", final_norm="ln_f", is_transposed=True,
+    ),
+    read=lambda fields: {
+        "d_mlp": fields.number("n_inner", default=4 * fields.d_model),
         "activation": fields.activation("activation_function", "gelu_new"),
         "eps": fields.real("layer_norm_epsilon", 1e-5),
         "is_tied": fields.flag("tie_word_embeddings", True),
         "is_attention_scaled": fields.flag("scale_attn_weights", True),
         "is_attention_scaled_by_layer": fields.flag("scale_attn_by_inverse_layer_idx", False),
-    }
+    },
+    options=frozenset(
+        ("activation_function", "layer_norm_epsilon", "scale_attn_weights",
+         "scale_attn_by_inverse_layer_idx")
+    ),
+    refuses={"add_cross_attention": "has cross-attention, which ffnprobe does not read."},
+    gguf="gpt2", is_cut_by_default=True,
+    gguf_options={"feed_forward_length": "n_inner", "context_length": "n_positions"},
+    published={
+        "gpt2": _describe_gpt2("openai-community/gpt2", 12, 12, 768),
+        "gpt2-medium": _describe_gpt2("openai-community/gpt2-medium", 24, 16, 1024),
+        "gpt2-large": _describe_gpt2("openai-community/gpt2-large", 36, 20, 1280),
+        "gpt2-xl": _describe_gpt2("openai-community/gpt2-xl", 48, 25, 1600),
+        "distilgpt2": _describe_gpt2("distilbert/distilgpt2", 6, 12, 768),
+    },
+))  # fmt: skip
 
 
-def _gpt_neo(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    kinds = _neo_kinds(fields, layers)
-    window = fields.number("window_size", default=256, most=MOST_TOKENS)
-    return {
-        "d_mlp": fields.number("intermediate_size", default=4 * d_model),
-        "activation": fields.activation("activation_function", "gelu_new"),
-        "eps": fields.real("layer_norm_epsilon", 1e-5),
-        "is_tied": fields.flag("tie_word_embeddings", True),
-        "is_attention_scaled": False,
-        "biases": LINEARS - {"query", "key", "value"},
-        "windows": tuple(window if kind == "local" else None for kind in kinds),
-    }
-
-
-def _neo_kinds(fields: Fields, layers: int) -> list[str]:
+def _read_neo_windows(fields: Fields) -> tuple[int | None, ...]:
     """Spell out what GPT-Neo writes as kinds and how often they come: [[["global", "local"], 12]]."""
     kinds: list[str] = []
+    layers, window = fields.layers, fields.number("window_size", default=256, most=MOST_TOKENS)
     refused = ModelNotLoaded(f"{fields.where}: attention_types do not name {layers} layers.")
     try:
         said = fields.values.get("attention_types") or [[["global", "local"], layers // 2]]
@@ -126,27 +178,65 @@ def _neo_kinds(fields: Fields, layers: int) -> list[str]:
         raise refused from None
     if len(kinds) != layers or not all(kind in ("global", "local") for kind in kinds):
         raise refused
-    return kinds
+    return tuple(window if kind == "local" else None for kind in kinds)
 
 
-def _gpt_neox(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    return {
+_add(Family(
+    name="gpt_neo", classes=("GPTNeoConfig", "GPTNeoForCausalLM"),
+    layout=Layout(
+        prefixes=("transformer.",), embedding="wte", positions="wpe", block="h", attention_norm="ln_1",
+        mlp_norm="ln_2", query="attn.attention.q_proj", key="attn.attention.k_proj",
+        value="attn.attention.v_proj", out="attn.attention.out_proj", up="mlp.c_fc",
+        down="mlp.c_proj", final_norm="ln_f",
+    ),
+    read=lambda fields: {
+        "d_mlp": fields.number("intermediate_size", default=4 * fields.d_model),
+        "activation": fields.activation("activation_function", "gelu_new"),
+        "eps": fields.real("layer_norm_epsilon", 1e-5),
+        "is_tied": fields.flag("tie_word_embeddings", True),
+        "is_attention_scaled": False,
+        "biases": LINEARS - {"query", "key", "value"},
+        "windows": _read_neo_windows(fields),
+    },
+    options=frozenset(("activation_function", "layer_norm_epsilon", "attention_types", "window_size")),
+))  # fmt: skip
+
+
+def _rewrite_gpt_neox(config: "Config", tensors: Mapping[str, "Tensor"]) -> Rewritten:
+    if "query" in config.biases:
+        return {}, {}
+    # TransformerLens asks for biases in any case: zeros are none.
+    zeros = {
+        f"{name.removesuffix('weight')}bias": weight.new_zeros(len(weight))
+        for name, weight in tensors.items()
+        if ".attention." in name
+    }
+    return {"attention_bias": True}, zeros
+
+
+_add(Family(
+    name="gpt_neox", classes=("GPTNeoXConfig", "GPTNeoXForCausalLM"), rewrite=_rewrite_gpt_neox,
+    layout=Layout(
+        prefixes=("gpt_neox.",), embedding="embed_in", block="layers", attention_norm="input_layernorm",
+        mlp_norm="post_attention_layernorm", fused="attention.query_key_value",
+        out="attention.dense", up="mlp.dense_h_to_4h", down="mlp.dense_4h_to_h",
+        final_norm="final_layer_norm", published_head="embed_out",
+    ),
+    read=lambda fields: {
         "d_mlp": fields.number("intermediate_size"),
         "activation": fields.activation("hidden_act", "gelu"),
         "eps": fields.real("layer_norm_eps", 1e-5),
         "is_tied": fields.flag("tie_word_embeddings", False),
         "is_parallel": fields.flag("use_parallel_residual", True),
-        "biases": LINEARS if fields.flag("attention_bias", True) else _MLP,
-    }
+        "biases": LINEARS if fields.flag("attention_bias", True) else LINEARS - _ATTENTION,
+    },
+    options=_ROTARY | {"hidden_act", "layer_norm_eps", "use_parallel_residual", "attention_bias"},
+))  # fmt: skip
 
 
-def _opt(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    fields.need("do_layer_norm_before", True)
-    fields.need("layer_norm_elementwise_affine", True)
-    fields.need("_remove_final_layer_norm", False)
-    fields.need("enable_bias", True)
+def _read_opt(fields: Fields) -> Known:
     if fields.values.get("word_embed_proj_dim") is not None:
-        fields.need("word_embed_proj_dim", d_model)
+        fields.need("word_embed_proj_dim", fields.d_model)
     return {
         "d_mlp": fields.number("ffn_dim"),
         "activation": fields.activation("activation_function", "relu"),
@@ -155,124 +245,159 @@ def _opt(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any
     }
 
 
-def _gated(
-    fields: Fields, layers: int, d_model: int, heads: int, *, is_tied: bool = False
-) -> dict[str, Any]:
+_add(Family(
+    name="opt", classes=("OPTConfig", "OPTForCausalLM"), read=_read_opt,
+    layout=Layout(
+        prefixes=("model.decoder.", "decoder."), embedding="embed_tokens", positions="embed_positions",
+        block="layers", attention_norm="self_attn_layer_norm", mlp_norm="final_layer_norm",
+        query="self_attn.q_proj", key="self_attn.k_proj", value="self_attn.v_proj",
+        out="self_attn.out_proj", up="fc1", down="fc2", final_norm="final_layer_norm",
+    ),
+    options=frozenset(("activation_function", "word_embed_proj_dim")),
+    needs={
+        "do_layer_norm_before": True, "layer_norm_elementwise_affine": True,
+        "_remove_final_layer_norm": False, "enable_bias": True,
+    },
+))  # fmt: skip
+
+
+def _read_gated(fields: Fields, *, is_tied: bool = False) -> Known:
     """Read what the families after Llama share: RMSNorm, rotary positions, a gate."""
-    known: dict[str, Any] = {
+    heads = fields.heads
+    shared = fields.number("num_key_value_heads", default=heads)
+    if heads % shared:
+        raise ModelNotLoaded(
+            f"{fields.where}: {heads} heads do not divide into {shared} heads of keys."
+        )
+    return {
         "d_mlp": fields.number("intermediate_size"),
         "activation": fields.activation("hidden_act", "silu"),
         "eps": fields.real("rms_norm_eps", 1e-6),
         "is_tied": fields.flag("tie_word_embeddings", is_tied),
-        "head_width": fields.number("head_dim", default=d_model // heads),
-        "shared_heads": fields.number("num_key_value_heads", default=heads),
+        "head_width": fields.number("head_dim", default=fields.d_model // heads),
+        "shared_heads": shared,
         "is_gated": True,
         "is_rms": True,
         "biases": _ATTENTION if fields.flag("attention_bias", False) else frozenset(),
     }
-    if heads % known["shared_heads"]:
-        raise ModelNotLoaded(
-            f"{fields.where}: {heads} heads do not divide into {known['shared_heads']} heads of keys."
-        )
-    return known
 
 
-def _llama(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    known = _gated(fields, layers, d_model, heads)
-    fields.need("mlp_bias", False)
-    return known
+_GATED = _ROTARY | {"num_key_value_heads", "head_dim", "rms_norm_eps"}
+_LLAMA = _add(Family(
+    name="llama", classes=("LlamaConfig", "LlamaForCausalLM"), gguf="llama", read=_read_gated,
+    layout=Layout(
+        prefixes=("model.",), embedding="embed_tokens", block="layers", attention_norm="input_layernorm",
+        mlp_norm="post_attention_layernorm", query="self_attn.q_proj", key="self_attn.k_proj",
+        value="self_attn.v_proj", out="self_attn.o_proj", gate="mlp.gate_proj", up="mlp.up_proj",
+        down="mlp.down_proj", final_norm="norm",
+    ),
+    options=_GATED | {"hidden_act", "attention_bias"},
+    needs={"mlp_bias": False},
+))  # fmt: skip
 
 
-def _mistral(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    known = _gated(fields, layers, d_model, heads)
+def _read_window(fields: Fields) -> int:
+    return fields.number("sliding_window", default=4096, most=MOST_TOKENS)
+
+
+def _read_windows(
+    fields: Fields, window: int | None, has_window: Callable[[int], bool]
+) -> tuple[int | None, ...]:
+    """Return each layer's window: as the configuration says layer by layer, if it does."""
+    kinds = fields.kinds("layer_types", ("full_attention", "sliding_attention"), fields.layers)
+    if kinds is None:
+        return tuple(window if has_window(layer) else None for layer in range(fields.layers))
+    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+
+
+def _read_mistral(fields: Fields) -> Known:
     is_windowed = fields.values.get("sliding_window", 4096) is not None
-    window = _window(fields) if is_windowed else None
-    return known | {
+    return _read_gated(fields) | {
         "shared_heads": fields.number("num_key_value_heads", default=8),
         "biases": frozenset(),
-        "windows": (window,) * layers,
+        "windows": (_read_window(fields) if is_windowed else None,) * fields.layers,
     }
 
 
-def _qwen2(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    known = _gated(fields, layers, d_model, heads)
-    window_used = _window(fields) if fields.flag("use_sliding_window", False) else None
+_add(Family(
+    name="mistral", classes=("MistralConfig", "MistralForCausalLM"), read=_read_mistral,
+    layout=_LLAMA.layout,
+    options=_GATED | {"hidden_act", "sliding_window"},
+))  # fmt: skip
+
+
+def _read_qwen2(fields: Fields) -> Known:
+    window = _read_window(fields) if fields.flag("use_sliding_window", False) else None
     # 0 is a position, not a number of layers: all of them have the window.
     first = fields.values.get("max_window_layers", 28)
     first = 0 if first == 0 else fields.number("max_window_layers", default=28)
-    windows = [window_used if layer >= first else None for layer in range(layers)]
-    return known | {
+    return _read_gated(fields) | {
         "biases": frozenset(("query", "key", "value")),
-        "windows": _windows(fields, windows, window_used),
+        "windows": _read_windows(fields, window, lambda layer: layer >= first),
     }
 
 
-def _qwen3(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    known = _qwen2(fields, layers, d_model, heads)
-    return known | {
+_QWEN2 = _add(Family(
+    name="qwen2", classes=("Qwen2Config", "Qwen2ForCausalLM"), gguf="qwen2", read=_read_qwen2,
+    layout=_LLAMA.layout,
+    options=_GATED
+    | {"hidden_act", "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"},
+))  # fmt: skip
+_add(Family(
+    name="qwen3", classes=("Qwen3Config", "Qwen3ForCausalLM"), gguf="qwen3",
+    layout=replace(_LLAMA.layout, query_norm="self_attn.q_norm", key_norm="self_attn.k_norm"),
+    read=lambda fields: _read_qwen2(fields) | {
         "head_width": fields.number("head_dim", default=128),
         "biases": _ATTENTION if fields.flag("attention_bias", False) else frozenset(),
         "has_head_norms": True,
-    }
+    },
+    options=_QWEN2.options | {"attention_bias"},
+))  # fmt: skip
 
 
-def _gemma2(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    if fields.flag("use_bidirectional_attention", False):
-        raise ModelNotLoaded(f"{fields.where} looks ahead; ffnprobe reads models that do not.")
-    known = _gated(fields, layers, d_model, heads, is_tied=True)
-    window = _window(fields)
-    windows = [window if (layer + 1) % 2 else None for layer in range(layers)]
-    return known | {
+_GEMMA2 = _add(Family(
+    name="gemma2", classes=("Gemma2Config", "Gemma2ForCausalLM"), gguf="gemma2",
+    layout=replace(
+        _LLAMA.layout, attention_post_norm="post_attention_layernorm",
+        mlp_norm="pre_feedforward_layernorm", mlp_post_norm="post_feedforward_layernorm",
+    ),
+    read=lambda fields: _read_gated(fields, is_tied=True) | {
         "activation": fields.activation("hidden_activation", "gelu_pytorch_tanh"),
         "head_width": fields.number("head_dim", default=256),
         "shared_heads": fields.number("num_key_value_heads", default=4),
         "gain_offset": 1.0,
         "has_post_norms": True,
-        "windows": _windows(fields, windows, window),
+        "windows": _read_windows(fields, _read_window(fields), lambda layer: layer % 2 == 0),
         "query_scale": fields.real("query_pre_attn_scalar", 256) ** -0.5,
         "attention_cap": fields.maybe("attn_logit_softcapping", 50.0),
         "logit_cap": fields.maybe("final_logit_softcapping", 30.0),
-        "embedding_scale": d_model**0.5,
-    }
+        "embedding_scale": fields.d_model**0.5,
+    },
+    options=_GATED | {
+        "hidden_activation", "sliding_window", "layer_types", "attention_bias",
+        "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping",
+    },
+    refuses={"use_bidirectional_attention": "looks ahead; ffnprobe reads models that do not."},
+))  # fmt: skip
 
 
-def _gemma3(fields: Fields, layers: int, d_model: int, heads: int) -> dict[str, Any]:
-    known = _gemma2(fields, layers, d_model, heads)
-    window = _window(fields)
-    every = fields.number("sliding_window_pattern", default=6)
-    windows = [window if (layer + 1) % every else None for layer in range(layers)]
-    return known | {
+def _read_gemma3(fields: Fields) -> Known:
+    window, every = _read_window(fields), fields.number("sliding_window_pattern", default=6)
+    return _GEMMA2.read(fields) | {
         "has_head_norms": True,
-        "windows": _windows(fields, windows, window),
+        "windows": _read_windows(fields, window, lambda layer: (layer + 1) % every != 0),
         "attention_cap": fields.maybe("attn_logit_softcapping"),
         "logit_cap": fields.maybe("final_logit_softcapping"),
     }
 
 
-def _window(fields: Fields) -> int:
-    return fields.number("sliding_window", default=4096, most=MOST_TOKENS)
+_add(replace(
+    _GEMMA2,
+    name="gemma3_text", classes=("Gemma3TextConfig", "Gemma3ForCausalLM"), gguf="gemma3",
+    layout=replace(_GEMMA2.layout, query_norm="self_attn.q_norm", key_norm="self_attn.k_norm"),
+    read=_read_gemma3,
+    options=_GEMMA2.options | {"sliding_window_pattern"},
+))  # fmt: skip
 
-
-def _windows(
-    fields: Fields, windows: list[int | None], window: int | None
-) -> tuple[int | None, ...]:
-    """Return each layer's window: as the configuration says layer by layer, if it does."""
-    allowed = ("full_attention", "sliding_attention")
-    kinds = fields.kinds("layer_types", allowed, len(windows))
-    if kinds is None:
-        return tuple(windows)
-    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
-
-
-FAMILIES: dict[str, Callable[[Fields, int, int, int], dict[str, Any]]] = {
-    "gpt2": _gpt2,
-    "gpt_neo": _gpt_neo,
-    "gpt_neox": _gpt_neox,
-    "opt": _opt,
-    "llama": _llama,
-    "mistral": _mistral,
-    "qwen2": _qwen2,
-    "qwen3": _qwen3,
-    "gemma2": _gemma2,
-    "gemma3_text": _gemma3,
-}
+# By what GGUF files call them.
+ARCHITECTURES = {family.gguf: family for family in FAMILIES.values() if family.gguf}

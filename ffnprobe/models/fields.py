@@ -7,10 +7,10 @@ from typing import Any
 from ffnprobe.arguments import show
 from ffnprobe.errors import ModelNotLoaded
 
-ACTIVATIONS = ("gelu_new", "gelu", "relu", "silu")
-# Names of one function: all spellings stand in published configurations.
 # No published model comes near: what is larger is a mistake, and would be allocated before it shows.
 MOST_LAYERS, MOST_WIDE, MOST_TOKENS = 10_000, 2**20, 2**26
+ACTIVATIONS = ("gelu_new", "gelu", "relu", "silu")
+# Names of one function: all spellings stand in published configurations.
 _SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
 
 
@@ -20,20 +20,35 @@ class Fields:
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         self.values, self.where = values, where
 
+    def _refused(self, name: str, why: str) -> ModelNotLoaded:
+        return ModelNotLoaded(f"{self.where}: {name} is {show(self.values[name])}{why}")
+
+    @property
+    def layers(self) -> int:
+        """How many layers there are."""
+        return self.number("n_layer", "num_hidden_layers", "num_layers", most=MOST_LAYERS)
+
+    @property
+    def d_model(self) -> int:
+        """The width of the residual stream."""
+        return self.number("n_embd", "hidden_size")
+
+    @property
+    def heads(self) -> int:
+        """How many heads ask."""
+        return self.number("n_head", "num_attention_heads", "num_heads")
+
     def number(self, *names: str, default: int | None = None, most: int = MOST_WIDE) -> int:
         """Return the first of these fields that is set, a positive whole number up to a bound."""
         for name in names:
             value = self.values.get(name)
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                if value > most:
-                    raise ModelNotLoaded(
-                        f"{self.where}: {name} is {show(value)}; ffnprobe reads at most {most:,}."
-                    )
-                return value
-            if value is not None:
-                raise ModelNotLoaded(
-                    f"{self.where}: {name} is {show(value)}, not a positive whole number."
-                )
+            if value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+                raise self._refused(name, ", not a positive whole number.")
+            if value > most:
+                raise self._refused(name, f"; ffnprobe reads at most {most:,}.")
+            return value
         if default is None:
             raise ModelNotLoaded(f"{self.where} does not say {names[0]}.")
         return default
@@ -50,7 +65,7 @@ class Fields:
             return None
         is_real = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_real or not 0 < value < math.inf:
-            raise ModelNotLoaded(f"{self.where}: {name} is {show(value)}, not a positive number.")
+            raise self._refused(name, ", not a positive number.")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -59,7 +74,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise ModelNotLoaded(f"{self.where}: {name} is {show(value)}, not true or false.")
+            raise self._refused(name, ", not true or false.")
         return value
 
     def kinds(self, name: str, allowed: Sequence[str], count: int) -> list[str] | None:
@@ -67,13 +82,10 @@ class Fields:
         value = self.values.get(name)
         if value is None:
             return None
-        if (
-            not isinstance(value, list)
-            or len(value) != count
-            or not all(k in allowed for k in value)
-        ):
+        kinds = value if isinstance(value, list) else []
+        if len(kinds) != count or not all(kind in allowed for kind in kinds):
             raise ModelNotLoaded(f"{self.where}: {name} do not name {count} layers.")
-        return value
+        return kinds
 
     def need(self, name: str, wanted: Any) -> None:
         """Refuse a field set to what is not proven right."""

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import TEMPORARY, quote, sync_folder
+from ffnprobe.models.families import FAMILIES
 from ffnprobe.models.model import Model
-from ffnprobe.models.network import CLASSES
 
 # What a tokenizer may consist of beside tokenizer.json, taken over from the model's own folder.
 TOKENIZER_FILES = (
@@ -67,7 +67,7 @@ def _write(model: Model, folder: Path, files_of: Model, card: str) -> None:
     save_file(_named(model), folder / "model.safetensors", metadata={"format": "pt"})
     config = {
         **model.config.native,
-        "architectures": [CLASSES[model.config.family][1]],
+        "architectures": [FAMILIES[model.config.family].classes[1]],
         "model_type": model.config.family,
         "dtype": "float32",
         "tie_word_embeddings": model.config.is_tied,
@@ -92,9 +92,8 @@ def _write(model: Model, folder: Path, files_of: Model, card: str) -> None:
 def _named(model: Model) -> dict[str, Tensor]:
     """Name every tensor as Hugging Face's own code does."""
     lay, prefix = model.layout, model.layout.prefixes[0]
-    head = "embed_out" if model.config.family == "gpt_neox" else lay.head
     return {
-        f"{head}.weight" if name == f"{lay.head}.weight" else f"{prefix}{name}":
+        f"{lay.published_head}.weight" if name == f"{lay.head}.weight" else f"{prefix}{name}":
         tensor.detach().cpu().contiguous()
         for name, tensor in model.weights.items()
     }  # fmt: skip

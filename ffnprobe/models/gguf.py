@@ -9,6 +9,7 @@ Neither transformers nor gguf is imported before a file is read.
 
 import logging
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.families import ARCHITECTURES, Family, Layout
 from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
 from ffnprobe.models.gguf_header import Header, TensorEntry, read_header, truncated
-from ffnprobe.models.gguf_names import NAMES, rename
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,8 +35,19 @@ _ALSO = {
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
 }
-# GPT-2's are there under names its configuration does not have.
-_GPT2 = {"feed_forward_length": "n_inner", "context_length": "n_positions"}
+# What GGUF calls a tensor, and which name of a `Layout` that is. transformers finds it by trying every
+# name of every architecture on every module, which takes longer than all the rest of loading.
+_WHOLE = {
+    "token_embd": "embedding", "position_embd": "positions", "output_norm": "final_norm",
+    "output": "head",
+}  # fmt: skip
+_IN_BLOCK = {
+    "attn_norm": "attention_norm", "attn_qkv": "fused", "attn_q": "query", "attn_k": "key",
+    "attn_v": "value", "attn_q_norm": "query_norm", "attn_k_norm": "key_norm", "attn_output": "out",
+    "post_attention_norm": "attention_post_norm", "ffn_norm": "mlp_norm", "ffn_gate": "gate",
+    "ffn_up": "up", "ffn_down": "down", "post_ffw_norm": "mlp_post_norm",
+}  # fmt: skip
+_PARTS = re.compile(r"(?:blk\.(?P<layer>0|[1-9][0-9]*)\.)?(?P<name>\w+)\.(?P<kind>weight|bias)")
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,11 @@ class GgufFile:
     """A GGUF file, its head read; the rest is read when asked for."""
 
     header: Header
+
+    @property
+    def family(self) -> Family:
+        """The family that the file is of."""
+        return ARCHITECTURES[self.header.architecture]
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -65,14 +82,11 @@ class GgufFile:
             prefix, _, rest = key.partition(".")
             known = GGUF_CONFIG_MAPPING.get(prefix, {}).get(rest)
             if prefix == architecture:
-                known = known or _ALSO.get(rest)
-                if architecture == "gpt2" and rest in _GPT2:
-                    known = _GPT2[rest]
+                known = self.family.gguf_options.get(rest) or known or _ALSO.get(rest)
             if known is not None:
                 values[known] = value
         values.setdefault("vocab_size", header.metadata.get("tokenizer.ggml.tokens"))
-        if architecture == "gemma3":
-            values["model_type"] = "gemma3_text"
+        values["model_type"] = self.family.name
         # Before anything is made for each layer.
         sizes = Fields(values, str(header.path))
         sizes.number("num_hidden_layers", "n_layer", most=MOST_LAYERS)
@@ -146,7 +160,7 @@ class GgufFile:
         data = np.memmap(header.path, mode="r", dtype=np.uint8).view(np.ndarray)
         found: dict[str, Tensor] = {}
         for entry in header.tensors:
-            name = rename(architecture, entry.name)
+            name = rename(self.family.layout, entry.name)
             if name is None:
                 raise ModelNotLoaded(
                     f"{header.path} holds {entry.name}, which transformers does not read from GGUF.",
@@ -171,15 +185,33 @@ class GgufFile:
         return build_tokenizer(self.header)
 
 
+def rename(layout: Layout, name: str) -> str | None:
+    """Return Hugging Face's name of a tensor, or nothing where it has none.
+
+    >>> rename(ARCHITECTURES["llama"].layout, "blk.3.ffn_gate.weight")
+    'model.layers.3.mlp.gate_proj.weight'
+    """
+    parts = _PARTS.fullmatch(name)
+    if parts is None:
+        return None
+    layer = parts["layer"]
+    known = (_WHOLE if layer is None else _IN_BLOCK).get(parts["name"], "")
+    found = getattr(layout, known, None)
+    if not found:
+        return None
+    prefix = "" if known == "head" else layout.prefixes[0]
+    return f"{prefix}{found if layer is None else layout.of(int(layer), found)}.{parts['kind']}"
+
+
 def open_gguf(path: Path) -> GgufFile:
     """Open a GGUF file; its head is read and its types are known."""
     if find_spec("gguf") is None:
         raise ModelNotLoaded(f"{path} needs the package gguf to be read.", remedy=INSTALL)
     header = read_header(path)
-    if header.architecture not in NAMES:
+    if header.architecture not in ARCHITECTURES:
         raise ModelNotLoaded(
             f'{path} is of architecture "{header.architecture}"; from GGUF ffnprobe reads '
-            f"{', '.join(NAMES)}.",
+            f"{', '.join(ARCHITECTURES)}.",
             remedy=_FOLDER,
         )
     parts = header.metadata.get("split.count", 1)

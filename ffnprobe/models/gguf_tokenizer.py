@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.families import ARCHITECTURES
 from ffnprobe.models.gguf_header import Header
 from ffnprobe.models.panics import guard
 from ffnprobe.models.tokenizer import without_prefix
@@ -25,9 +26,9 @@ def build_tokenizer(header: Header) -> "Tokenizer":
     said = header.metadata
     if "tokenizer.ggml.tokens" not in said:
         raise ModelNotLoaded(f"{header.path} has no tokenizer.")
-    cut = said.get("tokenizer.ggml.pre", "default")
+    cut, family = said.get("tokenizer.ggml.pre", "default"), ARCHITECTURES[header.architecture]
     if said.get("tokenizer.ggml.model") == "gpt2":
-        is_plain = cut in _AS_GPT2 or (cut == "default" and header.architecture == "gpt2")
+        is_plain = cut in _AS_GPT2 or (cut == "default" and family.is_cut_by_default)
         if not is_plain and cut not in (*GGUF_PRE_TOKENIZER_SPLITS, *_DIGITS_APART):
             raise ModelNotLoaded(
                 f'{header.path} cuts its text by "{cut}", which transformers does not read from GGUF.',

@@ -7,14 +7,13 @@ is taken up where it stopped. Only data is fetched: configuration, tensors, toke
 from pathlib import Path
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.families import FAMILIES
 from ffnprobe.models.weight_files import WEIGHT_FILES, list_shards
 
 REPOSITORIES = {
-    "gpt2": "openai-community/gpt2",
-    "gpt2-medium": "openai-community/gpt2-medium",
-    "gpt2-large": "openai-community/gpt2-large",
-    "gpt2-xl": "openai-community/gpt2-xl",
-    "distilgpt2": "distilbert/distilgpt2",
+    name: repository
+    for family in FAMILIES.values()
+    for name, (repository, _) in family.published.items()
 }
 SECONDS = 5.0
 _TOKENIZERS = (("tokenizer.json",), ("vocab.json", "merges.txt"))

@@ -13,9 +13,8 @@ from torch.nn import Module
 
 from ffnprobe.arguments import verb
 from ffnprobe.models.checkpoint import arrange, fingerprint, read_weights
-from ffnprobe.models.config import Config
+from ffnprobe.models.config import Config, parse_config, read_config
 from ffnprobe.models.devices import choose_device
-from ffnprobe.models.families import parse_config, read_config
 from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EMBEDDED, Source, find_source

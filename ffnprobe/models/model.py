@@ -32,9 +32,9 @@ from torch import Tensor
 from ffnprobe.errors import ModelNotLoaded, OptionRefused
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.models.config import Config
+from ffnprobe.models.families import Layout
 from ffnprobe.models.folding import Attention, check_centred, fold_attention, fold_reader
 from ffnprobe.models.identity import identify
-from ffnprobe.models.layouts import LAYOUTS, Layout
 from ffnprobe.models.means import read_means
 from ffnprobe.models.provenance import HOOKED, OWN, Provenance
 from ffnprobe.models.sources import OBJECT, Source
@@ -91,7 +91,7 @@ class Model:
     @property
     def layout(self) -> Layout:
         """The names this model's family gives its tensors."""
-        return LAYOUTS[self.config.family]
+        return self.config.layout
 
     def raw(self, name: str) -> Tensor:
         """Return a weight as it is on disk, in fp32, on the model's device."""

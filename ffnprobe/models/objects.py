@@ -16,10 +16,8 @@ from torch import Tensor
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.bridge import few_tokens
 from ffnprobe.models.checkpoint import arrange, fingerprint, short_name
-from ffnprobe.models.config import Config
-from ffnprobe.models.families import parse_config
+from ffnprobe.models.config import Config, parse_config
 from ffnprobe.models.forward import run_steps
-from ffnprobe.models.layouts import LAYOUTS
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import OBJECT, Source
 from ffnprobe.models.tokenizer import Given
@@ -95,7 +93,7 @@ def _wanted(held: Held, config: Config) -> dict[str, Tensor]:
     """Take the tensors that the configuration knows; a bridge adds others, split for its hooks."""
     if not held.is_bridge:
         return dict(held.tensors)
-    known = {*config.shapes(), f"{LAYOUTS[config.family].head}.weight"}
+    known = {*config.shapes(), f"{config.layout.head}.weight"}
     found = {name.replace(_INSIDE, ""): tensor for name, tensor in held.tensors.items()}
     return {name: tensor for name, tensor in found.items() if short_name(name, config) in known}
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.inputs import check_utf8, name_kind
 from ffnprobe.models import hub, pocket
-from ffnprobe.models.config import PUBLISHED, Config
-from ffnprobe.models.families import parse_config, read_config
+from ffnprobe.models.config import PUBLISHED, Config, parse_config, read_config
 from ffnprobe.models.packages import GGUF, PACKAGES
 
 EMBEDDED = "pocket"

@@ -9,9 +9,9 @@ import torch
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models import verification
-from ffnprobe.models.families import FAMILIES, parse_config
-from ffnprobe.models.network import CLASSES
-from ffnprobe.models.options import HARMLESS, READ
+from ffnprobe.models.config import parse_config
+from ffnprobe.models.families import FAMILIES
+from ffnprobe.models.network import HARMLESS
 from tests.families.builders import write_family
 
 PLAIN = {
@@ -30,15 +30,16 @@ def changed(folder, **values):
 def test_every_option_hugging_face_has_is_known(family):
     import transformers
 
-    options = {
-        field.name for field in dataclasses.fields(getattr(transformers, CLASSES[family][0]))
-    }
-    assert options - READ[family] - HARMLESS == set()
-    assert not READ[family] & HARMLESS
+    known = FAMILIES[family]
+    options = {each.name for each in dataclasses.fields(getattr(transformers, known.classes[0]))}
+    assert options - known.all_options - HARMLESS == set()
+    assert not known.all_options & HARMLESS
 
 
 def test_an_option_that_only_a_newer_transformers_has_is_refused_by_name(tmp_path, monkeypatch):
-    monkeypatch.setitem(READ, "llama", READ["llama"] - {"mlp_bias", "rms_norm_eps"})
+    fewer = FAMILIES["llama"].options - {"rms_norm_eps"}
+    known = dataclasses.replace(FAMILIES["llama"], options=fewer, needs={})
+    monkeypatch.setitem(FAMILIES, "llama", known)
     folder = write_family(tmp_path, "llama", rms_norm_eps=0.25)
     with pytest.raises(
         ModelNotLoaded, match=r"the option rms_norm_eps is 0\.25; ffnprobe does not know"
@@ -60,13 +61,11 @@ def test_what_hugging_face_does_not_read_does_not_reach_the_bridge(tmp_path):
 @pytest.mark.parametrize("who", ["TransformerLens", "ffnprobe"])
 def test_codes_that_disagree_are_found_when_a_model_is_first_run(who, tmp_path, monkeypatch):
     """What TransformerLens misread was once run in silence, four logits off."""
-    from ffnprobe.models import network
-
     monkeypatch.setenv("FFNPROBE_CACHE", str(tmp_path / "cache"))  # nothing is known of it yet
     if who == "TransformerLens":
         # Hugging Face reads the option, TransformerLens does not.
-        plain = network._as_bridged
-        monkeypatch.setattr(network, "_as_bridged", lambda model: ({}, plain(model)[1]))
+        plain = dataclasses.replace(FAMILIES["gpt2"], rewrite=None)
+        monkeypatch.setitem(FAMILIES, "gpt2", plain)
         folder = write_family(tmp_path, "gpt2 unscaled")
     else:
         monkeypatch.setattr(verification, "run_steps", lambda *given: torch.zeros(1, 8, 301))

@@ -6,7 +6,8 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.families import FAMILIES, parse_config
+from ffnprobe.models.config import parse_config
+from ffnprobe.models.families import FAMILIES
 from tests.families.builders import write_family
 
 REFUSED = {
