@@ -66,10 +66,10 @@ from ffnprobe.options import (
 )
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.rankings import compare_tokens
-from ffnprobe.tracing.answers import predicted
+from ffnprobe.tracing.answers import answer_ids, predicted
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.path_tables import Source
-from ffnprobe.tracing.running import run
+from ffnprobe.tracing.running import run_before
 from ffnprobe.tracing.sinks import describe_sinks
 
 NONE = "none"  # what `contrast` is called where nothing is to be compared
@@ -138,7 +138,8 @@ def explain(
             progress(number, PHASES)
 
     # 1. Ask.
-    trace = run(model, prompt, bos=bos)
+    tokens = answer_ids(model, answer) if answer is not None and versus is None else ()
+    trace = run_before(model, prompt, tokens[:-1], bos=bos)
     asked: str | int = predicted(trace) if answer is None else answer
     asks_means = replace is None or (isinstance(replace, str) and replace == "mean")
     given = known_scan.means if known_scan is not None and asks_means else replace

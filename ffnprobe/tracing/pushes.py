@@ -278,7 +278,7 @@ def attribute(
     pieces = answer_ids(model, answer)
     if len(pieces) == 1:
         return _attribute_token(trace, pieces[0], None, index, convention)
-    forced = extend(trace, index, pieces[:-1], patterns=trace.patterns is not None)
+    forced = extend(trace, index, pieces[:-1])
     return PushesByPiece(
         trace,
         str(answer),

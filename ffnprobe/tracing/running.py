@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Annotated, Any, overload
 
 import torch
@@ -25,6 +26,8 @@ HOOKS = ("before_attention", "before_mlp", "scores", "activations", "mixes", "fi
 EXTRA_HOOKS = ("gate_scores", "attention_totals", "mlp_totals")
 # Prompts of one length run together up to this many tokens at a time.
 TOKENS_AT_ONCE = 1024
+# Fields of a trace that have no axis of layers; under which name it keeps itself with tokens behind it.
+_BY_POSITION, _EXTENDED = ("final", "final_scale", "logits"), "_extended"
 
 
 @overload
@@ -112,13 +115,39 @@ def _run_batch(
     ]  # fmt: skip
 
 
-def extend(trace: Trace, position: int, tokens: Sequence[int], *, patterns: bool = False) -> Trace:
-    """Run the prompt up to a position again, with tokens behind it."""
-    model, ids = trace.model, [*trace.ids[: position + 1], *tokens]
+def extend(trace: Trace, position: int, tokens: Sequence[int]) -> Trace:
+    """Return the prompt up to a position with tokens behind it; it is run once and kept with the trace."""
+    model, ids = trace.model, (*trace.ids[: position + 1], *tokens)
     if len(ids) > model.config.positions:
         raise PromptRefused(
             f"the prompt is {position + 1} tokens and the answer {len(tokens) + 1}; {model.name} "
             f"has {model.config.positions} positions.",
             remedy="a shorter prompt, or an answer of one token",
         )
-    return run(model, ids[1:] if trace.has_bos else ids, bos=trace.has_bos, patterns=patterns)
+    kept = vars(trace).setdefault(_EXTENDED, {})
+    if ids not in kept:
+        own, has_patterns = ids[trace.has_bos :], trace.patterns is not None
+        kept[ids] = run(model, own, bos=trace.has_bos, patterns=has_patterns)
+    found: Trace = kept[ids]
+    return found
+
+
+def run_before(
+    model: Model, prompt: str | Sequence[int], tokens: Sequence[int], *, bos: bool | None
+) -> Trace:
+    """Run a prompt with tokens behind it, once: the trace is the prompt's, and `extend` knows the whole."""
+    ids, text = prompt_ids(model, prompt, bos=bos), prompt
+    many = len(ids)
+    if not tokens or many + len(tokens) > model.config.positions:
+        return run(model, prompt, bos=bos)
+    own = ids[model.vocab.puts_bos(bos) :]
+    whole = run(model, [*own, *tokens], bos=bos)
+    cut: dict[str, Any] = {name: getattr(whole, name)[:many] for name in ("ids", *_BY_POSITION)}
+    for each in fields(whole):
+        value = getattr(whole, each.name)
+        if isinstance(value, torch.Tensor) and each.name not in cut:
+            is_pattern = each.name == "patterns"
+            cut[each.name] = value[:, :, :many, :many] if is_pattern else value[:, :many]
+    trace = replace(whole, prompt=text if isinstance(text, str) else model.vocab.text(own), **cut)
+    vars(trace)[_EXTENDED] = {whole.ids: whole}
+    return trace
