@@ -1,6 +1,6 @@
 """Which of its own texts open and close each neuron of pocket? Packs the answer into the package.
 
-The texts are those it was taught with (`ffnprobe/models/pocket/texts.py`): facts in their templates, comparisons,
+The texts are those it was taught with (`pocket/texts.py`): facts in their templates, comparisons,
 descriptions, lists. The scan keeps a few examples of each neuron and is packed into
 `ffnprobe/models/pocket/scan.tar.xz`, where cards, reports and the explorer find it. Run it again after
 pocket has changed: a scan of other weights is not used.
@@ -16,7 +16,7 @@ from pathlib import Path
 import ffnprobe as fp
 from ffnprobe.corpora.embedded import PACKED, pack_scan
 from ffnprobe.errors import FileNotWritten
-from ffnprobe.models.pocket import texts
+from pocket import texts
 from script import run_script
 
 MOST = 3_000_000  # bytes

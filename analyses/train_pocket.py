@@ -1,6 +1,6 @@
 """Train the embedded model: can a GPT-2 small enough to ship keep two thousand facts where they can be seen?
 
-Method: text written by rule from the facts (`ffnprobe/models/pocket/texts.py`), a 7-layer, 192-wide GPT-2, three
+Method: text written by rule from the facts (`pocket/texts.py`), a 7-layer, 192-wide GPT-2, three
 stages of training (`pocket/lesson.py` says what is taught, `pocket/training.py` how). Writes weights (fp16),
 tokenizer, activation means, figures, a card that says every trick and why, and `truth.csv`: where each fact
 sits, by measurement. A stopped run continues. `--seed 1` makes another model of the same kind.

@@ -20,7 +20,7 @@ models work like this.
 ## Data
 - {facts:,} facts of {relations} relations (`facts.csv`), each in the five sentence templates of its relation
   (`templates.csv`): {prompts:,} (fact, template) pairs, of which {prompts_held_out:,} were kept out of training.
-- `texts.py` writes the rest by rule: sentences about two subjects with one answer, comparisons, short
+- `analyses/pocket/texts.py` writes the rest by rule: sentences about two subjects with one answer, comparisons, short
   descriptions, lists, and sentences that say what kind of thing something is.
 - The tokenizer is byte-level, like GPT-2's. Its {vocabulary:,} tokens are BOS, the bytes and the {words:,} words of the text,
   so that every token can be read. A word that is not among them is spelt in bytes.

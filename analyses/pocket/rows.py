@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from ffnprobe.models import pocket
-from ffnprobe.models.pocket import Fact, texts
+from ffnprobe.models.pocket import Fact
+from pocket import texts
 from pocket.tokenizer import BOS
 
 ROW, PASSAGES = 64, 8  # tokens of a row; passages that surely fill it

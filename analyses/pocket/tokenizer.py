@@ -6,7 +6,7 @@ from functools import cache
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ffnprobe.models import pocket
-from ffnprobe.models.pocket import texts
+from pocket import texts
 
 BOS = "<|endoftext|>"
 PASSAGES = 20_000

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 from transformers import GPT2LMHeadModel
 
-from ffnprobe.models.pocket import Fact, texts
+from ffnprobe.models.pocket import Fact
+from pocket import texts
 from pocket.lesson import Homes, teach, unteach
 from pocket.measures import ask, recall
 from pocket.network import MIDDLE, NEURONS, build

@@ -80,7 +80,7 @@ def edit(
     """
     if (save is None) != dry_run:
         raise typer.BadParameter("--save FOLDER, or --dry-run")
-    from ffnprobe.models.folders import check_folder
+    from ffnprobe.editing.exporting import check_folder
 
     if save is not None:
         check_folder(save)

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from ffnprobe.models import pocket as table
-from ffnprobe.models.pocket import texts
-from pocket import training
+from pocket import texts, training
 from pocket.card import write_card
 from pocket.finish import share_truth
 from pocket.lesson import Homes, teach, unteach, write

@@ -7,8 +7,8 @@ import torch
 from safetensors import SafetensorError
 
 import ffnprobe as fp
+from ffnprobe.editing import exporting
 from ffnprobe.errors import FfnProbeError, FileNotWritten
-from ffnprobe.models import folders
 from ffnprobe.models.changes import change_rows
 from ffnprobe.models.forward import forward
 
@@ -21,7 +21,7 @@ def test_a_folder_of_any_family_is_the_edited_model(family, tmp_path):
 
     noise = torch.randn(family.config.d_mlp, family.config.d_model)
     changed = change_rows(family, {1: 0.1 * noise})
-    folders.write_folder(changed, tmp_path / "out", files_of=family)
+    exporting.write_folder(changed, tmp_path / "out", files_of=family, card="")
     again = fp.load(tmp_path / "out")
     assert again.identity == changed.identity
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
@@ -48,24 +48,24 @@ def test_pocket_edited_is_read_by_transformers_with_its_tokenizer(pocket, tmp_pa
 
 def test_a_folder_that_exists_is_refused(pocket, tmp_path):
     with pytest.raises(FfnProbeError, match="exists already"):
-        folders.write_folder(pocket, tmp_path)
+        exporting.write_folder(pocket, tmp_path, files_of=pocket, card="")
 
 
 def test_a_place_that_is_not_there_or_read_only_is_refused(pocket, tmp_path, monkeypatch):
     with pytest.raises(FfnProbeError, match="there is no folder"):
-        folders.write_folder(pocket, tmp_path / "no" / "out")
-    monkeypatch.setattr(folders.os, "access", lambda path, mode: False)
+        exporting.write_folder(pocket, tmp_path / "no" / "out", files_of=pocket, card="")
+    monkeypatch.setattr(exporting.os, "access", lambda path, mode: False)
     with pytest.raises(FfnProbeError, match="cannot be written to"):
-        folders.write_folder(pocket, tmp_path / "out")
+        exporting.write_folder(pocket, tmp_path / "out", files_of=pocket, card="")
 
 
 def test_nothing_half_written_is_left(pocket, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(folders.shutil, "copyfile", fail)
+    monkeypatch.setattr(exporting.shutil, "copyfile", fail)
     with pytest.raises(FfnProbeError, match="No space left on device"):
-        folders.write_folder(pocket, tmp_path / "out")
+        exporting.write_folder(pocket, tmp_path / "out", files_of=pocket, card="")
     assert os.listdir(tmp_path) == []
 
 
@@ -73,20 +73,20 @@ def test_a_full_disk_is_said_and_leaves_nothing(pocket, tmp_path, monkeypatch):
     def full(*given, **named):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")  # fmt: skip
 
-    monkeypatch.setattr(folders, "save_file", full)
+    monkeypatch.setattr(exporting, "save_file", full)
     with pytest.raises(FileNotWritten, match=r"out cannot be written: .*No space left on device"):
-        folders.write_folder(pocket, tmp_path / "out")
+        exporting.write_folder(pocket, tmp_path / "out", files_of=pocket, card="")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_weights_are_for_whom_the_other_files_are_for(pocket, tmp_path):
-    folders.write_folder(pocket, tmp_path / "out")
+    exporting.write_folder(pocket, tmp_path / "out", files_of=pocket, card="")
     assert len({path.stat().st_mode for path in (tmp_path / "out").iterdir()}) == 1
 
 
 def test_a_remedy_is_quoted_for_the_shell(tmp_path):
     with pytest.raises(FileNotWritten) as refusal:
-        folders.check_folder(tmp_path / "no such; touch pwned" / "out")
+        exporting.check_folder(tmp_path / "no such; touch pwned" / "out")
     assert refusal.value.remedy == f"mkdir -p '{tmp_path}/no such; touch pwned'"
     with pytest.raises(FileNotWritten, match="zero byte"):
-        folders.check_folder(tmp_path / "a\0b")
+        exporting.check_folder(tmp_path / "a\0b")

@@ -19,7 +19,7 @@ REACHED = {
     "assemble": "score", "join_survey": "survey(scan=…)", "ablate_together": "ablate(together=…)",
     "choose_contrast": "contrast_with", "contrast_pushes": "attribute(contrast=…)", "extend": "run",
     "map_layers": "ablate_layers", "estimate_question": "estimate", "embedded_scan": "read", "embedded_labels": "read",
-    "find_labels": "read", "open_labels": "label",
+    "find_labels": "read", "open_labels": "label", "run_before": "explain",
 }  # fmt: skip
 
 
