@@ -326,6 +326,9 @@ def _replay(
     streams = [replay.entering(first + 1, start=start)[None] for start in starts]
     joined: list[list[int]] = [[] for _ in starts]
     has_later = any(later)
+    at_site: dict[Site, list[int]] = {}
+    for row, site in enumerate(sites):
+        at_site.setdefault(site, []).append(row)
     for layer in range(first, layers):
         if layer > first:
             edits = [set_activations([later[row] for row in rows], length) for rows in joined]
@@ -335,8 +338,7 @@ def _replay(
                 first=readout.first if layer == last else 0,
             )  # fmt: skip
         for number, start in enumerate(starts):
-            own = [row for row, site in enumerate(sites) if site == (layer, start)]
-            if own:
+            if own := at_site.get((layer, start)):
                 here = length - streams[number].shape[1] - start  # positions dropped before
                 moved = moves[own, here:][:, : streams[number].shape[1]]
                 joining = streams[number][:1].repeat(len(own), 1, 1)

@@ -45,6 +45,8 @@ ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 Vectors = Float[Tensor, "... d_model"]
 Stream = Float[Tensor, "variant pos d_model"]
 Positions = Int[Tensor, "#variant pos"]
+# Cosines and sines of positions, for each pair of dimensions that is rotated.
+Angles = tuple[Float[Tensor, "#variant pos pair"], Float[Tensor, "#variant pos pair"]]
 # Sees a tensor on its way, and may return another to continue with. Names are those of `ffnprobe.models.bridge`.
 Tap = Callable[[Tensor], Tensor | None]
 
@@ -87,17 +89,19 @@ def step(
     rows = see("before_attention", _join(streams))
     seen = normalise(model, rows)
     keys, values = (_split(read, shapes) for read in _read_keys(model, attention, seen))
-    keys = [_rotate(model, layer, key, own) for key, own in zip(keys, at, strict=True)]
+    angles = [measure_angles(model, layer, own) for own in at]
+    keys = [_rotate(key, own) for key, own in zip(keys, angles, strict=True)]
     looking = list(at)
     if drop is not None and any(drop):
         looking = [own[:, late:] for own, late in zip(at, drop, strict=True)]
+        angles = [measure_angles(model, layer, own) for own in looking]
         parts = [_split(each, shapes) for each in (rows, seen)]
         rows, seen = (_join([part[:, late:] for part, late in zip(each, drop, strict=True)]) for each in parts)  # fmt: skip
         shapes = [torch.Size((many, long - late)) for (many, long), late in zip(shapes, drop, strict=True)]  # fmt: skip
     queries = _split(_read_queries(model, attention, seen), shapes)
     mixes = [
         _mix(
-            attention, _rotate(model, layer, queries[n], looking[n]), keys[n], values[n],
+            attention, _rotate(queries[n], angles[n]), keys[n], values[n],
             looking[n], at[n], None if past is None else past[n],
             None if taps is None else taps[n].get("patterns"),
         )
@@ -120,7 +124,7 @@ def keep_past(model: Model, layer: int, stream: Stream, at: Positions) -> Past:
     """Return a layer's keys and values at these positions, one copy for each variant."""
     keys, values = _read_keys(model, model.attention[layer], normalise(model, stream))
     order = "variant pos head d_head -> variant head pos d_head"
-    rotated = _rotate(model, layer, keys, at)
+    rotated = _rotate(keys, measure_angles(model, layer, at))
     return Past(rearrange(rotated, order), rearrange(values, order), at)
 
 
@@ -156,13 +160,22 @@ def _read_keys(model: Model, a: Attention, seen: Vectors) -> tuple[Tensor, Tenso
     return keys, _read_heads(seen, a.value, a.value_bias)
 
 
-def _rotate(
-    model: Model, layer: int, vectors: Float[Tensor, "variant pos head d_head"], at: Positions
-) -> Float[Tensor, "variant pos head d_head"]:
-    """Rotate the first dimensions of queries or keys by their positions, where positions are told so."""
+def measure_angles(model: Model, layer: int, at: Positions) -> Angles | None:
+    """Return the cosines and sines by which positions are rotated; None where they are embedded."""
     if not model.rotary:
+        return None
+    frequencies, scaling = model.rotary[layer]
+    angles = at[..., None].float() * frequencies
+    return angles.cos() * scaling, angles.sin() * scaling
+
+
+def _rotate(
+    vectors: Float[Tensor, "variant pos head d_head"], angles: Angles | None
+) -> Float[Tensor, "variant pos head d_head"]:
+    """Rotate the first dimensions of queries or keys, pair by pair; the rest is left alone."""
+    if angles is None:
         return vectors
-    cosines, sines = (part[:, :, None].to(vectors) for part in measure_angles(model, layer, at))
+    cosines, sines = (part[:, :, None].to(vectors) for part in angles)
     half = cosines.shape[-1]
     first, second, rest = (
         vectors[..., :half],
@@ -171,15 +184,6 @@ def _rotate(
     )
     rotated = (first * cosines - second * sines, second * cosines + first * sines, rest)
     return torch.cat(rotated, dim=-1)
-
-
-def measure_angles(
-    model: Model, layer: int, at: Positions
-) -> tuple[Float[Tensor, "#variant pos pair"], Float[Tensor, "#variant pos pair"]]:
-    """Return the cosines and sines by which each pair of dimensions is rotated at positions."""
-    frequencies, scaling = model.rotary[layer]
-    angles = at[..., None].float() * frequencies
-    return angles.cos() * scaling, angles.sin() * scaling
 
 
 def _mix(

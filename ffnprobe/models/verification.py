@@ -111,7 +111,7 @@ def _read_rotary(trial: Model, rotary: Any) -> Frequencies:
         found.append((frequencies, float(getattr(rotary, f"{named}attention_scaling"))))
         vars(trial)["rotary"] = _hold(trial, found)
         theirs = rotary(like.to(trial.device), last, *kinds)
-        ours = measure_angles(trial, layer, last)
+        ours = measure_angles(trial, layer, last) or ()
         if not all(torch.allclose(torch.cat([a, a], -1), b) for a, b in zip(ours, theirs, strict=True)):  # fmt: skip
             raise ModelNotLoaded(
                 f"{trial.name}: ffnprobe and Hugging Face tell its last position differently.",
