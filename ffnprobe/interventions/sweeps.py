@@ -15,7 +15,7 @@ head carries further. Memory is bounded: the widest tensor of a batch holds at m
 Replacements are `[layer pos neuron]`, or with one position for all.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -53,8 +53,7 @@ def sweep_changes(
 ) -> AnswerValues:
     """Give neurons at positions new activations, all of a group together, for each group in turn."""
     found = _no_effects(readout, len(groups))
-    acting = _drop_idle(readout, groups)
-    for numbers, clean, final in _replay_groups(readout, acting, progress=progress):
+    for numbers, clean, final in _replay_groups(readout, groups, progress):
         _enter(readout, found, numbers, clean, final)
     return found
 
@@ -66,7 +65,7 @@ def replay_changes(
     replay = readout.replay
     final = replay.entering(replay.model.config.layers, start=readout.first)
     found = final.repeat(len(groups), 1, 1)
-    for numbers, _, own in _replay_groups(readout, _drop_idle(readout, groups)):
+    for numbers, _, own in _replay_groups(readout, groups):
         found[numbers] = own
     return found
 
@@ -80,20 +79,13 @@ def sweep_moves(
 ) -> AnswerValues:
     """Move the stream that leaves a layer, from a position on, for each site in turn."""
     found, last = _no_effects(readout, len(sites)), readout.replay.model.config.layers - 1
-    is_moved = moves.flatten(1).any(dim=-1).tolist()
+    acting = moves.flatten(1).any(dim=-1).tolist()
     for row, (layer, start) in enumerate(sites):
         if layer == last and start < readout.first:
-            is_moved[row] = bool(moves[row, readout.first - start :].any())
-    own = [number for number in range(len(sites)) if is_moved[number]]
-    own.sort(key=lambda number: (sites[number][1], sites[number][0]))
-    done = len(sites) - len(own)
-    for batch in _gather(readout.replay, own, [sites[number][1] for number in own]):
-        chosen = [sites[number] for number in batch]
-        for rows, clean, final in _replay(readout, chosen, moves[batch], [()] * len(batch)):
-            _enter(readout, found, [batch[row] for row in rows], clean, final)
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(sites))
+            acting[row] = bool(moves[row, readout.first - start :].any())
+    variants = [Variant(site) if does else None for site, does in zip(sites, acting, strict=True)]
+    for numbers, clean, final in _replay_all(readout, variants, moves.__getitem__, progress):
+        _enter(readout, found, numbers, clean, final)
     return found
 
 
@@ -163,20 +155,17 @@ def sweep_sets(
         found.append(_no_effects(readout, len(batch)))
         if not is_acting.any():
             continue
-        masks = masks[is_acting]
         layer = int(masks.flatten(2).any(dim=-1).any(dim=0).int().argmax())
-        masks = torch.cat([torch.zeros_like(masks[:1]), masks])[:, :, start:].to(
-            replay.model.device
-        )
+        acting = masks[is_acting, :, start:].to(replay.model.device)
+        masks = torch.cat([torch.zeros_like(acting[:1]), acting])  # the clean prompt first
 
         def edit(layer: int, activations: Tensor, masks: Tensor = masks) -> Tensor:
             return torch.where(masks[:, layer], replay.held(given[layer, start:]), activations)
 
         streams = replay.entering(layer, start=start).repeat(len(masks), 1, 1)
-        final = replay.finish(streams, layer=layer, start=start, edit=edit)[
-            :, readout.first - start :
-        ]
-        _enter(readout, found[-1], is_acting.nonzero()[:, 0].tolist(), final[:1], final[1:])
+        final = replay.finish(streams, layer=layer, start=start, edit=edit)
+        read = final[:, readout.first - start :]
+        _enter(readout, found[-1], is_acting.nonzero()[:, 0].tolist(), read[:1], read[1:])
     return join_values(found)
 
 
@@ -245,56 +234,69 @@ def _width(replay: Replay, start: int) -> int:
     return (length - start) * max(config.d_mlp, config.heads * length)
 
 
-def _gather(replay: Replay, numbers: Sequence[int], starts: Sequence[int]) -> list[list[int]]:
-    """Put variants in batches that fit, whatever positions they begin at."""
-    batches: list[list[int]] = []
-    room = 0
-    for number, start in zip(numbers, starts, strict=True):
-        width = _width(replay, start)
+class Variant(NamedTuple):
+    """Where a variant joins, its changes there, and those of later layers."""
+
+    site: Site
+    begun: Group = ()
+    later: Group = ()
+
+
+# The numbers of some variants, the clean final stream where the answer is read, and theirs.
+Replayed = Iterator[tuple[list[int], Stream, Stream]]
+
+
+def _replay_groups(
+    readout: Readout, groups: Sequence[Group], progress: Progress | None = None
+) -> Replayed:
+    """Replay groups of changes, each by itself."""
+    variants = list[Variant | None]()
+    for group in _drop_idle(readout, groups):
+        layer = min((c.layer for c in group), default=0)
+        start = min((c.position for c in group), default=0)
+        begun = [c for c in group if c.layer == layer]
+        later = [c for c in group if c.layer > layer]
+        variants.append(Variant((layer, start), begun, later) if group else None)
+
+    def move(batch: list[int]) -> Tensor:
+        return _move(readout.replay, [one for n in batch if (one := variants[n]) is not None])
+
+    return _replay_all(readout, variants, move, progress)
+
+
+def _replay_all(
+    readout: Readout,
+    variants: Sequence[Variant | None],
+    move: Callable[[list[int]], Float[Tensor, "variant pos d_model"]],
+    progress: Progress | None,
+) -> Replayed:
+    """Replay variants, as many at a time as fit; None for one that does nothing."""
+    own = {number: one for number, one in enumerate(variants) if one is not None}
+    batches, room = list[list[int]](), 0
+    for number in sorted(own, key=lambda number: own[number].site[::-1]):
+        width = _width(readout.replay, own[number].site[1])
         if not batches or room < width:
             batches.append([])
             room = NUMBERS_AT_ONCE
         batches[-1].append(number)
         room -= width
-    return batches
-
-
-Replayed = Iterator[tuple[list[int], Stream, Stream]]
-
-
-def _replay_groups(
-    readout: Readout, groups: Sequence[Group], *, progress: Progress | None = None
-) -> Replayed:
-    """Replay groups of changes: yield the numbers of some, the clean final stream, and theirs."""
-    replay = readout.replay
-    sites = [
-        (min(c.layer for c in group), min(c.position for c in group)) if group else (0, 0)
-        for group in groups
-    ]
-    own = [number for number, group in enumerate(groups) if group]
-    own.sort(key=lambda number: (sites[number][1], sites[number][0]))
-    done = len(groups) - len(own)
-    for batch in _gather(replay, own, [sites[number][1] for number in own]):
-        chosen = [sites[number] for number in batch]
-        begun = [[c for c in groups[n] if c.layer == layer] for n, (layer, _) in zip(batch, chosen, strict=True)]  # fmt: skip
-        later = [[c for c in groups[n] if c.layer > layer] for n, (layer, _) in zip(batch, chosen, strict=True)]  # fmt: skip
-        for rows, clean, final in _replay(readout, chosen, _move(replay, chosen, begun), later):
+    done = len(variants) - len(own)
+    for batch in batches:
+        for rows, clean, final in _replay(readout, [own[n] for n in batch], move(batch)):
             yield [batch[row] for row in rows], clean, final
         done += len(batch)
         if progress is not None:
-            progress(done, len(groups))
+            progress(done, len(variants))
 
 
-def _move(
-    replay: Replay, sites: Sequence[Site], groups: Sequence[Group]
-) -> Float[Tensor, "variant pos d_model"]:
+def _move(replay: Replay, variants: Sequence[Variant]) -> Float[Tensor, "variant pos d_model"]:
     """Return how far the changes of each variant's first layer move the stream, from its position on."""
-    span = max(c.position - start for (_, start), own in zip(sites, groups, strict=True) for c in own) + 1  # fmt: skip
+    span = 1 + max(c.position - one.site[1] for one in variants for c in one.begun)
     model, trace = replay.model, replay.trace
-    moves = replay.held(torch.zeros(len(sites), span, model.config.d_model))
-    for layer, start in dict.fromkeys(sites):
-        rows = [row for row, site in enumerate(sites) if site == (layer, start)]
-        made = [(order, c) for order, row in enumerate(rows) for c in groups[row]]
+    moves = replay.held(torch.zeros(len(variants), span, model.config.d_model))
+    for layer, start in dict.fromkeys(one.site for one in variants):
+        rows = [row for row, one in enumerate(variants) if one.site == (layer, start)]
+        made = [(order, c) for order, row in enumerate(rows) for c in variants[row].begun]
         neurons = [c.neuron for _, c in made]
         values = torch.tensor([c.value for _, c in made]).to(trace.activations)
         gaps = values - trace.activations[layer, [c.position for _, c in made], neurons]
@@ -309,43 +311,34 @@ def _move(
 
 
 def _replay(
-    readout: Readout,
-    sites: Sequence[Site],
-    moves: Float[Tensor, "variant pos d_model"],
-    later: Sequence[Group],
+    readout: Readout, variants: Sequence[Variant], moves: Float[Tensor, "variant pos d_model"]
 ) -> Replayed:
     """Replay one batch, in order of position and layer: for each position its rows, clean and changed."""
-    replay = readout.replay
-    layers, last, length = (
-        replay.model.config.layers,
-        replay.model.config.layers - 1,
-        len(replay.trace),
-    )
-    starts = sorted({position for _, position in sites})
-    first = min(layer for layer, _ in sites)
+    replay, length = readout.replay, len(readout.replay.trace)
+    layers, first = replay.model.config.layers, min(one.site[0] for one in variants)
+    by_start: dict[int, list[int]] = {}
+    for row, one in enumerate(variants):
+        by_start.setdefault(one.site[1], []).append(row)
+    starts, edits = list(by_start), None
+    if any(one.later for one in variants):
+        later = [[variants[row].later for row in rows] for rows in by_start.values()]
+        edits = [set_activations(groups, length) for groups in later]
     streams = [replay.entering(first + 1, start=start)[None] for start in starts]
-    joined: list[list[int]] = [[] for _ in starts]
-    has_later = any(later)
-    at_site: dict[Site, list[int]] = {}
-    for row, site in enumerate(sites):
-        at_site.setdefault(site, []).append(row)
     for layer in range(first, layers):
         if layer > first:
-            edits = [set_activations([later[row] for row in rows], length) for rows in joined]
-            # Of the last layer only the positions that are read are needed.
-            streams = replay.advance(
-                streams, starts, layer=layer, edits=edits if has_later else None,
-                first=readout.first if layer == last else 0,
-            )  # fmt: skip
-        for number, start in enumerate(starts):
-            if own := at_site.get((layer, start)):
-                here = length - streams[number].shape[1] - start  # positions dropped before
-                moved = moves[own, here:][:, : streams[number].shape[1]]
-                joining = streams[number][:1].repeat(len(own), 1, 1)
+            read = (
+                readout.first if layer == layers - 1 else 0
+            )  # of the last layer no more is needed
+            streams = replay.advance(streams, starts, layer=layer, edits=edits, first=read)
+        for number, (start, rows) in enumerate(by_start.items()):
+            if own := [row for row in rows if variants[row].site[0] == layer]:
+                clean = streams[number][:1]
+                dropped = length - clean.shape[1] - start
+                moved = moves[own, dropped : dropped + clean.shape[1]]
+                joining = clean.repeat(len(own), 1, 1)
                 joining[:, : moved.shape[1]] += moved
                 streams[number] = torch.cat([streams[number], joining])
-                joined[number] += own
-    for rows, stream in zip(joined, streams, strict=True):
+    for rows, stream in zip(by_start.values(), streams, strict=True):
         final = stream[:, readout.first - length :]
         yield rows, final[:1], final[1:]
 
