@@ -13,7 +13,6 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.models.config import PUBLISHED
-from ffnprobe.models.forward import prepare
 from tests import clock, tiers
 from tests.builders import TINY, write_model
 
@@ -102,7 +101,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny(tiny_folder: Path) -> fp.Model:
     """A random model with every axis a different length."""
     model = fp.load(tiny_folder, device="cpu")
-    prepare(model)
+    model.check()
     c = model.config
     assert (c.layers, c.heads, c.d_model, c.d_mlp, c.positions, c.vocab) == (3, 5, 35, 52, 29, 301)
     assert model.questions.shape == (3, 52, 35)
@@ -145,7 +144,7 @@ def small_folder(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 def small(small_folder: Path) -> fp.Model:
     """A random model of GPT-2 small's shape."""
     model = fp.load(small_folder, device="cpu")
-    prepare(model)
+    model.check()
     assert model.config == PUBLISHED["gpt2"]
     return model
 

@@ -29,13 +29,6 @@ from ffnprobe.models.step import Tap, cap, normalise, step
 Taps = Mapping[tuple[str, int], Tap]
 
 
-def prepare(model: Model) -> None:
-    """Do in advance what the first run would wait for."""
-    model.check()
-    if model.hooks:
-        bridge.boot(model)
-
-
 def forward(
     model: Model, ids: Int[Tensor, "batch pos"], taps: Taps
 ) -> Float[Tensor, "batch pos vocab"]:

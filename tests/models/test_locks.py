@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ffnprobe.models.forward import forward, prepare
+from ffnprobe.models.bridge import boot
+from ffnprobe.models.forward import forward
 
 SECONDS = 20.0
 
@@ -15,7 +16,7 @@ SECONDS = 20.0
 def test_a_run_waits_only_for_its_own_model(hooked_tiny, is_other):
     second = replace(hooked_tiny) if is_other else hooked_tiny
     for model in (hooked_tiny, second):
-        prepare(model)
+        boot(model)
     ids, begun, done = torch.tensor([[1, 2, 3]]), threading.Event(), threading.Event()
     seen = []
 
