@@ -10,6 +10,7 @@ The last ratio says how far above this bound a sweep of logits is.
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -28,11 +29,12 @@ def measure(folder: Path, size: Size) -> list[tuple[str, float, str]]:
     model = fp.load(folder)
     trace = fp.run(model, PROMPT, bos=False, patterns=False)
     fp.ablate(trace, ANSWER, neurons=["L0N0"])  # folds the weights, once for all that follow
-    hook_loop(model, trace, size.sample)  # warms the bridge
-    first = hook_loop(model, trace, size.sample)
+    hooked = replace(model, hooks=True)
+    hook_loop(hooked, trace, size.sample)  # warms the bridge
+    first = hook_loop(hooked, trace, size.sample)
     with_logs = seconds(lambda: fp.ablate(trace, ANSWER))
     logits = seconds(lambda: fp.ablate(trace, ANSWER, log_probability=False))
-    loop = min(first, hook_loop(model, trace, size.sample)) / size.sample * model.config.neurons
+    loop = min(first, hook_loop(hooked, trace, size.sample)) / size.sample * model.config.neurons
     return [
         ("sweep of logits to hook loop", loop / logits, "at least 250"),
         ("sweep with log-probabilities to hook loop", loop / with_logs, "at least 150"),
