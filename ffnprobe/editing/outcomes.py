@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from ffnprobe.facts.batches import FactIds, plan
 from ffnprobe.facts.recall import Outcomes, Reads
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import cap, normalise
+from ffnprobe.models.step import normalise, unembed
 
 PROMPTS_AT_ONCE = 128
 
@@ -74,7 +73,4 @@ def read_logits(
         found.append(stream[list(owners), list(positions)])
 
     watch(model, ids, {("final", 0): keep})
-    seen = normalise(model, found[0]) * model.final_gain
-    shift = model.final_shift
-    seen = seen if shift is None else seen + shift
-    return cap(model, seen @ rearrange(model.head, "vocab d_model -> d_model vocab"))
+    return unembed(model, normalise(model, found[0]))

@@ -18,7 +18,16 @@ from torch import Tensor
 from ffnprobe.editing.requests import Context
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Past, Tap, add_up, cap, finish_write, keep_past, normalise, step
+from ffnprobe.models.step import (
+    Past,
+    Tap,
+    add_up,
+    finish_write,
+    keep_past,
+    normalise,
+    step,
+    unembed,
+)
 
 Rows = Float[Tensor, "prompt pos d_model"]
 
@@ -50,11 +59,8 @@ class Tails:
         for number, kept in enumerate(self.kept, start=self.layer + 1):
             (rows,) = step(self.model, number, [rows], [at], past=[kept])
         owners, offsets = self.read_offsets()
-        seen = normalise(self.model, rows[owners, offsets])
-        logits = torch.nn.functional.linear(
-            seen, self.model.unembedding, self.model.unembedding_bias
-        )
-        return torch.log_softmax(cap(self.model, logits), dim=-1)
+        logits = unembed(self.model, normalise(self.model, rows[owners, offsets]))
+        return torch.log_softmax(logits, dim=-1)
 
     def read_offsets(self) -> tuple[list[int], list[int]]:
         """List the rows that are read: the context, and the offset in its tail."""

@@ -13,7 +13,6 @@ import torch
 from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from ffnprobe.corpora.samples import hash_numbers
 from ffnprobe.interventions.readout import LOGITS_AT_ONCE
@@ -21,7 +20,7 @@ from ffnprobe.interventions.replay import Replay
 from ffnprobe.labels.halves import Half
 from ffnprobe.labels.watching import Columns
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import cap
+from ffnprobe.models.step import unembed
 from ffnprobe.reading.directions import pick_answers
 from ffnprobe.reading.ordering import top_tokens
 from ffnprobe.reading.projection import answer_readers, project_blocks
@@ -99,14 +98,12 @@ def _count_risen(
     """Count the tokens read whose probability is higher than in the first variant, the clean one."""
     model = replay.model
     seen = replay.normalise(final)
-    unembedding, bias = replay.held(model.unembedding), replay.held(model.unembedding_bias)
     size = max(2, LOGITS_AT_ONCE // model.config.vocab)
     found = []
     for start in range(1, len(seen), size):
         part = seen[start : start + size]
         # The clean row goes along in every product, so that it is rounded as the others are.
-        logits = cap(model, functional.linear(torch.cat([seen[:1], part]), unembedding, bias))
-        logs = torch.log_softmax(logits, dim=-1)
+        logs = torch.log_softmax(unembed(model, torch.cat([seen[:1], part])), dim=-1)
         tokens = read[start - 1 : start - 1 + len(part)].to(logs.device)
         risen = logs[1:].gather(1, tokens) > logs[0][tokens]
         found.append(risen.cpu())

@@ -18,12 +18,11 @@ from contextlib import suppress
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from ffnprobe.errors import PromptRefused
 from ffnprobe.models import bridge
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Tap, cap, normalise, step
+from ffnprobe.models.step import Tap, normalise, step, unembed
 
 # By a hook's name and its layer, 0 for the final one.
 Taps = Mapping[tuple[str, int], Tap]
@@ -56,10 +55,7 @@ def run_steps(
         own = {name: tap for (name, number), tap in taps.items() if number == layer}
         (stream,) = step(model, layer, [stream], [at], taps=[own] if own else None)
     changed = taps["final", 0](stream) if ("final", 0) in taps else None
-    seen = normalise(model, stream if changed is None else changed) * model.final_gain
-    shift = model.final_shift
-    # By the head as it is on disk: folding it would copy the largest matrix of a model.
-    return cap(model, functional.linear(seen if shift is None else seen + shift, model.head))
+    return unembed(model, normalise(model, stream if changed is None else changed))
 
 
 def _finite(model: Model, numbers: Tensor, name: str) -> Tensor:

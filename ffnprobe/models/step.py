@@ -306,6 +306,17 @@ def add_heads(model: Model, layer: int, mixes: Float[Tensor, "... head d_head"])
     return total + a.out_bias.to(mixes)
 
 
+def unembed(model: Model, seen: Vectors) -> Float[Tensor, "... vocab"]:
+    """Return the logits of normalised final streams, as the model gives them.
+
+    By the head as it is on disk: folding it copies the largest matrix of a model.
+    """
+    gained = seen * model.final_gain.to(seen)
+    if model.final_shift is not None:
+        gained = gained + model.final_shift.to(seen)
+    return cap(model, functional.linear(gained, model.head.to(seen)))
+
+
 def cap(model: Model, logits: Tensor) -> Tensor:
     """Return logits as the model gives them: cap · tanh(logit / cap) where the family does so."""
     most = model.config.logit_cap

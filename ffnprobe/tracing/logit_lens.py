@@ -23,12 +23,12 @@ from einops import einsum
 
 from ffnprobe.arguments import verb
 from ffnprobe.models.provenance import Provenance
-from ffnprobe.models.step import normalise
+from ffnprobe.models.step import normalise, unembed
 from ffnprobe.options import Answer, Position
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token, predicted
 from ffnprobe.tracing.predictions import rank_of
-from ffnprobe.tracing.streams import line_up, read_streams
+from ffnprobe.tracing.streams import line_up
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def lens(trace: Trace, answer: Answer = None, *, position: Position = -1) -> Len
     token = one_token(model, chosen, use="the lens")
     stream = line_up(trace, index).to(model.device)
     seen = normalise(model, stream)
-    logits = read_streams(trace, seen)
+    logits = unembed(trace.model, seen)
     probabilities = torch.softmax(logits.double(), dim=-1)
     likeliest = logits.argmax(-1).tolist()
     toward = model.unembedding[token] - model.mean_unembedding

@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING
 
 import torch
-from einops import einsum, rearrange
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import cap, normalise, write_heads
+from ffnprobe.models.step import normalise, unembed, write_heads
 
 if TYPE_CHECKING:
     from ffnprobe.tracing.trace import Trace
@@ -26,20 +26,12 @@ def read_logits(trace: "Trace", after: str, *, position: int = -1) -> Float[Tens
     # Between the embedding and the end every layer has two stages: attention, then MLP.
     stream = line_up(trace, trace.at(position))[2 * points.index(after), None]
     seen = normalise(trace.model, stream.to(trace.model.device))
-    return read_streams(trace, seen)[0].cpu()
+    return unembed(trace.model, seen)[0].cpu()
 
 
 def name_streams(model: Model) -> list[str]:
     """Name the points after which the stream can be read: the embedding, then every layer."""
     return ["embedding", *(f"L{layer}" for layer in range(model.config.layers))]
-
-
-def read_streams(
-    trace: "Trace", seen: Float[Tensor, "stage d_model"]
-) -> Float[Tensor, "stage vocab"]:
-    """Turn normalised streams into logits."""
-    model, pattern = trace.model, "stage d_model, vocab d_model -> stage vocab"
-    return cap(model, einsum(seen, model.unembedding, pattern) + model.unembedding_bias)
 
 
 def line_up(trace: "Trace", position: int) -> Float[Tensor, "stage d_model"]:
