@@ -19,14 +19,7 @@ from tokenizers import Encoding, Tokenizer, models
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
 from ffnprobe.models.panics import LibraryPanic, guard
-from ffnprobe.models.spelling import (
-    BYTE_OF_LETTER,
-    BlockSpelling,
-    ByteSpelling,
-    Spelling,
-    WordSpelling,
-    show_bytes,
-)
+from ffnprobe.models.spelling import BYTE_OF_LETTER, Spelling, show_bytes
 from ffnprobe.models.tokenizer import (
     Given,
     choose_tokenizer,
@@ -57,7 +50,7 @@ class Vocab:
         # Added tokens stand for their very text, unless they only name a token of the vocabulary.
         self._literal = {
             number: token.content for number, token in added.items()
-            if token.special or self._spelling is ByteSpelling or find(token.content) != number
+            if token.special or self._spelling is Spelling.BYTES or find(token.content) != number
         }  # fmt: skip
         # NeoX adds runs of spaces to a vocabulary that has them: two tokens of the same bytes.
         self._twins = {
@@ -100,7 +93,7 @@ class Vocab:
         except Exception as error:  # the tokenizers library raises bare Exception
             raise TokenNotFound(f"{_start(text)} cannot be split: {error}.") from None
         found: list[int] = made.ids
-        if self._spelling is WordSpelling:
+        if self._spelling is Spelling.WORDS:
             self._check_words(text, made)
         elif self.text(found) != text and not self._begins(text, found):
             form = unicode_form(tokenizer)
@@ -155,7 +148,7 @@ class Vocab:
 
     def text(self, tokens: Iterable[int]) -> str:
         """Join tokens into text; bytes that are no character become U+FFFD."""
-        if self._spelling is WordSpelling:
+        if self._spelling is Spelling.WORDS:
             known = [token for token in tokens if self.tokenizer.id_to_token(token) is not None]
             return str(self.tokenizer.decode(known, skip_special_tokens=False))
         return b"".join(self.bytes(token) for token in tokens).decode("utf-8", errors="replace")
@@ -217,17 +210,17 @@ class Vocab:
             return ""
 
 
-def _find_spelling(tokenizer: Tokenizer, added: set[str]) -> type[Spelling]:
+def _find_spelling(tokenizer: Tokenizer, added: set[str]) -> Spelling:
     """Tell how a vocabulary's own tokens are spelt, or refuse."""
     own = set(tokenizer.get_vocab(with_added_tokens=False)) - added
     letters = set("".join(own))
     if isinstance(tokenizer.model, models.BPE):
         if letters <= BYTE_OF_LETTER.keys():
-            return ByteSpelling
+            return Spelling.BYTES
         if tokenizer.model.byte_fallback:
-            return BlockSpelling
+            return Spelling.BLOCKS
     if isinstance(tokenizer.model, models.WordLevel | models.WordPiece):
-        return WordSpelling
+        return Spelling.WORDS
     strange = min(letters - BYTE_OF_LETTER.keys(), default=None)
     raise ModelNotLoaded(
         "the tokenizer is neither byte-level BPE nor BPE with bytes to fall back on, nor of words"
