@@ -7,6 +7,7 @@ would leave out in silence (a tensor, a scaling of the positions) is refused ins
 Neither transformers nor gguf is imported before a file is read.
 """
 
+import json
 import logging
 import os
 import re
@@ -21,6 +22,7 @@ from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.families import ARCHITECTURES, Family, Layout
 from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
 from ffnprobe.models.gguf_header import Header, TensorEntry, read_header, truncated
+from ffnprobe.models.tokenizer import build_tokenizer, without_prefix
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +49,8 @@ _IN_BLOCK = {
     "post_attention_norm": "attention_post_norm", "ffn_norm": "mlp_norm", "ffn_gate": "gate",
     "ffn_up": "up", "ffn_down": "down", "post_ffw_norm": "mlp_post_norm",
 }  # fmt: skip
+# How texts are cut: as GPT-2 does; and so with each digit by itself, which transformers' table leaves out.
+_AS_GPT2, _DIGITS_APART = "gpt-2", "smollm"
 _PARTS = re.compile(r"(?:blk\.(?P<layer>0|[1-9][0-9]*)\.)?(?P<name>\w+)\.(?P<kind>weight|bias)")
 
 
@@ -179,10 +183,31 @@ class GgufFile:
         return found
 
     def tokenizer(self) -> "Tokenizer":
-        """Build the tokenizer the file describes."""
-        from ffnprobe.models.gguf_tokenizer import build_tokenizer
+        """Build the tokenizer, refusing one whose text would be cut in another way than the model's."""
+        from tokenizers import pre_tokenizers
+        from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
+        from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
-        return build_tokenizer(self.header)
+        path, said = self.header.path, self.header.metadata
+        if "tokenizer.ggml.tokens" not in said:
+            raise ModelNotLoaded(f"{path} has no tokenizer.")
+        cut = said.get("tokenizer.ggml.pre", "default")
+        known = (*GGUF_PRE_TOKENIZER_SPLITS, _AS_GPT2, _DIGITS_APART)
+        is_known = cut in known or (cut == "default" and self.family.is_cut_by_default)
+        if said.get("tokenizer.ggml.model") == "gpt2" and not is_known:
+            raise ModelNotLoaded(
+                f'{path} cuts its text by "{cut}", which transformers does not read from GGUF.',
+                remedy=_FOLDER,
+            )
+        tokenizer = build_tokenizer(
+            lambda: convert_gguf_tokenizer(*get_gguf_tokenizer(str(path))[:2])[0], f"of {path}"
+        )
+        if cut == _DIGITS_APART:
+            apart = pre_tokenizers.Digits(individual_digits=True)
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence([apart, tokenizer.pre_tokenizer])
+        if said.get("tokenizer.ggml.add_space_prefix") is False:
+            tokenizer = without_prefix(tokenizer)
+        return _drop_strangers(tokenizer, said["tokenizer.ggml.tokens"])
 
 
 def rename(layout: Layout, name: str) -> str | None:
@@ -201,6 +226,15 @@ def rename(layout: Layout, name: str) -> str | None:
         return None
     prefix = "" if known == "head" else layout.prefixes[0]
     return f"{prefix}{found if layer is None else layout.of(int(layer), found)}.{parts['kind']}"
+
+
+def _drop_strangers(tokenizer: "Tokenizer", size: int) -> "Tokenizer":
+    """Drop special tokens the file does not have, which transformers adds of its own."""
+    if tokenizer.get_vocab_size() <= size:
+        return tokenizer
+    state = json.loads(tokenizer.to_str())
+    state["added_tokens"] = [token for token in state["added_tokens"] if token["id"] < size]
+    return type(tokenizer).from_str(json.dumps(state))
 
 
 def open_gguf(path: Path) -> GgufFile:

@@ -6,16 +6,17 @@ one can be given: a file, an object, or "ids", which writes each token as its nu
 
 import json
 import os
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.inputs import check_regular, read_input, read_json
-from ffnprobe.models.panics import guard
 
+Made = TypeVar("Made")
 END_OF_TEXT = "<|endoftext|>"
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
@@ -36,6 +37,30 @@ class TransformersTokenizer(Protocol):
 Given = Tokenizer | TransformersTokenizer | str | os.PathLike[str]
 
 
+class LibraryPanic(Exception):
+    """A library of Rust code gave up (a regular expression, for one); the text is its reason."""
+
+
+def guard(call: Callable[[], Made]) -> Made:
+    """Call a library and turn its panic into an exception: pyo3's PanicException is not one."""
+    try:
+        return call()
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise LibraryPanic(str(error)) from None
+
+
+def build_tokenizer(build: Callable[[], Made], name: str) -> Made:
+    """Build a tokenizer with a library, and say which one cannot be read."""
+    try:
+        return guard(build)
+    except ModelNotLoaded:
+        raise
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise ModelNotLoaded(f"the tokenizer {name} cannot be read: {error}.") from None
+
+
 def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokenizer:
     """Return the tokenizer given, or the folder's own where none is."""
     if given is None:
@@ -54,18 +79,13 @@ def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokeniz
             f"there is no tokenizer {path}.",
             remedy='a tokenizer.json, the folder of one, or "ids" (tokens as numbers)',
         )
-    try:
-        return _settle(_read_whole(path), str(path))
-    except ModelNotLoaded:
-        raise
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise ModelNotLoaded(f"the tokenizer {path} cannot be read: {error}.") from None
+    return build_tokenizer(lambda: _read_whole(path), str(path))
 
 
 def _read_whole(path: Path) -> Tokenizer:
     """Read a tokenizer.json, which is no larger than what is said."""
     text = read_input(path, refuse=ModelNotLoaded).decode()
-    return guard(lambda: Tokenizer.from_str(text))
+    return _settle(Tokenizer.from_str(text), str(path))
 
 
 def number_tokens(size: int) -> Tokenizer:
@@ -105,15 +125,10 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     whole, vocab, merges = (folder / n for n in ("tokenizer.json", "vocab.json", "merges.txt"))
     for path in (whole, vocab, merges):
         check_regular(path, refuse=ModelNotLoaded)
-    try:
-        if whole.is_file():
-            return _settle(_read_whole(whole), str(whole))
-        if vocab.is_file() and merges.is_file():
-            return guard(lambda: _read_pair(vocab, merges))
-    except ModelNotLoaded:
-        raise
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise ModelNotLoaded(f"the tokenizer in {folder} cannot be read: {error}.") from None
+    if whole.is_file():
+        return build_tokenizer(lambda: _read_whole(whole), f"in {folder}")
+    if vocab.is_file() and merges.is_file():
+        return build_tokenizer(lambda: _read_pair(vocab, merges), f"in {folder}")
     raise ModelNotLoaded(
         f"{folder} has no tokenizer.",
         remedy="tokenizer.json, or vocab.json and merges.txt; in Python "

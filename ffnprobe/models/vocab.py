@@ -18,12 +18,13 @@ from pathlib import Path
 from tokenizers import Encoding, Tokenizer, models
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
-from ffnprobe.models.panics import LibraryPanic, guard
 from ffnprobe.models.spelling import BYTE_OF_LETTER, Spelling, show_bytes
 from ffnprobe.models.tokenizer import (
     Given,
+    LibraryPanic,
     choose_tokenizer,
     find_bos,
+    guard,
     unicode_form,
     without_prefix,
 )

@@ -21,7 +21,7 @@ NAMES = {
 }  # fmt: skip
 # What is spelt as a family's name and is something else.
 OTHERS = {
-    ("models/gguf_tokenizer.py", "gpt2"): "GGUF's word for byte-level tokenizers of any family"
+    ("models/gguf.py", "gpt2"): "GGUF's word for byte-level tokenizers of any family"
 }
 
 
