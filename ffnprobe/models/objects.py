@@ -5,8 +5,6 @@ is not changed: prompts are run on a network of our own around the same tensors.
 give the logits that the object gives.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +26,18 @@ from ffnprobe.models.vocab import read_vocab
 _INSIDE = "_original_component."
 
 
-@dataclass(frozen=True)
-class Held:
-    """What an object holds: the Hugging Face module, its options and tensors, and a tokenizer."""
-
-    name: str
-    options: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
-    tokenizer: Any
-    is_bridge: bool
-
-
 def load_object(
     given: torch.nn.Module, device: torch.device, *, tokenizer: Given | None, hooks: bool
 ) -> Model:
     """Make a model of an object one already has."""
-    held = _open(given)
+    module = _open(given)
+    options = module.config.to_dict()
     where = f"the {type(given).__name__} given"
-    config = parse_config(held.options, where=where)
-    weights = arrange(_wanted(held, config), config, where=where)
-    own = tokenizer if tokenizer is not None else held.tokenizer
-    folder = Path(str(held.options.get("_name_or_path") or "no folder"))
+    config = parse_config(options, where=where)
+    weights = arrange(_wanted(module, config, is_bridge=module is not given), config, where=where)
+    own = tokenizer if tokenizer is not None else getattr(given, "tokenizer", None)
+    named = str(options.get("_name_or_path") or "")
+    folder = Path(named or "no folder")
     if own is None and not folder.is_dir():
         raise ModelNotLoaded(
             f"{where} has no tokenizer.",
@@ -56,12 +45,14 @@ def load_object(
         )
     vocab = read_vocab(folder, size=config.vocab, bos=config.bos, tokenizer=own)
     source = Source(OBJECT, type(given).__name__)
-    model = Model(held.name, source, config, vocab, weights, fingerprint(weights), device, hooks)
+    name = Path(named or type(module).__name__).name
+    model = Model(name, source, config, vocab, weights, fingerprint(weights), device, hooks)
     _check(model, given)
     return model
 
 
-def _open(given: torch.nn.Module) -> Held:
+def _open(given: torch.nn.Module) -> Any:
+    """Return the Hugging Face module: the object itself, or what a bridge stands for."""
     inner = getattr(given, "original_model", None)
     is_bridge = isinstance(inner, torch.nn.Module)
     if is_bridge and (
@@ -71,30 +62,22 @@ def _open(given: torch.nn.Module) -> Held:
             "the TransformerBridge given has changed weights (compatibility mode folds them).",
             remedy="a bridge as boot_transformers returns it; ffnprobe folds a copy of its own",
         )
-    module = inner if isinstance(inner, torch.nn.Module) else given
-    config = getattr(module, "config", None)
-    if config is None or not hasattr(config, "to_dict"):
+    module = inner if is_bridge else given
+    if not hasattr(getattr(module, "config", None), "to_dict"):
         raise ModelNotLoaded(
             f"a {type(given).__name__} is not a model that ffnprobe can read.",
             remedy="a Hugging Face causal language model, a TransformerBridge, or a folder",
         )
-    options = config.to_dict()
-    named = str(options.get("_name_or_path") or type(module).__name__)
-    return Held(
-        name=Path(named).name,
-        options=options,
-        tensors={name: tensor.detach() for name, tensor in module.state_dict().items()},
-        tokenizer=getattr(given, "tokenizer", None),
-        is_bridge=is_bridge,
-    )
+    return module
 
 
-def _wanted(held: Held, config: Config) -> dict[str, Tensor]:
+def _wanted(module: torch.nn.Module, config: Config, *, is_bridge: bool) -> dict[str, Tensor]:
     """Take the tensors that the configuration knows; a bridge adds others, split for its hooks."""
-    if not held.is_bridge:
-        return dict(held.tensors)
+    tensors = {name: tensor.detach() for name, tensor in module.state_dict().items()}
+    if not is_bridge:
+        return tensors
     known = {*config.shapes(), f"{config.layout.head}.weight"}
-    found = {name.replace(_INSIDE, ""): tensor for name, tensor in held.tensors.items()}
+    found = {name.replace(_INSIDE, ""): tensor for name, tensor in tensors.items()}
     return {name: tensor for name, tensor in found.items() if short_name(name, config) in known}
 
 
