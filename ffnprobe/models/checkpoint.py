@@ -20,7 +20,7 @@ from torch import Tensor
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.inputs import check_regular
 from ffnprobe.models.config import Config
-from ffnprobe.models.weight_files import WEIGHT_FILES, list_shards
+from ffnprobe.models.hub import WEIGHT_FILES, list_shards
 
 # A hundred bytes a tensor: a longer header takes minutes to read, and no model has one.
 HEADER_MOST = 8 * 2**20

@@ -7,8 +7,8 @@ is taken up where it stopped. Only data is fetched: configuration, tensors, toke
 from pathlib import Path
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.inputs import read_json
 from ffnprobe.models.families import FAMILIES
-from ffnprobe.models.weight_files import WEIGHT_FILES, list_shards
 
 REPOSITORIES = {
     name: repository
@@ -17,6 +17,13 @@ REPOSITORIES = {
 }
 SECONDS = 5.0
 _TOKENIZERS = (("tokenizer.json",), ("vocab.json", "merges.txt"))
+# In order of preference; the first that a folder or a repository has is taken.
+WEIGHT_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
 
 
 def find_cached(repository: str) -> Path | None:
@@ -123,3 +130,18 @@ def unreachable(repository: str, cause: Exception | None = None) -> ModelNotLoad
         f"the hub did not deliver {repository} and it is not in the cache{because}.",
         remedy="--model FOLDER with the model's files, or --model pocket, which is embedded",
     )
+
+
+def list_shards(path: Path) -> list[str]:
+    """Name the files an index points to; other files point to none."""
+    if path.suffix != ".json":
+        return []
+    try:
+        shards = sorted(set(read_json(path, refuse=ModelNotLoaded)["weight_map"].values()))
+    except (LookupError, TypeError, AttributeError, OSError) as error:
+        raise ModelNotLoaded(f"{path} is not an index of shards: {error}.") from None
+    for shard in shards:
+        # An index may only name files in its own folder.
+        if not isinstance(shard, str) or Path(shard).name != shard:
+            raise ModelNotLoaded(f"{path} names a shard outside its folder: {shard!r}.")
+    return shards

@@ -8,13 +8,14 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 from torch.nn import Module
 
 from ffnprobe.arguments import verb
+from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.checkpoint import arrange, fingerprint, read_weights
 from ffnprobe.models.config import Config, parse_config, read_config
-from ffnprobe.models.devices import choose_device
 from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EMBEDDED, Source, find_source
@@ -48,7 +49,7 @@ def load(
     >>> load("pocket")
     Model(pocket: 7 layers × 768 neurons × 192, vocabulary 5022, ...)
     """
-    torch_device = choose_device(device)
+    torch_device = _choose_device(device)
     if isinstance(name, Module):
         from ffnprobe.models.objects import load_object
 
@@ -79,6 +80,19 @@ def _from_gguf(source: Source, tokenizer: Given | None) -> Parts:
     )  # fmt: skip
     weights = arrange(file.tensors(), config, where=source.where)
     return replace(source, note=file.quantisation), config, vocab, weights
+
+
+def _choose_device(name: str) -> torch.device:
+    """Turn `auto`, `cpu`, `cuda` or `mps` into a device this machine has."""
+    fast = {"cuda": torch.cuda, "mps": torch.backends.mps}
+    here = ["cpu", *(kind for kind, backend in fast.items() if backend.is_available())]
+    if name == "auto":
+        name = next(iter(here[1:]), "cpu")
+    if name not in here:
+        raise ModelNotLoaded(
+            f'device "{name}" is not on this machine.', remedy=f"auto, {', '.join(here)}"
+        )
+    return torch.device(name)
 
 
 def default_name() -> str:

@@ -20,9 +20,7 @@ NAMES = {
     if name is not None
 }  # fmt: skip
 # What is spelt as a family's name and is something else.
-OTHERS = {
-    ("models/gguf.py", "gpt2"): "GGUF's word for byte-level tokenizers of any family"
-}
+OTHERS = {("models/gguf.py", "gpt2"): "GGUF's word for byte-level tokenizers of any family"}
 
 
 def name_families(source: str) -> set[str]:
