@@ -20,7 +20,7 @@ from torch import Tensor
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.inputs import check_regular
 from ffnprobe.models.config import Config
-from ffnprobe.models.hub import WEIGHT_FILES, list_shards
+from ffnprobe.models.hub import WEIGHT_FILES, list_shards, truncated
 
 # A hundred bytes a tensor: a longer header takes minutes to read, and no model has one.
 HEADER_MOST = 8 * 2**20
@@ -66,9 +66,7 @@ def _open(path: Path, most: int) -> dict[str, Tensor]:
     except (SafetensorError, RuntimeError, ValueError, EOFError, OSError, LookupError, TypeError,
             AttributeError, AssertionError) as error:  # fmt: skip
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelNotLoaded(
-            f"{path} is truncated or corrupt ({cause}).", remedy="download or copy it again"
-        ) from None
+        raise truncated(path, cause) from None
     if not isinstance(loaded, dict) or not all(isinstance(t, Tensor) for t in loaded.values()):
         raise ModelNotLoaded(f"{path} is not a dictionary of tensors.")
     return loaded
@@ -144,24 +142,22 @@ def short_name(name: str, config: Config) -> str:
 def check(tensors: dict[str, Tensor], config: Config, *, where: str) -> dict[str, Tensor]:
     """Return the tensors in the configuration's order if they are all it demands and finite."""
     wanted = config.shapes()
-    missing = [name for name in wanted if name not in tensors]
-    if missing:
+    if missing := [name for name in wanted if name not in tensors]:
         raise ModelNotLoaded(f"{where} lacks {_some(missing)}.")
-    unknown = [name for name in tensors if name not in wanted]
-    if unknown:
+    if unknown := [name for name in tensors if name not in wanted]:
         raise ModelNotLoaded(
             f"{where} holds {_some(unknown)}, which its configuration does not know."
         )
     for name, shape in wanted.items():
-        if tuple(tensors[name].shape) != shape:
+        tensor = tensors[name]
+        if tensor.shape != shape:
             raise ModelNotLoaded(
-                f"{where}: {name} is {list(tensors[name].shape)}; config.json says {list(shape)}."
+                f"{where}: {name} is {list(tensor.shape)}; config.json says {list(shape)}."
             )
-        if not tensors[name].is_floating_point():
-            raise ModelNotLoaded(f"{where}: {name} holds {tensors[name].dtype}, not floats.")
+        if not tensor.is_floating_point():
+            raise ModelNotLoaded(f"{where}: {name} holds {tensor.dtype}, not floats.")
         # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
-        total = tensors[name].sum(dtype=torch.float32)
-        if not torch.isfinite(total) and not torch.isfinite(tensors[name]).all():
+        if not tensor.sum(dtype=torch.float32).isfinite() and not tensor.isfinite().all():
             raise ModelNotLoaded(f"{where}: {name} holds numbers that are not finite (NaN or inf).")
     return {name: tensors[name] for name in wanted}
 

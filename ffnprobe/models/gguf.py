@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.families import ARCHITECTURES, Family, Layout
 from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
-from ffnprobe.models.gguf_header import Header, TensorEntry, read_header, truncated
+from ffnprobe.models.gguf_header import Header, TensorEntry, read_header
+from ffnprobe.models.hub import truncated
 from ffnprobe.models.tokenizer import build_tokenizer, without_prefix
 
 if TYPE_CHECKING:

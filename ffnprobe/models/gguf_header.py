@@ -8,13 +8,13 @@ read here; nothing of the data is touched, and a file that ends too early is tol
 
 import mmap
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.hub import truncated
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -27,11 +27,11 @@ _MOST_TENSORS, _MOST_FIELDS, _MOST_TEXTS = 100_000, 10_000, 2**23
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """Where one tensor lies in the file; its shape is in torch's order, its kind ggml's number."""
+    """Where one tensor lies in the file."""
 
     name: str
-    shape: tuple[int, ...]
-    kind: int
+    shape: tuple[int, ...]  # in torch's order
+    kind: int  # ggml's number
     start: int
 
     @property
@@ -71,13 +71,6 @@ def read_header(path: Path) -> Header:
     return header
 
 
-def truncated(path: Path, cause: str) -> ModelNotLoaded:
-    """Say that a file does not hold what its head promises."""
-    return ModelNotLoaded(
-        f"{path} is truncated or corrupt ({cause}).", remedy="download or copy it again"
-    )
-
-
 class _Cursor:
     """Reads one value after the other."""
 
@@ -86,27 +79,21 @@ class _Cursor:
 
     def read(self, path: Path) -> Header:
         tensors, fields = self.number("Q"), self.number("Q")
-        for count, most, what in (
-            (tensors, _MOST_TENSORS, "tensors"), (fields, _MOST_FIELDS, "fields"),
-        ):  # fmt: skip
+        counted = (tensors, _MOST_TENSORS, "tensors"), (fields, _MOST_FIELDS, "fields")
+        for count, most, what in counted:
             if count > most:
                 raise ModelNotLoaded(
                     f"{path} says it holds {count:,} {what}; ffnprobe reads at most {most:,}."
                 )
-        metadata = {}
-        for _ in range(fields):
-            name = self.text()
-            metadata[name] = self.value(self.number("I"))
+        metadata = {self.text(): self.value(self.number("I")) for _ in range(fields)}
         found = [self.tensor() for _ in range(tensors)]
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
             raise ModelNotLoaded(f"{path}: general.alignment is {alignment!r}, not a power of two.")
         _check_tensors(path, found, alignment)
         data_start = -(-self.at // alignment) * alignment
-        tensors = (
-            TensorEntry(n, shape, kind, data_start + start) for n, shape, kind, start in found
-        )
-        return Header(path, metadata, tuple(tensors))
+        placed = (replace(entry, start=data_start + entry.start) for entry in found)
+        return Header(path, metadata, tuple(placed))
 
     def number(self, code: str) -> Any:
         (value,) = struct.unpack_from(f"<{code}", self.data, self.at)
@@ -114,16 +101,15 @@ class _Cursor:
         return value
 
     def text(self) -> str:
-        start, end = self.skip_text()
-        return self.data[start:end].decode("utf-8")
+        start = self.at + 8
+        self.skip_text()
+        return self.data[start : self.at].decode("utf-8")
 
-    def skip_text(self) -> tuple[int, int]:
-        length = self.number("Q")
-        start, end = self.at, self.at + length
+    def skip_text(self) -> None:
+        end = self.number("Q") + self.at
         if end > len(self.data):
             raise ValueError(f"a text ends at byte {end:,} of {len(self.data):,}")
         self.at = end
-        return start, end
 
     def value(self, kind: int) -> Any:
         if kind == _STRING:
@@ -137,34 +123,35 @@ class _Cursor:
             for _ in range(count):
                 self.skip_text()
             return count
-        if count * struct.calcsize(f"<{_NUMBERS[inner]}") > len(self.data) - self.at:
+        length = count * struct.calcsize(f"<{_NUMBERS[inner]}")
+        if length > len(self.data) - self.at:
             raise ValueError(f"a list of {count:,} numbers is longer than the file")
+        self.at += length
         # All at once: one by one takes half a second a megabyte.
-        numbers = list(struct.unpack_from(f"<{count}{_NUMBERS[inner]}", self.data, self.at))
-        self.at += struct.calcsize(f"<{count}{_NUMBERS[inner]}")
-        return numbers
+        return list(struct.unpack_from(f"<{count}{_NUMBERS[inner]}", self.data, self.at - length))
 
-    def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
+    def tensor(self) -> TensorEntry:
         name, axes = self.text(), self.number("I")
         if axes > 4:
             raise ValueError(f"{name} has {axes} axes")
         # ggml names the fastest axis first.
         shape = tuple(reversed([self.number("Q") for _ in range(axes)]))
-        return name, shape, self.number("I"), self.number("Q")
+        return TensorEntry(name, shape, self.number("I"), self.number("Q"))
 
 
-def _check_tensors(
-    path: Path, found: Sequence[tuple[str, tuple[int, ...], int, int]], alignment: int
-) -> None:
+def _check_tensors(path: Path, found: list[TensorEntry], alignment: int) -> None:
     """Refuse tensors that are empty, stand twice, or do not begin where tensors may."""
     seen: set[str] = set()
-    for name, shape, _, start in found:
-        if not shape or 0 in shape:
-            raise ModelNotLoaded(f"{path}: {name} is {list(shape)}, which holds no number.")
-        if name in seen:
-            raise ModelNotLoaded(f"{path} holds {name} twice.")
-        if start % alignment:
+    for entry in found:
+        if not entry.shape or not entry.size:
             raise ModelNotLoaded(
-                f"{path}: {name} begins at byte {start:,} of the data, not at a multiple of {alignment}."
+                f"{path}: {entry.name} is {list(entry.shape)}, which holds no number."
             )
-        seen.add(name)
+        if entry.name in seen:
+            raise ModelNotLoaded(f"{path} holds {entry.name} twice.")
+        if entry.start % alignment:
+            raise ModelNotLoaded(
+                f"{path}: {entry.name} begins at byte {entry.start:,} of the data, not at a multiple "
+                f"of {alignment}."
+            )
+        seen.add(entry.name)

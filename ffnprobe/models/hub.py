@@ -56,8 +56,7 @@ def _is_complete(folder: Path) -> bool:
 
 def fetch(repository: str) -> Path:
     """Return a folder with a repository's files, from the cache or by downloading what is missing."""
-    cached = find_cached(repository)
-    if cached is not None:
+    if cached := find_cached(repository):
         return cached
     folder = fetch_config(repository)
     weights = next((name for name in WEIGHT_FILES if _download(repository, name)), None)
@@ -75,7 +74,7 @@ def fetch(repository: str) -> Path:
 def fetch_config(repository: str) -> Path:
     """Return a folder with at least a repository's `config.json`."""
     if find_cached(repository) is None:
-        check_reachable(repository)
+        _check_reachable(repository)
     path = _download(repository, "config.json")
     if path is None:
         raise ModelNotLoaded(f"{repository} on the hub has no config.json.")
@@ -104,26 +103,26 @@ def _download(repository: str, file: str) -> Path | None:
             remedy="pocket, gpt2, or a folder on this machine",
         ) from None
     except LocalEntryNotFoundError:
-        raise unreachable(repository) from None
+        raise _unreachable(repository) from None
     except EntryNotFoundError:
         return None
     except Exception as error:  # each transport of the hub's library raises errors of its own
-        raise unreachable(repository, cause=error) from None
+        raise _unreachable(repository, cause=error) from None
 
 
-def check_reachable(repository: str) -> None:
+def _check_reachable(repository: str) -> None:
     """Ask the hub once, briefly; its own library would try again for half a minute."""
     from huggingface_hub import constants, get_session, hf_hub_url
 
     if constants.HF_HUB_OFFLINE:
-        raise unreachable(repository)
+        raise _unreachable(repository)
     try:
         get_session().head(hf_hub_url(repository, "config.json"), timeout=SECONDS)
     except Exception as error:
-        raise unreachable(repository, cause=error) from None
+        raise _unreachable(repository, cause=error) from None
 
 
-def unreachable(repository: str, cause: Exception | None = None) -> ModelNotLoaded:
+def _unreachable(repository: str, cause: Exception | None = None) -> ModelNotLoaded:
     """Say that the hub did not answer, and the two ways on."""
     because = f" ({str(cause).splitlines()[0][:120]})" if cause is not None and str(cause) else ""
     return ModelNotLoaded(
@@ -145,3 +144,10 @@ def list_shards(path: Path) -> list[str]:
         if not isinstance(shard, str) or Path(shard).name != shard:
             raise ModelNotLoaded(f"{path} names a shard outside its folder: {shard!r}.")
     return shards
+
+
+def truncated(path: Path, cause: str) -> ModelNotLoaded:
+    """Say that a file of weights does not hold what its head promises."""
+    return ModelNotLoaded(
+        f"{path} is truncated or corrupt ({cause}).", remedy="download or copy it again"
+    )
