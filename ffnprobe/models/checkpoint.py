@@ -106,8 +106,26 @@ def _load_pickle(path: Path) -> object:
 
 
 def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dict[str, Tensor]:
-    """Bring a checkpoint's tensors under the names the configuration demands, and check them."""
-    return check(_canonical(tensors, config), config, where=where)
+    """Bring tensors under the names the configuration demands, in its order: all of them, and finite."""
+    found, wanted = _canonical(tensors, config), config.shapes()
+    if missing := [name for name in wanted if name not in found]:
+        raise ModelNotLoaded(f"{where} lacks {_some(missing)}.")
+    if unknown := [name for name in found if name not in wanted]:
+        raise ModelNotLoaded(
+            f"{where} holds {_some(unknown)}, which its configuration does not know."
+        )
+    for name, shape in wanted.items():
+        tensor = found[name]
+        if tensor.shape != shape:
+            raise ModelNotLoaded(
+                f"{where}: {name} is {list(tensor.shape)}; config.json says {list(shape)}."
+            )
+        if not tensor.is_floating_point():
+            raise ModelNotLoaded(f"{where}: {name} holds {tensor.dtype}, not floats.")
+        # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
+        if not tensor.sum(dtype=torch.float32).isfinite() and not tensor.isfinite().all():
+            raise ModelNotLoaded(f"{where}: {name} holds numbers that are not finite (NaN or inf).")
+    return {name: found[name] for name in wanted}
 
 
 def _canonical(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
@@ -137,29 +155,6 @@ def short_name(name: str, config: Config) -> str:
     for prefix in lay.prefixes:
         name = name.removeprefix(prefix)
     return f"{lay.head}.weight" if name == f"{lay.published_head}.weight" else name
-
-
-def check(tensors: dict[str, Tensor], config: Config, *, where: str) -> dict[str, Tensor]:
-    """Return the tensors in the configuration's order if they are all it demands and finite."""
-    wanted = config.shapes()
-    if missing := [name for name in wanted if name not in tensors]:
-        raise ModelNotLoaded(f"{where} lacks {_some(missing)}.")
-    if unknown := [name for name in tensors if name not in wanted]:
-        raise ModelNotLoaded(
-            f"{where} holds {_some(unknown)}, which its configuration does not know."
-        )
-    for name, shape in wanted.items():
-        tensor = tensors[name]
-        if tensor.shape != shape:
-            raise ModelNotLoaded(
-                f"{where}: {name} is {list(tensor.shape)}; config.json says {list(shape)}."
-            )
-        if not tensor.is_floating_point():
-            raise ModelNotLoaded(f"{where}: {name} holds {tensor.dtype}, not floats.")
-        # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
-        if not tensor.sum(dtype=torch.float32).isfinite() and not tensor.isfinite().all():
-            raise ModelNotLoaded(f"{where}: {name} holds numbers that are not finite (NaN or inf).")
-    return {name: tensors[name] for name in wanted}
 
 
 def _some(names: list[str]) -> str:
