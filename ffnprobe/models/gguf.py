@@ -142,7 +142,7 @@ class GgufFile:
 
         counts, sizes = Counter[str](), Counter[str]()
         for entry in self.header.tensors:
-            name = _kind(self.header, entry.kind).name
+            name = _measure(self.header, entry)[0].name
             counts[name] += 1
             sizes[name] += entry.size
         listed = [f"{counts[name]} {name}" for name, _ in sizes.most_common()]
@@ -266,26 +266,22 @@ def open_gguf(path: Path) -> GgufFile:
 
 def _check_overlap(header: Header) -> None:
     """Refuse tensors that share bytes: one of them is not what it is called."""
-    from gguf import GGML_QUANT_SIZES
-
     ends, before = 0, ""
     for entry in sorted(header.tensors, key=lambda entry: entry.start):
-        block, width = GGML_QUANT_SIZES[_kind(header, entry.kind)]
+        _, _, end = _measure(header, entry)
         if entry.start < ends:
             raise ModelNotLoaded(f"{header.path}: {entry.name} and {before} overlap.")
-        ends, before = entry.start + entry.size // block * width, entry.name
+        ends, before = end, entry.name
 
 
 def _unpack(header: Header, entry: TensorEntry, data: "np.ndarray") -> "np.ndarray":
     """Dequantise one tensor out of the file's bytes."""
-    from gguf import GGML_QUANT_SIZES, dequantize
+    from gguf import dequantize
 
-    stored = _kind(header, entry.kind)
-    block, width = GGML_QUANT_SIZES[stored]
-    end = entry.start + entry.size // block * width
+    stored, block, end = _measure(header, entry)
     if end > len(data):
         raise truncated(header.path, f"{entry.name} ends at byte {end:,} of {len(data):,}")
-    if not entry.size or entry.shape[-1] % block:
+    if entry.shape[-1] % block:
         raise truncated(header.path, f"{entry.name} is {list(entry.shape)} of {stored.name}")
     packed = data[entry.start : end].reshape(*entry.shape[:-1], -1)
     try:
@@ -298,14 +294,16 @@ def _unpack(header: Header, entry: TensorEntry, data: "np.ndarray") -> "np.ndarr
         ) from None
 
 
-def _kind(header: Header, number: int) -> Any:
-    """Name ggml's number of a type."""
-    from gguf import GGMLQuantizationType
+def _measure(header: Header, entry: TensorEntry) -> tuple[Any, int, int]:
+    """Return a tensor's type, how many numbers make one block of it, and where its bytes end."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     try:
-        return GGMLQuantizationType(number)
+        stored = GGMLQuantizationType(entry.kind)
     except ValueError:
         raise ModelNotLoaded(
-            f"{header.path} holds tensors of type {number}, which gguf does not know.",
+            f"{header.path} holds tensors of type {entry.kind}, which gguf does not know.",
             remedy=f"{INSTALL} --upgrade",
         ) from None
+    block, width = GGML_QUANT_SIZES[stored]
+    return stored, block, entry.start + entry.size // block * width
