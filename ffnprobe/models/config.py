@@ -170,8 +170,9 @@ class Config:
             (name, count, count / total, None if name in {*embeddings, "all"} else count / inner)
             for name, count in counts.items()
         ]
-        columns = ["part", "parameters", "share", "share_without_embeddings"]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(
+            rows, columns=["part", "parameters", "share", "share_without_embeddings"]
+        )
 
 
 def read_config(folder: Path) -> Config:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ffnprobe.arguments import show
@@ -14,11 +15,12 @@ ACTIVATIONS = ("gelu_new", "gelu", "relu", "silu")
 _SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
 
 
+@dataclass(frozen=True)
 class Fields:
-    """A configuration's fields, read with the words an error needs."""
+    """A configuration's fields, and where they stand."""
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self.values, self.where = values, where
+    values: Mapping[str, Any]
+    where: str
 
     def _refused(self, name: str, why: str) -> ModelNotLoaded:
         return ModelNotLoaded(f"{self.where}: {name} is {show(self.values[name])}{why}")
@@ -55,8 +57,7 @@ class Fields:
 
     def real(self, name: str, default: float) -> float:
         """Return a field as a positive float."""
-        value = self.maybe(name)
-        return default if value is None else value
+        return self.maybe(name) or default
 
     def maybe(self, name: str, default: float | None = None) -> float | None:
         """Return a field as a positive float, None where it is set to null."""

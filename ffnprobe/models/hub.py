@@ -83,28 +83,22 @@ def fetch_config(repository: str) -> Path:
 
 def _download(repository: str, file: str) -> Path | None:
     """Fetch one file with the hub's own progress bar; None if the repository has no such file."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        GatedRepoError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub import errors, hf_hub_download
 
     try:
         return Path(hf_hub_download(repository, file, etag_timeout=SECONDS))
-    except GatedRepoError:
+    except errors.GatedRepoError:
         raise ModelNotLoaded(
             f"{repository} asks for a login on the hub.", remedy="hf auth login"
         ) from None
-    except RepositoryNotFoundError:
+    except errors.RepositoryNotFoundError:
         raise ModelNotLoaded(
             f"the hub has no repository {repository}, or it is private.",
             remedy="pocket, gpt2, or a folder on this machine",
         ) from None
-    except LocalEntryNotFoundError:
+    except errors.LocalEntryNotFoundError:
         raise _unreachable(repository) from None
-    except EntryNotFoundError:
+    except errors.EntryNotFoundError:
         return None
     except Exception as error:  # each transport of the hub's library raises errors of its own
         raise _unreachable(repository, cause=error) from None

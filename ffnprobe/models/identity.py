@@ -45,7 +45,7 @@ def tell_apart(known: str, wanted: str) -> str:
 
 def _configuration(config: Config) -> dict[str, Any]:
     known = {
-        each.name: _plain(getattr(config, each.name))
+        each.name: getattr(config, each.name)
         for each in fields(config)
         if each.compare and (each.default is MISSING or getattr(config, each.name) != each.default)
     }
@@ -67,9 +67,9 @@ def _vocabulary(vocab: Vocab) -> list[Any]:
     return [vocab.size, vocab.bos, tokens, pairs, sample]
 
 
-def _plain(value: Any) -> Any:
-    return sorted(value) if isinstance(value, frozenset) else value
-
-
 def _hash(value: object) -> str:
-    return xxhash.xxh3_64_hexdigest(json.dumps(value, sort_keys=True, default=str).encode())
+    return xxhash.xxh3_64_hexdigest(json.dumps(value, sort_keys=True, default=_plain).encode())
+
+
+def _plain(value: object) -> list[str] | str:
+    return sorted(value) if isinstance(value, frozenset) else str(value)

@@ -63,7 +63,6 @@ def read_means(model: "Model") -> Float[Tensor, "layer neuron"] | None:
         raise ModelNotLoaded(
             f"{path} was measured on other weights ({weights[:8]}, not {model.fingerprint[:8]})."
         )
-    other = tell_apart(known.get("identity", model.identity), model.identity)
-    if other:
+    if other := tell_apart(known.get("identity", model.identity), model.identity):
         raise ModelNotLoaded(f"{path} was measured on a model with another {other}.")
     return means

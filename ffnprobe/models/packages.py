@@ -30,10 +30,9 @@ class Package(NamedTuple):
 
     def missing(self) -> list[str]:
         """Name the modules that are not installed, or do not hold what they should."""
-        holders = self.parts or (self.module,)
-        absent = {self.module} if not list(_folders(self.module)) else set()
-        absent |= {module for module in holders if self._find(module) is None}
-        return [module for module in dict.fromkeys((self.module, *self.parts)) if module in absent]
+        absent = [] if any(_folders(self.module)) else [self.module]
+        absent += [m for m in self.parts or (self.module,) if self._find(m) is None]
+        return list(dict.fromkeys(absent))
 
     def file(self) -> Path:
         """Return the GGUF file, put together first if it comes in parts; all of it must be installed."""

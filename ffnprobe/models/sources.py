@@ -7,7 +7,7 @@ model that comes inside a package, else a repository id (`owner/name`). Nothing 
 import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ffnprobe.errors import ModelNotLoaded
@@ -43,9 +43,7 @@ class Source:
 
     def as_dict(self) -> dict[str, str]:
         """List what is known as plain data; where the package itself lies is not worth telling."""
-        told = {"kind": self.kind, "where": self.where, "note": self.note}
-        if self.kind == "embedded":
-            del told["where"]
+        told = asdict(self) | ({"where": ""} if self.kind == "embedded" else {})
         return {name: value for name, value in told.items() if value}
 
     def is_here(self) -> bool:
@@ -74,32 +72,24 @@ def find_source(name: str) -> Source:
         return Source("embedded", str(pocket.FOLDER))
     path = Path(name).expanduser()
     if os.path.exists(path):
-        check_utf8(path.resolve(), refuse=ModelNotLoaded)
-    if os.path.isdir(path):
-        return Source("folder", str(path.resolve()))
-    if os.path.isfile(path):
-        if path.suffix.lower() == GGUF:
-            return Source("gguf", str(path.resolve()))
+        whole, is_file = path.resolve(), path.is_file()
+        check_utf8(whole, refuse=ModelNotLoaded)
+        if path.is_dir() or (is_file and path.suffix.lower() == GGUF):
+            return Source("gguf" if is_file else "folder", str(whole))
+        kind = "a file" if is_file else name_kind(path.stat().st_mode)
         raise ModelNotLoaded(
-            f"{name} is a file; a model is a folder or a {GGUF} file.",
-            remedy=f"{path.parent} (its folder)",
-        )
-    if os.path.exists(path):
-        raise ModelNotLoaded(
-            f"{name} is {name_kind(path.stat().st_mode)}; a model is a folder or a {GGUF} file."
+            f"{name} is {kind}; a model is a folder or a {GGUF} file.",
+            remedy=f"{path.parent} (its folder)" if is_file else None,
         )
     if name in PUBLISHED:
         return Source("hub", hub.REPOSITORIES[name])
     if name in PACKAGES:
         package = PACKAGES[name]
         if missing := package.missing():
-            of = (
-                "which is"
-                if missing[0] == package.module
-                else f"of whose parts {' and '.join(missing)} is"
-            )
+            is_whole = missing[0] == package.module
+            what = "which" if is_whole else f"of whose parts {' and '.join(missing)}"
             raise ModelNotLoaded(
-                f"{name} comes in the package {package.module}, {of} not installed.",
+                f"{name} comes in the package {package.module}, {what} is not installed.",
                 remedy=package.install,
             )
         return Source("gguf", str(package.file()))
