@@ -76,11 +76,7 @@ class GgufFile:
         header, architecture = self.header, self.header.architecture
         scaling = header.metadata.get(f"{architecture}.rope.scaling.type", "none")
         if scaling != "none":
-            raise ModelNotLoaded(
-                f'{header.path} scales its positions ("{scaling}"), which transformers does not '
-                "read from GGUF.",
-                remedy=_FOLDER,
-            )
+            raise _not_read(header, f'scales its positions ("{scaling}")')
         names = {entry.name for entry in header.tensors}
         values: dict[str, Any] = {"tie_word_embeddings": "output.weight" not in names}
         for key, value in header.metadata.items():
@@ -118,20 +114,16 @@ class GgufFile:
     @property
     def bos(self) -> int | None:
         """The file's BOS; none where it names none, and refused where it asks for one all the same."""
-        said = self.header.metadata
+        path, said, size = self.header.path, self.header.metadata, self.values["vocab_size"]
         token = said.get("tokenizer.ggml.bos_token_id")
-        if token is None:
-            if said.get("tokenizer.ggml.add_bos_token"):
-                raise ModelNotLoaded(
-                    f"{self.header.path} asks for BOS (add_bos_token) and does not say which token it "
-                    "is (bos_token_id).",
-                    remedy=_FOLDER,
-                )
-            return None
-        size = self.values["vocab_size"]
-        if not isinstance(token, int) or not 0 <= token < size:
+        if token is None and said.get("tokenizer.ggml.add_bos_token"):
             raise ModelNotLoaded(
-                f"{self.header.path}: bos_token_id is {token!r}; the model has tokens 0–{size - 1}."
+                f"{path} asks for BOS (add_bos_token) and does not say which token it is (bos_token_id).",
+                remedy=_FOLDER,
+            )
+        if token is not None and not (isinstance(token, int) and 0 <= token < size):
+            raise ModelNotLoaded(
+                f"{path}: bos_token_id is {token!r}; the model has tokens 0–{size - 1}."
             )
         return token
 
@@ -159,23 +151,19 @@ class GgufFile:
         import torch
         from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
-        header, architecture = self.header, self.header.architecture
-        kind = TENSOR_PROCESSORS.get(architecture, TensorProcessor)
+        header = self.header
+        kind = TENSOR_PROCESSORS.get(header.architecture, TensorProcessor)
         processor = kind(config=self.values)
         data = np.memmap(header.path, mode="r", dtype=np.uint8).view(np.ndarray)
         found: dict[str, Tensor] = {}
         for entry in header.tensors:
             name = rename(self.family.layout, entry.name)
             if name is None:
-                raise ModelNotLoaded(
-                    f"{header.path} holds {entry.name}, which transformers does not read from GGUF.",
-                    remedy=_FOLDER,
-                )
+                raise _not_read(header, f"holds {entry.name}")
             weights = _unpack(header, entry, data)
+            parsed: dict[str, Any] = {"tensors": {}}
             try:
-                done = processor.process(
-                    weights=weights, name=entry.name, parsed_parameters={"tensors": {}}
-                )
+                done = processor.process(weights, name=entry.name, parsed_parameters=parsed)
             except (ValueError, IndexError, TypeError) as error:
                 raise truncated(header.path, f"{entry.name}: {error}") from None
             whole = np.ascontiguousarray(done.weights)
@@ -196,10 +184,7 @@ class GgufFile:
         known = (*GGUF_PRE_TOKENIZER_SPLITS, _AS_GPT2, _DIGITS_APART)
         is_known = cut in known or (cut == "default" and self.family.is_cut_by_default)
         if said.get("tokenizer.ggml.model") == "gpt2" and not is_known:
-            raise ModelNotLoaded(
-                f'{path} cuts its text by "{cut}", which transformers does not read from GGUF.',
-                remedy=_FOLDER,
-            )
+            raise _not_read(self.header, f'cuts its text by "{cut}"')
         tokenizer = build_tokenizer(
             lambda: convert_gguf_tokenizer(*get_gguf_tokenizer(str(path))[:2])[0], f"of {path}"
         )
@@ -209,6 +194,12 @@ class GgufFile:
         if said.get("tokenizer.ggml.add_space_prefix") is False:
             tokenizer = without_prefix(tokenizer)
         return _drop_strangers(tokenizer, said["tokenizer.ggml.tokens"])
+
+
+def _not_read(header: Header, what: str) -> ModelNotLoaded:
+    return ModelNotLoaded(
+        f"{header.path} {what}, which transformers does not read from GGUF.", remedy=_FOLDER
+    )
 
 
 def rename(layout: Layout, name: str) -> str | None:
