@@ -119,24 +119,23 @@ class Config:
         for layer in range(self.layers):
             for part, name, shape in self._block():
                 yield part, lay.of(layer, name), shape
-        yield from self._norm(lay.final_norm)
+        yield from self._norms(lay.final_norm)
         if not self.is_tied:
             yield "head", f"{lay.head}.weight", (self.vocab, d)
 
     def _block(self) -> Tensors:
         lay, d, m = self.layout, self.d_model, self.d_mlp
         asked, kept = self.heads * self.d_head, self.kv_heads * self.d_head
-        yield from self._norm(lay.attention_norm)
+        yield from self._norms(lay.attention_norm)
         yield from self._linears(
             "attention", (lay.fused, "query", d, asked + 2 * kept), (lay.query, "query", d, asked),
             (lay.key, "key", d, kept), (lay.value, "value", d, kept), (lay.out, "out", asked, d),
         )  # fmt: skip
-        yield from self._norm(lay.attention_post_norm)
-        yield from self._norm(lay.mlp_norm)
+        yield from self._norms(lay.attention_post_norm, lay.mlp_norm)
         yield from self._linears(
             "MLP", (lay.gate, "gate", d, m), (lay.up, "up", d, m), (lay.down, "down", m, d)
         )
-        yield from self._norm(lay.mlp_post_norm)
+        yield from self._norms(lay.mlp_post_norm)
         for name in (lay.query_norm, lay.key_norm) if self.has_head_norms else ():
             yield "norms", f"{name}.weight", (self.d_head,)
 
@@ -148,11 +147,11 @@ class Config:
                 if bias in self.biases:
                     yield part, f"{name}.bias", (high,)
 
-    def _norm(self, name: str | None) -> Tensors:
-        if name:
-            yield "norms", f"{name}.weight", (self.d_model,)
-            if not self.is_rms:
-                yield "norms", f"{name}.bias", (self.d_model,)
+    def _norms(self, *names: str | None) -> Tensors:
+        kinds = ("weight",) if self.is_rms else ("weight", "bias")
+        for name in filter(None, names):
+            for kind in kinds:
+                yield "norms", f"{name}.{kind}", (self.d_model,)
 
     def parameters(self) -> int:
         """Count all parameters; a tied head counts once."""

@@ -99,9 +99,8 @@ def _settle(tokenizer: Tokenizer, where: str) -> Tokenizer:
     """Switch off what makes one text come out in several ways, or refuse what makes it endless."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    if getattr(tokenizer.model, "dropout", None) is not None:
-        # Of use in training alone: merges are left out by chance.
-        tokenizer.model.dropout = None
+    if isinstance(tokenizer.model, models.BPE):
+        tokenizer.model.dropout = None  # of use in training alone: merges are left out by chance
     rules = [
         rule for part in _PARTS for rule in _spread_out(_state(getattr(tokenizer, part)) or {})
     ]

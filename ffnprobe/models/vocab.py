@@ -83,9 +83,7 @@ class Vocab:
         try:
             made = guard(lambda: tokenizer.encode(text, add_special_tokens=False))
         except TypeError:  # the tokenizers library's word for bytes that are no UTF-8
-            raise TokenNotFound(
-                f"{text!r} holds characters this vocabulary cannot write."
-            ) from None
+            raise _unwritten(text) from None
         except LibraryPanic as panic:
             raise TokenNotFound(
                 f"the tokenizer gave up on this text of {len(text):,} characters: {panic}.",
@@ -103,7 +101,7 @@ class Vocab:
                     f"{text!r} is not in Unicode's form {form}, the only one this vocabulary writes.",
                     remedy=f'unicodedata.normalize("{form}", text)',
                 )
-            raise TokenNotFound(f"{text!r} holds characters this vocabulary cannot write.")
+            raise _unwritten(text)
         lacking = next((token for token in found if token >= self.size), None)
         if lacking is not None:
             raise TokenNotFound(
@@ -228,6 +226,10 @@ def _find_spelling(tokenizer: Tokenizer, added: set[str]) -> Spelling:
         + (f": it has {strange!r}." if strange else "."),
         remedy='in Python load(…, tokenizer="ids"), for tokens as numbers',
     )
+
+
+def _unwritten(text: str) -> TokenNotFound:
+    return TokenNotFound(f"{text!r} holds characters this vocabulary cannot write.")
 
 
 def _start(text: str) -> str:
