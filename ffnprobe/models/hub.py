@@ -73,8 +73,9 @@ def fetch(repository: str) -> Path:
 
 def fetch_config(repository: str) -> Path:
     """Return a folder with at least a repository's `config.json`."""
-    if find_cached(repository) is None:
-        _check_reachable(repository)
+    if (cached := find_cached(repository)) is not None:
+        return cached
+    _check_reachable(repository)
     path = _download(repository, "config.json")
     if path is None:
         raise ModelNotLoaded(f"{repository} on the hub has no config.json.")

@@ -23,15 +23,21 @@ try:
 except FfnProbeError as error:
     sys.exit(f"error: {error}")
 """
+SIZES = """
+import sys
+from ffnprobe.models.sources import find_config
+config = find_config(sys.argv[1])[1]
+print(config.layers, config.d_mlp)
+"""
 
 
-def fetch(name, home, url, *, stderr=subprocess.PIPE, **more):
+def fetch(name, home, url, *, stderr=subprocess.PIPE, code=FETCH, **more):
     environment = os.environ | {
         "HF_ENDPOINT": url, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DOWNLOAD_TIMEOUT": "3", **more,
     }  # fmt: skip
     return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FETCH, name],
+        [sys.executable, "-W", "ignore", "-c", code, name],
         env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True, check=False, timeout=120,
     )  # fmt: skip
 
@@ -56,6 +62,8 @@ def test_a_model_is_downloaded_once_and_then_never_asked_for(published, tiny, tm
         hub.requests.clear()
         second = fetch("gpt2", tmp_path, hub.url)
         assert second.stdout == first.stdout
+        sizes = fetch("gpt2", tmp_path, hub.url, code=SIZES)
+        assert sizes.stdout.split() == ["3", "52"]
         assert hub.requests == []
 
 
