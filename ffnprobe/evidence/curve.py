@@ -7,8 +7,9 @@
 
    a is the activation, m its mean over the contrast prompts at the aligned position and s the spread there
    (root mean square around m): a neuron that does for other subjects what it does here, or now this, now
-   that, is not about this one. After the first one, two, three, five and ten the gradient is taken again with these
-   removed, since later layers repair, until the answer is no longer first.
+   that, is not about this one. Behind the subject s counts twice, since neurons there serve all subjects. After
+   the first one, two, three, five and ten the gradient is taken again with these removed, since later layers
+   repair, until the answer is no longer first.
 2. **Remove** the first n together (set to m) for n = 1, 2, 3, 5, 10, 20, 50, 100, 200, and for every n between
    the two sizes where the answer falls.
 3. The **verdict** is the least n at which the answer is no longer first. Beside it, up to the next size: as
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 ROUNDS = (1, 2, 3, 5, 10, SIZES[-1])
+BEHIND = 2  # times the spread, at positions behind the subject
 DRAWS = 5
 NAMED = 5  # neurons in a sentence
 
@@ -185,7 +187,10 @@ def measure_costs(
 ) -> Float[Tensor, "layer pos neuron"]:
     """Estimate what each site's removal costs the answer, in log-odds, less what it may cost others."""
     odds, seen = (each[:, : len(question.trace)] for each in (slopes.odds, slopes.activations))
-    costs = odds * (seen - question.trace.activations + question.gaps) - odds.abs() * spread
+    others = odds.abs() * spread
+    if question.contrast is not None:
+        others[:, question.contrast.alignment.middle.stop :] *= BEHIND
+    costs = odds * (seen - question.trace.activations + question.gaps) - others
     costs[:, ~find_allowed(question)] = 0
     return costs
 

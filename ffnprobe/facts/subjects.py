@@ -1,21 +1,23 @@
 """Which words a prompt is about, and the same sentence about others.
 
-The subject is a name (capital words next to each other, with a small word between them at most), or
-where the prompt has none, a word that is not a function word; of several, the one whose neurons are
-estimated to help the answer most.
+The subject is a name (words with a capital next to each other, with a small word between them at most), or
+where the prompt has none, or no others are found for it, a word that is not a function word; of several,
+the one whose neurons are estimated to help the answer most.
 
-What it is compared with is made without being asked: rows of pocket's own table for pocket; for a word in
-small letters, the tokens of the same form nearest to it by embedding; else a short list of countries,
-cities, people and companies. Prompts are kept where the model says another word, the surest first; where
-fewer than two say a word, those that say anything else.
+What it is compared with is made without being asked: rows of pocket's own table for pocket; for a subject
+of one token, the tokens of the same form nearest to it by embedding; else a short list of countries, cities,
+people and companies. Prompts are kept where the model says another word, the surest first; where fewer than
+two say a word, those that say anything else; where fewer than two do, the other of the two lists is tried
+(for several tokens, what is nearest to the last one).
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> [[trace.tokens[position] for position in span] for span in list_spans(trace)]
-[['Michael', '␣Jordan']]
+>>> names, words = list_spans(trace)
+>>> [[trace.tokens[position] for position in span] for span in (*names, *words)]
+[['Michael', '␣Jordan'], ['␣plays'], ['␣sport']]
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -24,6 +26,7 @@ from torch import Tensor
 from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.facts.contrasts import find_contrast_rows
 from ffnprobe.facts.formats import EMBEDDED
+from ffnprobe.models.model import Model
 from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.contrast import Contrast, contrast_with
 from ffnprobe.tracing.prompts import prompt_ids
@@ -52,10 +55,10 @@ STEM, NEAREST = 4, 80
 Span = tuple[int, ...]
 
 
-def list_spans(trace: Trace) -> list[Span]:
-    """List the positions of each name before the last position; without names, of each content word."""
+def list_spans(trace: Trace) -> tuple[list[Span], list[Span]]:
+    """List the positions of each name before the last position, and those of each other content word."""
     words = _split_words(trace)
-    is_name = [word[:1].isupper() and word.lower() not in FUNCTION for word, _ in words]
+    is_name = [word != word.lower() and word.lower() not in FUNCTION for word, _ in words]
     names, number = list[Span](), 0
     while number < len(words):
         if is_name[number]:
@@ -71,14 +74,24 @@ def list_spans(trace: Trace) -> list[Span]:
             number = end
         number += 1
     last = len(trace) - 1
-    plain = [at for word, at in words if word[:1].isalpha() and word.lower() not in FUNCTION]
-    return [span for span in names if last not in span] or [s for s in plain if last not in s]
+    names = [span for span in names if last not in span]
+    taken = {last, *(position for span in names for position in span)}
+    content = [
+        at
+        for word, at in words
+        if word[:1].isalpha() and len(word) > 1 and word.lower() not in FUNCTION
+    ]
+    return names, [span for span in content if not taken.intersection(span)]
 
 
 def rank_subjects(trace: Trace, estimates: Float[Tensor, "layer pos neuron"]) -> list[Span]:
-    """Rank what the prompt may be about: the name or word first whose neurons are estimated to help most."""
+    """Rank what the prompt may be about: names, then words, by what their neurons are estimated to help."""
     helping = estimates.clamp(min=0).sum(dim=(0, 2))
-    return sorted(list_spans(trace), key=lambda span: -float(helping[list(span)].sum()))
+    return [
+        span
+        for spans in list_spans(trace)
+        for span in sorted(spans, key=lambda span: -float(helping[list(span)].sum()))
+    ]
 
 
 def list_given(trace: Trace, subject: str) -> Span:
@@ -128,20 +141,18 @@ def propose_contrast(
     start, end = _offsets(trace)[span[0]][0], _offsets(trace)[span[-1]][1]
     subject = trace.prompt[start:end]
     lead = subject[: len(subject) - len(subject.lstrip())]
-    others, kind = _list_others(trace, span)
-    names = [name for name in others if name.lower() not in subject.lower()]
-    texts = [f"{trace.prompt[:start]}{lead}{name}{trace.prompt[end:]}" for name in names]
-    texts = [text for text in texts if _can_run(trace, text)]
-    if len(texts) < LEAST:
-        return None
-    ran = run(trace.model, texts, bos=trace.has_bos, patterns=False)
-    kept = [other for other in ran if _says_else(other, answer)]
-    if len(kept) < LEAST:  # no words; then whatever it says otherwise
-        kept = [other for other in ran if predicted(other) != answer]
-    surest = sorted(kept, key=lambda other: -float(other.log_probabilities().max()))[:KEPT]
-    if len(surest) < LEAST:
-        return None
-    return Proposal(contrast_with(trace, answer, surest), kind)
+    for names, kind in _list_others(trace, span):
+        names = [name for name in names if name.lower() not in trace.prompt.lower()]
+        texts = [f"{trace.prompt[:start]}{lead}{name}{trace.prompt[end:]}" for name in names]
+        texts = [text for text in texts if _can_run(trace, text)]
+        ran = run(trace.model, texts, bos=trace.has_bos, patterns=False) if texts else []
+        kept = [other for other in ran if _says_else(other, answer)]
+        if len(kept) < LEAST:  # no words; then whatever it says otherwise
+            kept = [other for other in ran if predicted(other) != answer]
+        if len(kept) >= LEAST:
+            surest = sorted(kept, key=lambda other: -float(other.log_probabilities().max()))
+            return Proposal(contrast_with(trace, answer, surest[:KEPT]), kind)
+    return None
 
 
 def _pocket_rows(trace: Trace, answer: int) -> Sequence[Trace] | None:
@@ -173,22 +184,30 @@ def _says_else(other: Trace, answer: int) -> bool:
     return said != answer and any(letter.isalpha() for letter in other.model.vocab.text([said]))
 
 
-def _list_others(trace: Trace, span: Span) -> tuple[Sequence[str], str]:
-    """List other subjects, and say what they are: a small word's neighbours, else names of several kinds."""
-    vocab, model = trace.model.vocab, trace.model
-    own = vocab.text([trace.ids[span[-1]]])
-    if len(span) > 1 or own.strip()[:1].isupper():
-        return OTHERS, NAMES
+def _list_others(trace: Trace, span: Span) -> Iterator[tuple[Sequence[str], str]]:
+    """List other subjects, and say what they are: of one token its neighbours first, of several names."""
+    if len(span) > 1:
+        yield OTHERS, NAMES
+    yield _list_nearest(trace.model, trace.ids[span[-1]]), "the nearest tokens"
+    if len(span) == 1:
+        yield OTHERS, NAMES
+
+
+def _list_nearest(model: Model, own: int) -> list[str]:
+    """List the words nearest to a token by embedding that are written as it is."""
     table = model.embedding / model.embedding.norm(dim=-1, keepdim=True)
-    near = (table @ table[trace.ids[span[-1]]]).topk(min(NEAREST, len(table))).indices.tolist()
-    found: dict[str, str] = {own.strip().lower()[:STEM]: ""}
-    for token in near:
-        text = vocab.text([token])
-        is_alike = text[:1].isspace() == own[:1].isspace() and text.strip().islower()
+    near = (table @ table[own]).topk(min(NEAREST, len(table))).indices.tolist()
+    found = {model.vocab.text([own]).strip().lower()[:STEM]: ""}
+    for text in (model.vocab.text([token]) for token in near):
+        is_alike = _form(text) == _form(model.vocab.text([own]))
         if is_alike and text.strip().isalpha() and len(text.strip()) > 2:
-            found.setdefault(text.strip()[:STEM], text.strip())
-    words = [word for word in found.values() if word][:KEPT]
-    return (words, "the nearest tokens") if words else (OTHERS, NAMES)
+            found.setdefault(text.strip().lower()[:STEM], text.strip())
+    return [word for word in found.values() if word][:KEPT]
+
+
+def _form(text: str) -> tuple[bool, bool, bool]:
+    """Say how a token is written: behind a space, in small letters, in capitals."""
+    return text[:1].isspace(), text.strip().islower(), text.strip().isupper()
 
 
 def _offsets(trace: Trace) -> list[tuple[int, int]]:

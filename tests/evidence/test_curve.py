@@ -7,7 +7,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.evidence import curve as curves
-from ffnprobe.evidence.curve import SIZES, Curve, measure_costs, measure_spread, rank_sites
+from ffnprobe.evidence.curve import BEHIND, SIZES, Curve, measure_costs, measure_spread, rank_sites
 from ffnprobe.facts.formats import read_facts
 from ffnprobe.interventions.gradients import measure_slopes
 from ffnprobe.interventions.question import ask
@@ -118,7 +118,9 @@ def test_sites_are_ranked_by_the_slope_of_the_log_odds_less_the_spread(tiny):
         slope = (odds(*site, step) - odds(*site, -step)) / (2 * step)
         assert float(slopes.odds[site]) == pytest.approx(slope, rel=0.05, abs=2e-3)
         gap = float(trace.activations[site] - question.replacement[site])
-        costs.append(slope * gap - abs(slope) * float(spread[site]))
+        times = 1 if position in contrast.alignment.middle else BEHIND
+        costs.append(slope * gap - times * abs(slope) * float(spread[site]))
+        assert float(found[site]) == pytest.approx(costs[-1], rel=0.1, abs=5e-3)
     assert all(cost > 0 for cost in costs)
     assert all(position >= 3 for _, position in ranked)
 

@@ -13,7 +13,8 @@ from tests.builders import write_model
 
 
 def spans(trace):
-    return [" ".join(trace.tokens[position] for position in span) for span in list_spans(trace)]
+    names, words = list_spans(trace)
+    return [" ".join(trace.tokens[position] for position in span) for span in names or words]
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,7 @@ def spans(trace):
         ("The capital of France is", ["␣France"]),
         ("The sport of Michael Jordan and Tiger Woods is", ["␣Michael ␣Jordan ␣and ␣Tiger ␣Woods"]),
         ("In Paris the capital of France is", ["␣Paris", "␣France"]),
+        ("the capital of iPad is", ["␣iPad"]),
         ("the capital is", ["␣capital"]),
         ("of the", []),
     ],
@@ -37,7 +39,9 @@ def test_of_several_the_one_that_helps_the_answer_most(pocket):
     estimates[2, 6, 5] = 1.0
     estimates[2, 2, 4] = -3.0  # it hinders
     spans = rank_subjects(trace, estimates)
-    assert [trace.tokens[span[-1]] for span in spans] == ["␣Japan", "␣Paris"]
+    estimates[2, 4, 5] = 9.0  # a word: names come before it
+    assert [trace.tokens[span[-1]] for span in spans] == ["␣Japan", "␣Paris", "␣capital"]
+    assert rank_subjects(trace, estimates) == spans
     assert rank_subjects(fp.run(pocket, "of the"), estimates) == []
 
 
@@ -69,14 +73,29 @@ def test_other_sentences_are_compared_with_names_of_several_kinds(pocket):
 def test_a_word_in_small_letters_is_compared_with_its_neighbours(tiny):
     trace = fp.run(tiny, "the cat sat on the basketball court")
     assert trace.tokens[3] == "␣cat"
-    names, kind = subjects._list_others(trace, (3,))
+    (names, kind), (rest, _) = subjects._list_others(trace, (3,))
+    assert rest == subjects.OTHERS, "where too few of these answer otherwise"
     assert kind == "the nearest tokens"
     assert len(names) > 2
     assert "cat" not in names
     tokens = [tiny.vocab.one(f" {name}") for name in names]
     near = torch.cosine_similarity(tiny.embedding[trace.ids[3]], tiny.embedding[tokens], dim=-1)
     assert near.tolist() == sorted(near.tolist(), reverse=True)
-    assert subjects._list_others(trace, (8, 9))[0] == subjects.OTHERS, "of several tokens: names"
+    assert next(subjects._list_others(trace, (8, 9)))[0] == subjects.OTHERS, (
+        "of several tokens: names"
+    )
+
+
+def test_a_name_that_no_other_tells_apart_is_compared_with_its_neighbours(pocket, monkeypatch):
+    """Where every name of the list has the same answer, or stands in the prompt."""
+    trace = fp.run(pocket, "In Paris the capital of Japan is")
+    monkeypatch.setattr(subjects, "OTHERS", ("Paris", "Japan"))
+    found = propose_contrast(trace, predicted(trace), (6,))
+    assert found is not None
+    assert found.kind == "the nearest tokens"
+    assert all(
+        other.prompt.startswith("In Paris the capital of ") for other in found.contrast.others
+    )
 
 
 def test_a_subject_that_is_given_stands_in_the_prompt_before_its_end(pocket):
@@ -107,8 +126,8 @@ def test_where_one_word_has_no_others_the_next_is_tried(pocket, monkeypatch):
 
     monkeypatch.setattr(explaining, "propose_contrast", propose)
     found = fp.explain(pocket, prompt, top=2)
-    assert len(set(tried)) == len(tried) == 2
-    assert found.question.contrast is None or found.trace.tokens[found.subject[-1]] == tried[1]
+    assert len(set(tried)) == len(tried) >= 2
+    assert found.question.contrast is None or found.trace.tokens[found.subject[-1]] == tried[-1]
 
 
 def test_where_names_do_not_fit_nothing_is_compared(tmp_path):
