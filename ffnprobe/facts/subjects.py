@@ -20,6 +20,7 @@ two say a word, those that say anything else; where fewer than two do, the other
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -195,8 +196,9 @@ def _list_others(trace: Trace, span: Span) -> Iterator[tuple[Sequence[str], str]
 
 def _list_nearest(model: Model, own: int) -> list[str]:
     """List the words nearest to a token by embedding that are written as it is."""
-    table = model.embedding / model.embedding.norm(dim=-1, keepdim=True)
-    near = (table @ table[own]).topk(min(NEAREST, len(table))).indices.tolist()
+    rows = model.embedding
+    cosines = (rows @ rows[own]) / rows.norm(dim=-1).clamp(min=torch.finfo(rows.dtype).tiny)
+    near = cosines.topk(min(NEAREST, len(rows))).indices.tolist()
     found = {model.vocab.text([own]).strip().lower()[:STEM]: ""}
     for text in (model.vocab.text([token]) for token in near):
         is_alike = _form(text) == _form(model.vocab.text([own]))
