@@ -3,7 +3,7 @@
 A change at position p leaves earlier positions as they were, so a variant is only its stream at positions
 p, p+1, …; keys and values before p are kept from the clean run, one copy for all variants. Where p is the
 last position, a variant is a single vector and the work is matrix products alone. A layer is computed by
-`ffnprobe.models.step`, on the folded weights.
+`ffnprobe.models.step`, on the weights as they are on disk.
 
 Limits: exact in real arithmetic; in fp32 a logit differs from the model's own by about 1e-5. The
 arithmetic is done in the trace's dtype: a trace in float64 is replayed in float64.

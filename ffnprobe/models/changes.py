@@ -25,6 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.models.checkpoint import fingerprint
+from ffnprobe.models.folding import read_block
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EDITED, Source
 
@@ -53,7 +54,13 @@ def change_rows(model: Model, changes: Mapping[int, Float[Tensor, "neuron d_mode
         weights=weights,
         fingerprint=fingerprint(weights),
     )
-    vars(changed).update({name: vars(model)[name] for name in _SHARED if name in vars(model)})
+    known = vars(model)
+    vars(changed).update({name: known[name] for name in _SHARED if name in known})
+    if "blocks" in known:
+        vars(changed)["blocks"] = tuple(
+            read_block(changed, layer) if layer in changes else block
+            for layer, block in enumerate(model.blocks)
+        )
     return changed
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ffnprobe.models.model import Model
 
 CENTRED_WITHIN = 1e-4
+# A matrix and its bias; a norm's gain and shift.
+Linear = tuple[Float[Tensor, "wide high"], Float[Tensor, " high"] | None]
+Norm = tuple[Float[Tensor, " d_model"], Float[Tensor, " d_model"] | None]
 
 
 def fold_reader(
@@ -54,60 +57,79 @@ def check_centred(rows: Float[Tensor, "... d_model"], *, name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Attention:
-    """One layer's attention, reading x̂ and writing to the residual stream.
+class Block:
+    """One layer's weights as they are run, in fp32; not copied where they are so on disk."""
 
-    Keys and values may be fewer than heads: each is read by `heads / kv_heads` heads in a row.
-    """
-
-    query: Float[Tensor, "head d_head d_model"]
-    key: Float[Tensor, "kv_head d_head d_model"]
-    value: Float[Tensor, "kv_head d_head d_model"]
-    query_bias: Float[Tensor, "head d_head"]
-    key_bias: Float[Tensor, "kv_head d_head"]
-    value_bias: Float[Tensor, "kv_head d_head"]
+    attention_norm: Norm
+    query: Linear
+    key: Linear
+    value: Linear
     query_gain: Float[Tensor, " d_head"] | None
     key_gain: Float[Tensor, " d_head"] | None
+    out: Linear
+    attention_post_gain: Float[Tensor, " d_model"] | None
+    mlp_norm: Norm
+    up: Linear
+    gate: Linear | None
+    down: Linear
+    mlp_post_gain: Float[Tensor, " d_model"] | None
+
+
+def read_block(model: "Model", layer: int) -> Block:
+    """Read one layer's weights."""
+    c, lay = model.config, model.layout
+
+    def norm(name: str) -> Norm:
+        return model.gain(lay.of(layer, name)), model.shift(lay.of(layer, name))
+
+    def gain(name: str | None) -> Tensor | None:
+        return model.gain(lay.of(layer, name)) if name else None
+
+    if lay.fused:
+        weight, bias = model.linear(layer, lay.fused)
+        order, sizes = lay.fused_order, {"kind": 3, "head": c.heads}
+        weights = rearrange(weight, f"d {order} -> kind d (head d_head)", **sizes)
+        biases = [None] * 3 if bias is None else rearrange(bias, f"{order} -> kind (head d_head)", **sizes)  # fmt: skip
+        query, key, value = zip(weights, biases, strict=True)
+    else:
+        query, key, value = (model.linear(layer, str(n)) for n in (lay.query, lay.key, lay.value))
+    return Block(
+        norm(lay.attention_norm), query, key, value,
+        gain(lay.query_norm if c.has_head_norms else None),
+        gain(lay.key_norm if c.has_head_norms else None),
+        model.linear(layer, lay.out), gain(lay.attention_post_norm), norm(lay.mlp_norm),
+        model.linear(layer, lay.up), model.linear(layer, lay.gate) if lay.gate else None,
+        model.linear(layer, lay.down), gain(lay.mlp_post_norm),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What one layer's heads carry, reading x̂ and writing to the residual stream.
+
+    Values may be fewer than heads: each is read by `heads / kv_heads` heads in a row.
+    """
+
+    value: Float[Tensor, "kv_head d_head d_model"]
+    value_bias: Float[Tensor, "kv_head d_head"]
     out: Float[Tensor, "head d_head d_model"]
     out_bias: Float[Tensor, " d_model"]
     post_gain: Float[Tensor, " d_model"] | None
-    scale: float
-    cap: float | None
-    window: int | None
 
     def for_heads(self, shared: Float[Tensor, "kv_head ..."]) -> Float[Tensor, "head ..."]:
-        """Repeat what belongs to keys or values for every head that reads them."""
-        return shared.repeat_interleave(len(self.query) // len(shared), dim=0)
+        """Repeat what belongs to values for every head that reads them."""
+        return shared.repeat_interleave(len(self.out) // len(shared), dim=0)
 
 
 def fold_attention(model: "Model", layer: int) -> Attention:
-    """Fold the norm before a layer's attention into what reads it."""
-    c, lay = model.config, model.layout
-    if lay.fused:
-        rows, biases = model.fold(layer, lay.attention_norm, lay.fused)
-        order, sizes = lay.fused_order, {"kind": 3, "head": c.heads}
-        split = rearrange(rows, f"{order} d -> kind head d_head d", **sizes)
-        bias = rearrange(biases, f"{order} -> kind head d_head", **sizes)
-        read = [(split[kind], bias[kind]) for kind in range(3)]
-    else:
-        read = []
-        for part in (lay.query, lay.key, lay.value):
-            rows, biases = model.fold(layer, lay.attention_norm, str(part))
-            split = rearrange(rows, "(head d_head) d -> head d_head d", d_head=c.d_head)
-            read.append((split, rearrange(biases, "(head d_head) -> head d_head", d_head=c.d_head)))
-    weight, out_bias = model.linear(layer, lay.out)
-    (query, query_bias), (key, key_bias), (value, value_bias) = read
+    """Fold the norm before a layer's attention into the values that read it."""
+    block, d_head = model.blocks[layer], model.config.d_head
+    rows, biases = fold_reader(*block.value, *block.attention_norm)
+    out, out_bias = block.out
     return Attention(
-        query=query, key=key, value=value,
-        query_bias=query_bias, key_bias=key_bias, value_bias=value_bias,
-        query_gain=model.gain(lay.of(layer, lay.query_norm)) if c.has_head_norms else None,
-        key_gain=model.gain(lay.of(layer, lay.key_norm)) if c.has_head_norms else None,
-        out=rearrange(weight, "(head d_head) d -> head d_head d", head=c.heads),
-        out_bias=torch.zeros(c.d_model, device=model.device) if out_bias is None else out_bias,
-        post_gain=(
-            model.gain(lay.of(layer, lay.attention_post_norm)) if lay.attention_post_norm else None
-        ),
-        scale=c.attention_scale(layer),
-        cap=c.attention_cap,
-        window=c.window(layer),
-    )  # fmt: skip
+        value=rearrange(rows, "(head d_head) d -> head d_head d", d_head=d_head),
+        value_bias=rearrange(biases, "(head d_head) -> head d_head", d_head=d_head),
+        out=rearrange(out, "(head d_head) d -> head d_head d", d_head=d_head),
+        out_bias=out.new_zeros(model.config.d_model) if out_bias is None else out_bias,
+        post_gain=block.attention_post_gain,
+    )

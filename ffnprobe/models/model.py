@@ -33,7 +33,15 @@ from ffnprobe.errors import ModelNotLoaded, OptionRefused
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.models.config import Config
 from ffnprobe.models.families import Layout
-from ffnprobe.models.folding import Attention, check_centred, fold_attention, fold_reader
+from ffnprobe.models.folding import (
+    Attention,
+    Block,
+    Linear,
+    check_centred,
+    fold_attention,
+    fold_reader,
+    read_block,
+)
 from ffnprobe.models.identity import identify
 from ffnprobe.models.means import read_means
 from ffnprobe.models.provenance import HOOKED, OWN, Provenance
@@ -172,9 +180,7 @@ class Model:
         """The activation means that came with the model, read once; None if it has none."""
         return read_means(self)
 
-    def linear(
-        self, layer: int, part: str
-    ) -> tuple[Float[Tensor, "wide high"], Float[Tensor, " high"] | None]:
+    def linear(self, layer: int, part: str) -> Linear:
         """Return a matrix of a block, `[in out]` whatever the family keeps, and its bias if it has one."""
         name = self.layout.of(layer, part)
         weight = self.raw(f"{name}.weight")
@@ -252,16 +258,14 @@ class Model:
         return torch.stack([self.answers_of(layer) for layer in range(self.config.layers)])
 
     @cached_property
-    def rows(self) -> tuple[Float[Tensor, "neuron d_model"], ...]:
-        """Each layer's W_down: the answers before the gain of a norm an MLP writes through.
+    def blocks(self) -> tuple[Block, ...]:
+        """Each layer's weights as they are run."""
+        return tuple(read_block(self, layer) for layer in range(self.config.layers))
 
-        Not copied where the weights are fp32.
-        """
-        names = [self.layout.of(layer, self.layout.down) for layer in range(self.config.layers)]
-        is_copied = any(self.weights[f"{name}.weight"].dtype != torch.float32 for name in names)
-        if is_copied and not self.config.has_post_norms:
-            return self.answers.unbind()
-        return tuple(self.linear(layer, self.layout.down)[0] for layer in range(len(names)))
+    @property
+    def rows(self) -> tuple[Float[Tensor, "neuron d_model"], ...]:
+        """Each layer's W_down: the answers before the gain of a norm an MLP writes through."""
+        return tuple(block.down[0] for block in self.blocks)
 
     def answers_of(self, layer: int) -> Float[Tensor, "neuron d_model"]:
         """Return one layer's answers; without a copy if they are so on disk, in fp32."""
@@ -345,7 +349,7 @@ class Model:
 
     @cached_property
     def attention(self) -> tuple[Attention, ...]:
-        """Every layer's attention, its norm folded in."""
+        """What every layer's heads carry, the norm before them folded in."""
         return tuple(fold_attention(self, layer) for layer in range(self.config.layers))
 
     @cached_property

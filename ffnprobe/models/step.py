@@ -1,11 +1,11 @@
 """One layer, step by step: the only place that knows how a layer computes.
 
-With x̂ the norm of the stream x without gain and shift, on the folded weights:
+With x̂ the norm of the stream x, on the weights as they are on disk:
 
     query, key, value   W x̂ + b; queries and keys normalised head by head and rotated, where the family does so
     pattern             softmax over keys of cap(query · key · scale): nothing ahead, nothing past the window
     attention           x ← x + Σ_head out · Σ_key pattern · value + b_O
-    MLP                 x ← x + Σ_n a_n w_n + b_out,  a_n = f(q_n · x̂ + c_n), with a gate f(gate score) × score
+    MLP                 x ← x + Σ_n a_n w_n + b_out,  a_n = f(score), with a gate f(gate score) × score
 
 What is written passes the post-norms that a family has; where a layer is parallel, its MLP reads what its
 attention read. `step` takes many streams through a layer at once, their matrix products in common: whole
@@ -33,7 +33,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from ffnprobe.models.folding import Attention
+from ffnprobe.models.folding import Block, Linear, Norm
 from ffnprobe.models.model import Model
 
 ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -85,10 +85,10 @@ def step(
             return rows
         return _join([new if new is not None else old for new, old in zip(seen, parts, strict=True)])  # fmt: skip
 
-    attention, is_parallel = model.attention[layer], model.config.is_parallel
+    block, is_parallel = model.blocks[layer], model.config.is_parallel
     rows = see("before_attention", _join(streams))
     seen = normalise(model, rows)
-    keys, values = (_split(read, shapes) for read in _read_keys(model, attention, seen))
+    keys, values = (_split(read, shapes) for read in _read_keys(model, block, seen))
     angles = [measure_angles(model, layer, own) for own in at]
     keys = [_rotate(key, own) for key, own in zip(keys, angles, strict=True)]
     looking = list(at)
@@ -98,17 +98,17 @@ def step(
         parts = [_split(each, shapes) for each in (rows, seen)]
         rows, seen = (_join([part[:, late:] for part, late in zip(each, drop, strict=True)]) for each in parts)  # fmt: skip
         shapes = [torch.Size((many, long - late)) for (many, long), late in zip(shapes, drop, strict=True)]  # fmt: skip
-    queries = _split(_read_queries(model, attention, seen), shapes)
+    queries = _split(_read_heads(model, block, block.query, block.query_gain, seen), shapes)
     mixes = [
         _mix(
-            attention, _rotate(queries[n], angles[n]), keys[n], values[n],
+            model, layer, _rotate(queries[n], angles[n]), keys[n], values[n],
             looking[n], at[n], None if past is None else past[n],
             None if taps is None else taps[n].get("patterns"),
         )
         for n in range(len(shapes))
     ]  # fmt: skip
     total = see("attention_totals", add_heads(model, layer, see("mixes", _join(mixes))))
-    after = rows + write_through(model, total, attention.post_gain)
+    after = rows + write_through(model, total, block.attention_post_gain)
     before = see("before_mlp", rows if is_parallel else after)
     if before is not rows:
         seen = normalise(model, before)
@@ -122,7 +122,7 @@ def step(
 
 def keep_past(model: Model, layer: int, stream: Stream, at: Positions) -> Past:
     """Return a layer's keys and values at these positions, one copy for each variant."""
-    keys, values = _read_keys(model, model.attention[layer], normalise(model, stream))
+    keys, values = _read_keys(model, model.blocks[layer], normalise(model, stream))
     order = "variant pos head d_head -> variant head pos d_head"
     rotated = _rotate(keys, measure_angles(model, layer, at))
     return Past(rearrange(rotated, order), rearrange(values, order), at)
@@ -143,21 +143,29 @@ def _split(rows: Float[Tensor, "row ..."], shapes: Sequence[torch.Size]) -> list
 
 
 def _read_heads(
-    seen: Vectors, weight: Float[Tensor, "head d_head d_model"], bias: Float[Tensor, "head d_head"]
+    model: Model, block: Block, linear: Linear, gain: Tensor | None, seen: Vectors
 ) -> Float[Tensor, "... head d_head"]:
-    found = functional.linear(seen, weight.flatten(0, 1).to(seen), bias.flatten().to(seen))
-    return found.reshape(*seen.shape[:-1], *bias.shape)
+    """Return queries, keys or values, normalised head by head where they have a gain for it."""
+    found = _apply(linear, _pass(block.attention_norm, seen))
+    heads = found.reshape(*found.shape[:-1], -1, model.config.d_head)
+    return heads if gain is None else normalise(model, heads) * gain.to(heads)
 
 
-def _read_queries(model: Model, a: Attention, seen: Vectors) -> Tensor:
-    found = _read_heads(seen, a.query, a.query_bias)
-    return found if a.query_gain is None else normalise(model, found) * a.query_gain.to(found)
+def _read_keys(model: Model, block: Block, seen: Vectors) -> tuple[Tensor, Tensor]:
+    keys = _read_heads(model, block, block.key, block.key_gain, seen)
+    return keys, _read_heads(model, block, block.value, None, seen)
 
 
-def _read_keys(model: Model, a: Attention, seen: Vectors) -> tuple[Tensor, Tensor]:
-    found = _read_heads(seen, a.key, a.key_bias)
-    keys = found if a.key_gain is None else normalise(model, found) * a.key_gain.to(found)
-    return keys, _read_heads(seen, a.value, a.value_bias)
+def _pass(norm: Norm, seen: Vectors) -> Vectors:
+    """Give normalised vectors a norm's gain and shift."""
+    gain, shift = norm
+    return seen * gain.to(seen) if shift is None else seen * gain.to(seen) + shift.to(seen)
+
+
+def _apply(linear: Linear, vectors: Float[Tensor, "... wide"]) -> Float[Tensor, "... high"]:
+    weight, bias = linear
+    held = None if bias is None else bias.to(vectors)
+    return functional.linear(vectors, weight.mT.to(vectors), held)
 
 
 def measure_angles(model: Model, layer: int, at: Positions) -> Angles | None:
@@ -187,7 +195,8 @@ def _rotate(
 
 
 def _mix(
-    a: Attention,
+    model: Model,
+    layer: int,
     query: Float[Tensor, "variant query head d_head"],
     key: Float[Tensor, "variant key kv_head d_head"],
     value: Float[Tensor, "variant key kv_head d_head"],
@@ -208,7 +217,7 @@ def _mix(
             before = past.keys.shape[1]
     # Heads that share a key share a product.
     order = "variant query (kv_head each) d_head -> variant kv_head each query d_head"
-    query = rearrange(query, order, kv_head=len(a.key))
+    query = rearrange(query, order, kv_head=model.config.kv_heads)
     products = "variant kv_head each query d_head, variant kv_head key d_head -> variant kv_head each query key"  # fmt: skip
     shared = (
         "variant kv_head each query d_head, kv_head key d_head -> variant kv_head each query key"
@@ -217,11 +226,12 @@ def _mix(
     if past is not None:
         # One copy serves all variants.
         scores = torch.cat([einsum(query, past.keys, shared), scores], dim=-1)
-    scores = scores * a.scale
-    if a.cap is not None:
-        scores = torch.tanh(scores / a.cap) * a.cap
+    scores = scores * model.config.attention_scale(layer)
+    most, window = model.config.attention_cap, model.config.window(layer)
+    if most is not None:
+        scores = torch.tanh(scores / most) * most
     back = looking[:, :, None] - at[:, None]
-    unseen = (back < 0) if a.window is None else (back < 0) | (back >= a.window)
+    unseen = (back < 0) if window is None else (back < 0) | (back >= window)
     pattern = torch.softmax(scores.masked_fill(unseen[:, None, None], float("-inf")), dim=-1)
     if tap is not None and (other := tap(pattern.flatten(1, 2))) is not None:
         pattern = other.reshape(pattern.shape)
@@ -255,13 +265,9 @@ def score_questions(
     model: Model, layer: int, seen: Vectors
 ) -> tuple[Float[Tensor, "... neuron"], Float[Tensor, "... neuron"] | None]:
     """Put a layer's questions to normalised vectors: scores, and the gates' scores if it has gates."""
-    scores = functional.linear(
-        seen, model.questions[layer].to(seen), model.question_biases[layer].to(seen)
-    )
-    if model.gates is None or model.gate_biases is None:
-        return scores, None
-    gates = functional.linear(seen, model.gates[layer].to(seen), model.gate_biases[layer].to(seen))
-    return scores, gates
+    block = model.blocks[layer]
+    read = _pass(block.mlp_norm, seen)
+    return _apply(block.up, read), None if block.gate is None else _apply(block.gate, read)
 
 
 def open_up(
@@ -279,14 +285,12 @@ def write(model: Model, layer: int, activations: Float[Tensor, "... neuron"]) ->
 
 def add_up(model: Model, layer: int, activations: Float[Tensor, "... neuron"]) -> Vectors:
     """Add up a layer's answers and its bias, before the norm an MLP may write through."""
-    rows = model.rows[layer].to(activations)
-    total = einsum(activations, rows, "... neuron, neuron d_model -> ... d_model")
-    return total + model.answer_biases[layer].to(activations)
+    return _apply(model.blocks[layer].down, activations)
 
 
 def finish_write(model: Model, layer: int, total: Vectors) -> Vectors:
     """Take what an MLP's answers add up to through the norm it writes through, if there is one."""
-    return write_through(model, total, model.mlp_post_gain(layer))
+    return write_through(model, total, model.blocks[layer].mlp_post_gain)
 
 
 def write_through(model: Model, total: Vectors, gain: Float[Tensor, " d_model"] | None) -> Vectors:
@@ -296,14 +300,13 @@ def write_through(model: Model, total: Vectors, gain: Float[Tensor, " d_model"] 
 
 def write_heads(model: Model, layer: int, mixes: Float[Tensor, "... head d_head"]) -> Vectors:
     """Return what a layer's attention adds to the stream, from what its heads mixed."""
-    return write_through(model, add_heads(model, layer, mixes), model.attention[layer].post_gain)
+    post_gain = model.blocks[layer].attention_post_gain
+    return write_through(model, add_heads(model, layer, mixes), post_gain)
 
 
 def add_heads(model: Model, layer: int, mixes: Float[Tensor, "... head d_head"]) -> Vectors:
     """Add up what a layer's heads write and its bias, before the norm attention may write through."""
-    a = model.attention[layer]
-    total = einsum(mixes, a.out.to(mixes), "... head d_head, head d_head d_model -> ... d_model")
-    return total + a.out_bias.to(mixes)
+    return _apply(model.blocks[layer].out, mixes.flatten(-2))
 
 
 def unembed(model: Model, seen: Vectors) -> Float[Tensor, "... vocab"]:

@@ -64,35 +64,32 @@ def direct(
 ) -> dict[str, Tensor]:
     """Run a prompt whole, in float64, with no shortcut; keep every layer's stream and activations."""
 
-    def sixty_four(t: Tensor) -> Tensor:
-        return t.double()
+    def weight(name: str) -> Tensor:
+        return model.weights[name].double()
 
-    norm = lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:], eps=model.config.eps)  # noqa: E731
-    stream = sixty_four(model.embedding[ids]) + sixty_four(model.position_embedding[: len(ids)])
+    def norm(x: Tensor, name: str) -> Tensor:
+        gain, shift = weight(f"{name}.weight"), weight(f"{name}.bias")
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], gain, shift, model.config.eps)
+
+    stream = weight("wte.weight")[ids] + weight("wpe.weight")[: len(ids)]
     kept: dict[str, list[Tensor]] = {"before_attention": [], "activations": []}
-    for layer, attention in enumerate(model.attention):
+    for layer in range(model.config.layers):
+        block = f"h.{layer}"
         kept["before_attention"].append(stream)
-        read = [
-            torch.einsum("pd,hed->hpe", norm(stream), sixty_four(weight))
-            + sixty_four(bias)[:, None]
-            for weight, bias in (
-                (attention.query, attention.query_bias),
-                (attention.key, attention.key_bias),
-                (attention.value, attention.value_bias),
-            )
-        ]
-        mixed = torch.nn.functional.scaled_dot_product_attention(
-            *read, is_causal=True, scale=attention.scale
-        )
-        stream = stream + torch.einsum("hpe,hed->pd", mixed, sixty_four(attention.out))
-        stream = stream + sixty_four(attention.out_bias)
-        scores = norm(stream) @ sixty_four(model.questions[layer]).T
-        activations = open_up(model, scores + sixty_four(model.question_biases[layer]), None)
+        seen = norm(stream, f"{block}.ln_1") @ weight(f"{block}.attn.c_attn.weight")
+        read = (seen + weight(f"{block}.attn.c_attn.bias")).chunk(3, dim=-1)
+        heads = [part.unflatten(-1, (model.config.heads, -1)).transpose(0, 1) for part in read]
+        mixed = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        stream = stream + mixed.transpose(0, 1).flatten(1) @ weight(f"{block}.attn.c_proj.weight")
+        stream = stream + weight(f"{block}.attn.c_proj.bias")
+        scores = norm(stream, f"{block}.ln_2") @ weight(f"{block}.mlp.c_fc.weight")
+        activations = open_up(model, scores + weight(f"{block}.mlp.c_fc.bias"), None)
         activations = activations if change is None else change(layer, activations)
         kept["activations"].append(activations)
-        stream = stream + activations @ sixty_four(model.answers[layer])
-        stream = stream + sixty_four(model.answer_biases[layer])
-    logits = norm(stream) @ sixty_four(model.unembedding).T + sixty_four(model.unembedding_bias)
+        stream = stream + activations @ weight(f"{block}.mlp.c_proj.weight")
+        stream = stream + weight(f"{block}.mlp.c_proj.bias")
+    seen = torch.nn.functional.layer_norm(stream, stream.shape[-1:], eps=model.config.eps)
+    logits = seen @ model.unembedding.double().T + model.unembedding_bias.double()
     return {"final": stream, "logits": logits} | {n: torch.stack(t) for n, t in kept.items()}
 
 

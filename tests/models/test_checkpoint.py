@@ -87,7 +87,7 @@ def test_loading_leaves_the_file_alone(tmp_path):
     write_model(tmp_path)
     before = (tmp_path / "model.safetensors").read_bytes()
     model = fp.load(tmp_path)
-    assert model.questions.sum() + model.unembedding.sum() + model.attention[0].query.sum() != 0
+    assert model.questions.sum() + model.unembedding.sum() + model.attention[0].value.sum() != 0
     assert (tmp_path / "model.safetensors").read_bytes() == before
     assert model.is_unchanged()
 

@@ -78,6 +78,6 @@ def test_what_cannot_be_asked_is_refused(tiny_trace):
 def test_weights_changed_underneath_are_seen(tmp_path):
     model = fp.load(write_model(tmp_path))
     trace = fp.run(model, TEXT)
-    model.answer_biases[1].add_(1)
+    model.weights["h.1.mlp.c_proj.bias"].add_(1)
     with pytest.raises(AccountNotClosed, match="the stream after L1, where they differ most, is"):
         fp.stages(trace, 1)

@@ -51,10 +51,18 @@ def test_heads_write_what_attention_adds(model):
         torch.testing.assert_close(
             before + written + attention.out_bias, after, rtol=1e-4, atol=2e-4
         )
-        seen = normed(before, model.config.eps)
-        query = torch.einsum("pm,hem->hpe", seen, attention.query) + attention.query_bias[:, None]
-        key = torch.einsum("pm,hem->hpe", seen, attention.key) + attention.key_bias[:, None]
-        scores = torch.einsum("hqe,hke->hqk", query, key) * attention.scale
+        values = torch.einsum(
+            "pm,hem->phe", normed(before, model.config.eps), attention.for_heads(attention.value)
+        )
+        values = values + attention.for_heads(attention.value_bias)
+        mixes = torch.einsum("hqk,khe->qhe", trace.patterns[layer], values)
+        torch.testing.assert_close(mixes, trace.mixes[layer], rtol=1e-3, atol=1e-4)
+        weights = [model.raw(f"h.{layer}.ln_1.{name}") for name in ("weight", "bias")]
+        seen = torch.nn.functional.layer_norm(before, before.shape[-1:], *weights, model.config.eps)
+        read = seen @ model.raw(f"h.{layer}.attn.c_attn.weight")
+        read = read + model.raw(f"h.{layer}.attn.c_attn.bias")
+        query, key, _ = (p.unflatten(-1, (model.config.heads, -1)) for p in read.chunk(3, dim=-1))
+        scores = torch.einsum("qhe,khe->hqk", query, key) * model.config.attention_scale(layer)
         mask = torch.ones(len(trace), len(trace)).tril().bool()
         pattern = scores.masked_fill(~mask, -torch.inf).softmax(-1)
         torch.testing.assert_close(pattern, trace.patterns[layer], rtol=1e-3, atol=1e-4)
