@@ -33,7 +33,7 @@ from ffnprobe.evidence.tables import list_largest, name_sites
 from ffnprobe.interventions.gradients import Gradients, measure_slopes
 from ffnprobe.interventions.question import Question
 from ffnprobe.interventions.readout import LOGITS_AT_ONCE, Readout, read_answer
-from ffnprobe.interventions.sweeps import Change, replay_changes
+from ffnprobe.interventions.sweeps import Change, replay_changes, replay_prompts
 from ffnprobe.tracing.path_tables import Source
 from ffnprobe.tracing.sinks import find_sinks
 
@@ -236,8 +236,11 @@ class After:
 
 def read_after(readout: Readout, groups: Sequence[Sequence[Change]]) -> list[After]:
     """Make each group's changes together, each group by itself, and read the answer."""
+    return _read(readout, replay_changes(readout, groups))
+
+
+def _read(readout: Readout, final: Float[Tensor, "group piece d_model"]) -> list[After]:
     found, tokens = list[After](), torch.tensor(readout.tokens)[:, None]
-    final = replay_changes(readout, groups)
     for part in torch.split(final, max(1, LOGITS_AT_ONCE // readout.replay.model.config.vocab)):
         for row in readout.logits(part, start=readout.first):
             own = row.gather(-1, tokens.to(row.device))
@@ -288,14 +291,19 @@ def _count_changed(question: Question, sets: Sequence[Sequence[Source]]) -> tupl
     counts = [0] * len(sets)
     if contrast is None or not sets:
         return counts, 0
-    for number, other in enumerate(contrast.others):
-        places = contrast.alignment.counterparts[number]
-        changes = [
+    changes = [
+        [
             [question.change(one, there) for one in sites if (there := places[one[1]]) is not None]
             for sites in sets
         ]
-        readout = read_answer(other, contrast.answers[number], log_probability=False)
-        first = int(other.logits[-1].argmax())
-        for size, after in enumerate(read_after(readout, changes)):
+        for places in contrast.alignment.counterparts
+    ]
+    readouts = [
+        read_answer(other, token, log_probability=False)
+        for other, token in zip(contrast.others, contrast.answers, strict=True)
+    ]
+    for readout, final in zip(readouts, replay_prompts(readouts, changes), strict=True):
+        first = int(readout.replay.trace.logits[-1].argmax())
+        for size, after in enumerate(_read(readout, final)):
             counts[size] += after.first != first
     return counts, len(contrast.others)

@@ -122,10 +122,33 @@ class Replay:
         Positions before `first` are dropped once heads have looked at them: for the last layer, of
         which nothing else is read. There is an edit for each of the streams, or none.
         """
+        many = len(streams)
+        return advance_all(
+            [self] * many, streams, starts, layer=layer, edits=edits, firsts=[first] * many
+        )
+
+    def past(self, layer: int, start: int) -> Past | None:
+        """Return a layer's keys and values before a position."""
         clean = self._clean[layer]
-        return step(
-            self.model, layer, streams, [self._at[:, start:] for start in starts],
-            past=[Past(clean.keys[:, :n], clean.values[:, :n], clean.at[:, :n]) if n else None for n in starts],
-            taps=None if edits is None else [{"activations": partial(e, layer)} for e in edits],
-            drop=[max(0, first - start) for start in starts],
-        )  # fmt: skip
+        if not start:
+            return None
+        return Past(clean.keys[:, :start], clean.values[:, :start], clean.at[:, :start])
+
+
+def advance_all(
+    replays: Sequence[Replay],
+    streams: Sequence[Stream],
+    starts: Sequence[int],
+    *,
+    layer: int,
+    edits: Sequence[Edit] | None = None,
+    firsts: Sequence[int],
+) -> list[Stream]:
+    """Take streams of several prompts through one layer, their products in common; see `Replay.advance`."""
+    each = list(zip(replays, starts, strict=True))
+    return step(
+        replays[0].model, layer, streams, [replay._at[:, start:] for replay, start in each],
+        past=[replay.past(layer, start) for replay, start in each],
+        taps=None if edits is None else [{"activations": partial(e, layer)} for e in edits],
+        drop=[max(0, first - start) for first, start in zip(firsts, starts, strict=True)],
+    )  # fmt: skip

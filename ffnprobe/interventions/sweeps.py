@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.interventions.readout import AnswerValues, Readout
-from ffnprobe.interventions.replay import Edit, Replay
+from ffnprobe.interventions.replay import Edit, Replay, advance_all
 from ffnprobe.models.step import Stream
 from ffnprobe.options import Progress
 from ffnprobe.tracing.trace import Trace
@@ -68,6 +68,35 @@ def replay_changes(
     for numbers, _, own in _replay_groups(readout, groups):
         found[numbers] = own
     return found
+
+
+def replay_prompts(
+    readouts: Sequence[Readout], groups: Sequence[Sequence[Group]]
+) -> Iterator[Float[Tensor, "group piece d_model"]]:
+    """Do what `replay_changes` does, for several prompts: as many at a time as fit."""
+    layers, batch, room = readouts[0].replay.model.config.layers, list[int](), NUMBERS_AT_ONCE
+    starts = [min((c.position for g in own for c in g), default=r.first) for r, own in zip(readouts, groups, strict=True)]  # fmt: skip
+    for number, readout in enumerate(readouts):
+        batch.append(number)
+        room -= (1 + len(groups[number])) * _width(readout.replay, starts[number])
+        if room > 0 and number + 1 < len(readouts):
+            continue
+        own = [readouts[n] for n in batch]
+        every = [change for n in batch for group in groups[n] for change in group]
+        layer = min((change.layer for change in every), default=layers)
+        edits = [set_activations(groups[n], len(readouts[n].replay.trace)) for n in batch]
+        streams = [
+            readouts[n].replay.entering(layer, start=starts[n]).repeat(1 + len(groups[n]), 1, 1)
+            for n in batch
+        ]
+        for step in range(layer, layers):
+            streams = advance_all(
+                [one.replay for one in own], streams, [starts[n] for n in batch], layer=step,
+                edits=edits, firsts=[one.first if step == layers - 1 else 0 for one in own],
+            )  # fmt: skip
+        for one, stream in zip(own, streams, strict=True):
+            yield stream[1:, one.first - len(one.replay.trace) :]
+        batch, room = [], NUMBERS_AT_ONCE
 
 
 def sweep_moves(

@@ -8,7 +8,13 @@ import torch
 import ffnprobe as fp
 from ffnprobe.interventions import sweeps
 from ffnprobe.interventions.readout import read_answer
-from ffnprobe.interventions.sweeps import Change, replay_changes, sweep_changes, sweep_moves
+from ffnprobe.interventions.sweeps import (
+    Change,
+    replay_changes,
+    replay_prompts,
+    sweep_changes,
+    sweep_moves,
+)
 from ffnprobe.models.forward import forward
 from tests.families.builders import CASES, write_family
 
@@ -73,6 +79,21 @@ def test_groups_are_hooked_passes_in_every_family(tmp_path, case):
         assert abs(float(lost)) > 1e-4
     # Positions of the answer's later pieces follow the last one.
     check_alone(trace, groups, sweep_changes(read_answer(trace, " the cat"), groups), " the cat")
+
+
+def test_several_prompts_at_once_are_each_by_itself(tiny, monkeypatch):
+    texts = ["the cat sat on the mat", "the basketball court", "Paris", "the cat sat in Paris"]
+    readouts = [read_answer(trace, 5) for trace in fp.run(tiny, texts)]
+    groups = [
+        [[Change(1, 1, 3, 1.5)], [Change(0, 2, 4, 2.0), Change(2, len(r.replay.trace) - 1, 1, -1.0)]]
+        if len(r.replay.trace) > 2 else [[], [Change(0, 1, 4, 2.0)]]
+        for r in readouts
+    ]  # fmt: skip
+    wanted = [replay_changes(r, own) for r, own in zip(readouts, groups, strict=True)]
+    for at_once in (2**24, 1):
+        monkeypatch.setattr(sweeps, "NUMBERS_AT_ONCE", at_once)
+        for found, alone in zip(replay_prompts(readouts, groups), wanted, strict=True):
+            torch.testing.assert_close(found, alone, rtol=1e-4, atol=1e-4)
 
 
 def check_alone(trace, groups, found, answer=5):
