@@ -87,7 +87,7 @@ def step(
 
     block, is_parallel = model.blocks[layer], model.config.is_parallel
     rows = see("before_attention", _join(streams))
-    seen = normalise(model, rows)
+    seen = _pass(model, block.attention_norm, rows)
     keys, values = (_split(read, shapes) for read in _read_keys(model, block, seen))
     angles = [measure_angles(model, layer, own) for own in at]
     keys = [_rotate(key, own) for key, own in zip(keys, angles, strict=True)]
@@ -98,7 +98,7 @@ def step(
         parts = [_split(each, shapes) for each in (rows, seen)]
         rows, seen = (_join([part[:, late:] for part, late in zip(each, drop, strict=True)]) for each in parts)  # fmt: skip
         shapes = [torch.Size((many, long - late)) for (many, long), late in zip(shapes, drop, strict=True)]  # fmt: skip
-    queries = _split(_read_heads(model, block, block.query, block.query_gain, seen), shapes)
+    queries = _split(_read_heads(model, block.query, block.query_gain, seen), shapes)
     mixes = [
         _mix(
             model, layer, _rotate(queries[n], angles[n]), keys[n], values[n],
@@ -109,12 +109,9 @@ def step(
     ]  # fmt: skip
     total = see("attention_totals", add_heads(model, layer, see("mixes", _join(mixes))))
     after = rows + write_through(model, total, block.attention_post_gain)
-    before = see("before_mlp", rows if is_parallel else after)
-    if before is not rows:
-        seen = normalise(model, before)
-    scores, gates = score_questions(model, layer, seen)
-    scores = see("scores", scores)
-    gates = None if gates is None else see("gate_scores", gates)
+    read = _pass(model, block.mlp_norm, see("before_mlp", rows if is_parallel else after))
+    scores = see("scores", _apply(block.up, read))
+    gates = None if block.gate is None else see("gate_scores", _apply(block.gate, read))
     activations = see("activations", open_up(model, scores, gates))
     total = see("mlp_totals", add_up(model, layer, activations))
     return _split(after + finish_write(model, layer, total), shapes)
@@ -122,7 +119,8 @@ def step(
 
 def keep_past(model: Model, layer: int, stream: Stream, at: Positions) -> Past:
     """Return a layer's keys and values at these positions, one copy for each variant."""
-    keys, values = _read_keys(model, model.blocks[layer], normalise(model, stream))
+    block = model.blocks[layer]
+    keys, values = _read_keys(model, block, _pass(model, block.attention_norm, stream))
     order = "variant pos head d_head -> variant head pos d_head"
     rotated = _rotate(keys, measure_angles(model, layer, at))
     return Past(rearrange(rotated, order), rearrange(values, order), at)
@@ -143,23 +141,25 @@ def _split(rows: Float[Tensor, "row ..."], shapes: Sequence[torch.Size]) -> list
 
 
 def _read_heads(
-    model: Model, block: Block, linear: Linear, gain: Tensor | None, seen: Vectors
+    model: Model, linear: Linear, gain: Tensor | None, seen: Vectors
 ) -> Float[Tensor, "... head d_head"]:
     """Return queries, keys or values, normalised head by head where they have a gain for it."""
-    found = _apply(linear, _pass(block.attention_norm, seen))
+    found = _apply(linear, seen)
     heads = found.reshape(*found.shape[:-1], -1, model.config.d_head)
-    return heads if gain is None else normalise(model, heads) * gain.to(heads)
+    return heads if gain is None else _pass(model, (gain, None), heads)
 
 
 def _read_keys(model: Model, block: Block, seen: Vectors) -> tuple[Tensor, Tensor]:
-    keys = _read_heads(model, block, block.key, block.key_gain, seen)
-    return keys, _read_heads(model, block, block.value, None, seen)
+    keys = _read_heads(model, block.key, block.key_gain, seen)
+    return keys, _read_heads(model, block.value, None, seen)
 
 
-def _pass(norm: Norm, seen: Vectors) -> Vectors:
-    """Give normalised vectors a norm's gain and shift."""
-    gain, shift = norm
-    return seen * gain.to(seen) if shift is None else seen * gain.to(seen) + shift.to(seen)
+def _pass(model: Model, norm: Norm, stream: Float[Tensor, "... wide"]) -> Float[Tensor, "... wide"]:
+    """Take vectors through a norm, with its gain and shift."""
+    (gain, shift), width, eps = norm, stream.shape[-1:], model.config.eps
+    if model.config.is_rms or shift is None:
+        return functional.rms_norm(stream, width, gain.to(stream), eps)
+    return functional.layer_norm(stream, width, gain.to(stream), shift.to(stream), eps)
 
 
 def _apply(linear: Linear, vectors: Float[Tensor, "... wide"]) -> Float[Tensor, "... high"]:
@@ -266,7 +266,9 @@ def score_questions(
 ) -> tuple[Float[Tensor, "... neuron"], Float[Tensor, "... neuron"] | None]:
     """Put a layer's questions to normalised vectors: scores, and the gates' scores if it has gates."""
     block = model.blocks[layer]
-    read = _pass(block.mlp_norm, seen)
+    gain, shift = block.mlp_norm
+    read = seen * gain.to(seen)
+    read = read if shift is None else read + shift.to(seen)
     return _apply(block.up, read), None if block.gate is None else _apply(block.gate, read)
 
 
@@ -295,7 +297,7 @@ def finish_write(model: Model, layer: int, total: Vectors) -> Vectors:
 
 def write_through(model: Model, total: Vectors, gain: Float[Tensor, " d_model"] | None) -> Vectors:
     """Take what is written through the norm that has this gain, if there is one."""
-    return total if gain is None else normalise(model, total) * gain.to(total)
+    return total if gain is None else _pass(model, (gain, None), total)
 
 
 def write_heads(model: Model, layer: int, mixes: Float[Tensor, "... head d_head"]) -> Vectors:
