@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.models.checkpoint import fingerprint
-from ffnprobe.models.folding import read_block
+from ffnprobe.models.folding import read_layer
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EDITED, Source
 
@@ -58,7 +58,7 @@ def change_rows(model: Model, changes: Mapping[int, Float[Tensor, "neuron d_mode
     vars(changed).update({name: known[name] for name in _SHARED if name in known})
     if "blocks" in known:
         vars(changed)["blocks"] = tuple(
-            read_block(changed, layer) if layer in changes else block
+            read_layer(changed, layer) if layer in changes else block
             for layer, block in enumerate(model.blocks)
         )
     return changed

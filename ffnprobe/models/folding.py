@@ -57,7 +57,7 @@ def check_centred(rows: Float[Tensor, "... d_model"], *, name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Block:
+class LayerWeights:
     """One layer's weights as they are run, in fp32; not copied where they are so on disk."""
 
     attention_norm: Norm
@@ -75,7 +75,7 @@ class Block:
     mlp_post_gain: Float[Tensor, " d_model"] | None
 
 
-def read_block(model: "Model", layer: int) -> Block:
+def read_layer(model: "Model", layer: int) -> LayerWeights:
     """Read one layer's weights."""
     c, lay = model.config, model.layout
 
@@ -93,7 +93,7 @@ def read_block(model: "Model", layer: int) -> Block:
         query, key, value = zip(weights, biases, strict=True)
     else:
         query, key, value = (model.linear(layer, str(n)) for n in (lay.query, lay.key, lay.value))
-    return Block(
+    return LayerWeights(
         norm(lay.attention_norm), query, key, value,
         gain(lay.query_norm if c.has_head_norms else None),
         gain(lay.key_norm if c.has_head_norms else None),

@@ -35,12 +35,12 @@ from ffnprobe.models.config import Config
 from ffnprobe.models.families import Layout
 from ffnprobe.models.folding import (
     Attention,
-    Block,
+    LayerWeights,
     Linear,
     check_centred,
     fold_attention,
     fold_reader,
-    read_block,
+    read_layer,
 )
 from ffnprobe.models.identity import identify
 from ffnprobe.models.means import read_means
@@ -258,9 +258,9 @@ class Model:
         return torch.stack([self.answers_of(layer) for layer in range(self.config.layers)])
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[LayerWeights, ...]:
         """Each layer's weights as they are run."""
-        return tuple(read_block(self, layer) for layer in range(self.config.layers))
+        return tuple(read_layer(self, layer) for layer in range(self.config.layers))
 
     @property
     def rows(self) -> tuple[Float[Tensor, "neuron d_model"], ...]:

@@ -33,7 +33,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from ffnprobe.models.folding import Block, Linear, Norm
+from ffnprobe.models.folding import LayerWeights, Linear, Norm
 from ffnprobe.models.model import Model
 
 ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -149,7 +149,7 @@ def _read_heads(
     return heads if gain is None else _pass(model, (gain, None), heads)
 
 
-def _read_keys(model: Model, block: Block, seen: Vectors) -> tuple[Tensor, Tensor]:
+def _read_keys(model: Model, block: LayerWeights, seen: Vectors) -> tuple[Tensor, Tensor]:
     keys = _read_heads(model, block.key, block.key_gain, seen)
     return keys, _read_heads(model, block.value, None, seen)
 
