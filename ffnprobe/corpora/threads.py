@@ -20,7 +20,8 @@ class Threads:
     """Threads that measure blocks until they are closed."""
 
     def __init__(self, model: Model, settings: ScanSettings, many: int) -> None:
-        watch(model, torch.zeros(1, 1, dtype=torch.long), {})  # folded once, not by each of them
+        # Its weights are read once, not by each of them.
+        watch(model, torch.zeros(1, 1, dtype=torch.long), {})
         self._model, self._settings = model, settings
         self._stopped = threading.Event()
         self._pool = ThreadPoolExecutor(many, thread_name_prefix="scan")

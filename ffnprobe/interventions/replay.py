@@ -129,9 +129,9 @@ class Replay:
 
     def past(self, layer: int, start: int) -> Past | None:
         """Return a layer's keys and values before a position."""
-        clean = self._clean[layer]
         if not start:
             return None
+        clean = self._clean[layer]
         return Past(clean.keys[:, :start], clean.values[:, :start], clean.at[:, :start])
 
 

@@ -74,29 +74,31 @@ def replay_prompts(
     readouts: Sequence[Readout], groups: Sequence[Sequence[Group]]
 ) -> Iterator[Float[Tensor, "group piece d_model"]]:
     """Do what `replay_changes` does, for several prompts: as many at a time as fit."""
-    layers, batch, room = readouts[0].replay.model.config.layers, list[int](), NUMBERS_AT_ONCE
-    starts = [min((c.position for g in own for c in g), default=r.first) for r, own in zip(readouts, groups, strict=True)]  # fmt: skip
-    for number, readout in enumerate(readouts):
-        batch.append(number)
-        room -= (1 + len(groups[number])) * _width(readout.replay, starts[number])
-        if room > 0 and number + 1 < len(readouts):
+    layers = readouts[0].replay.model.config.layers
+    positions = [[c.position for group in own for c in group] for own in groups]
+    starts = [min(own, default=r.first) for own, r in zip(positions, readouts, strict=True)]
+    widths = [
+        (1 + len(own)) * _width(readout.replay, start)
+        for own, readout, start in zip(groups, readouts, starts, strict=True)
+    ]
+    for batch in _gather(widths):
+        if len(batch) == 1:  # it may be one that does not fit
+            yield replay_changes(readouts[batch[0]], groups[batch[0]])
             continue
-        own = [readouts[n] for n in batch]
-        every = [change for n in batch for group in groups[n] for change in group]
-        layer = min((change.layer for change in every), default=layers)
+        own, begun = [readouts[n] for n in batch], [starts[n] for n in batch]
+        first = min((c.layer for n in batch for group in groups[n] for c in group), default=layers)
         edits = [set_activations(groups[n], len(readouts[n].replay.trace)) for n in batch]
         streams = [
-            readouts[n].replay.entering(layer, start=starts[n]).repeat(1 + len(groups[n]), 1, 1)
+            readouts[n].replay.entering(first, start=starts[n]).repeat(1 + len(groups[n]), 1, 1)
             for n in batch
         ]
-        for step in range(layer, layers):
+        for layer in range(first, layers):
             streams = advance_all(
-                [one.replay for one in own], streams, [starts[n] for n in batch], layer=step,
-                edits=edits, firsts=[one.first if step == layers - 1 else 0 for one in own],
+                [one.replay for one in own], streams, begun, layer=layer, edits=edits,
+                firsts=[one.first if layer == layers - 1 else 0 for one in own],
             )  # fmt: skip
         for one, stream in zip(own, streams, strict=True):
             yield stream[1:, one.first - len(one.replay.trace) :]
-        batch, room = [], NUMBERS_AT_ONCE
 
 
 def sweep_moves(
@@ -263,6 +265,18 @@ def _width(replay: Replay, start: int) -> int:
     return (length - start) * max(config.d_mlp, config.heads * length)
 
 
+def _gather(widths: Sequence[int]) -> list[list[int]]:
+    """Put things of these widths, by their number, in batches that fit."""
+    batches, room = list[list[int]](), 0
+    for number, width in enumerate(widths):
+        if not batches or room < width:
+            batches.append([])
+            room = NUMBERS_AT_ONCE
+        batches[-1].append(number)
+        room -= width
+    return batches
+
+
 class Variant(NamedTuple):
     """Where a variant joins, its changes there, and those of later layers."""
 
@@ -301,16 +315,11 @@ def _replay_all(
 ) -> Replayed:
     """Replay variants, as many at a time as fit; None for one that does nothing."""
     own = {number: one for number, one in enumerate(variants) if one is not None}
-    batches, room = list[list[int]](), 0
-    for number in sorted(own, key=lambda number: own[number].site[::-1]):
-        width = _width(readout.replay, own[number].site[1])
-        if not batches or room < width:
-            batches.append([])
-            room = NUMBERS_AT_ONCE
-        batches[-1].append(number)
-        room -= width
+    order = sorted(own, key=lambda number: own[number].site[::-1])
+    widths = [_width(readout.replay, own[number].site[1]) for number in order]
     done = len(variants) - len(own)
-    for batch in batches:
+    for places in _gather(widths):
+        batch = [order[place] for place in places]
         for rows, clean, final in _replay(readout, [own[n] for n in batch], move(batch)):
             yield [batch[row] for row in rows], clean, final
         done += len(batch)

@@ -157,9 +157,10 @@ def _read_keys(model: Model, block: LayerWeights, seen: Vectors) -> tuple[Tensor
 def _pass(model: Model, norm: Norm, stream: Float[Tensor, "... wide"]) -> Float[Tensor, "... wide"]:
     """Take vectors through a norm, with its gain and shift."""
     (gain, shift), width, eps = norm, stream.shape[-1:], model.config.eps
-    if model.config.is_rms or shift is None:
+    if model.config.is_rms:
         return functional.rms_norm(stream, width, gain.to(stream), eps)
-    return functional.layer_norm(stream, width, gain.to(stream), shift.to(stream), eps)
+    held = None if shift is None else shift.to(stream)
+    return functional.layer_norm(stream, width, gain.to(stream), held, eps)
 
 
 def _apply(linear: Linear, vectors: Float[Tensor, "... wide"]) -> Float[Tensor, "... high"]:

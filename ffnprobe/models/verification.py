@@ -92,7 +92,7 @@ def _compare(model: Model) -> tuple[Frequencies, bool]:
             "ffnprobe": run_steps(trial, ids, {})[0],
         }
     was_compared = check_agreement(model, logits)
-    vars(model).update(vars(trial))  # what has been folded need not be folded again
+    vars(model).update(vars(trial))  # what was made of the weights need not be made again
     if not model.hooks:
         bridge.forget_bridge(model)
     return frequencies, was_compared
@@ -123,7 +123,9 @@ def _read_rotary(trial: Model, rotary: Any) -> Frequencies:
 def _refuse_changing(model: Model) -> None:
     """Refuse rotary embeddings whose frequencies change with the length of the prompt."""
     for name in ("rope_parameters", "rope_scaling"):
-        said = model.config.native.get(name) or {}
+        said = model.config.native.get(name)
+        if not isinstance(said, Mapping):
+            continue  # a list or a text is refused by Hugging Face's own code
         # Gemma 3 says it for each kind of layer.
         for part in (said, *(value for value in said.values() if isinstance(value, Mapping))):
             kind = part.get("rope_type", part.get("type", "default"))

@@ -116,7 +116,7 @@ def _run_batch(
 
 
 def extend(trace: Trace, position: int, tokens: Sequence[int]) -> Trace:
-    """Return the prompt up to a position with tokens behind it; it is run once and kept with the trace."""
+    """Return the prompt up to a position with tokens behind it; the last one is kept with the trace."""
     model, ids = trace.model, (*trace.ids[: position + 1], *tokens)
     if len(ids) > model.config.positions:
         raise PromptRefused(
@@ -124,11 +124,11 @@ def extend(trace: Trace, position: int, tokens: Sequence[int]) -> Trace:
             f"has {model.config.positions} positions.",
             remedy="a shorter prompt, or an answer of one token",
         )
-    kept = vars(trace).setdefault(_EXTENDED, {})
-    if ids not in kept:
+    found: Trace | None = vars(trace).get(_EXTENDED)
+    if found is None or found.ids != ids:
         own, has_patterns = ids[trace.has_bos :], trace.patterns is not None
-        kept[ids] = run(model, own, bos=trace.has_bos, patterns=has_patterns)
-    found: Trace = kept[ids]
+        found = run(model, own, bos=trace.has_bos, patterns=has_patterns)
+        vars(trace)[_EXTENDED] = found
     return found
 
 
@@ -149,5 +149,5 @@ def run_before(
             is_pattern = each.name == "patterns"
             cut[each.name] = value[:, :, :many, :many] if is_pattern else value[:, :many]
     trace = replace(whole, prompt=text if isinstance(text, str) else model.vocab.text(own), **cut)
-    vars(trace)[_EXTENDED] = {whole.ids: whole}
+    vars(trace)[_EXTENDED] = whole
     return trace
