@@ -23,7 +23,7 @@ import ffnprobe as fp
 from editing.facts import find_changes
 from editing.figures import draw_alone, draw_sequence
 from editing.runs import KINDS, METHODS, edit_alone, edit_in_turn
-from ffnprobe.editing.key_stores import read_keys
+from ffnprobe.editing.key_stores import open_keys
 from ffnprobe.views.files.pictures import save_figures
 from ffnprobe.views.terminal.printing import print_tables
 from script import new_parser, run_script
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--store", type=Path, help="keep what is measured in this .jsonl file")
     options = parser.parse_args(argv)
     model = fp.load(options.model)
-    scan = None if options.keys is None else read_keys(options.keys)
+    scan = None if options.keys is None else open_keys(options.keys, remedy="fp.scan_keys")
     asked = {
         "fingerprint": model.fingerprint, "facts_from": options.facts_from, "seed": options.seed,
         "layer": options.layer,

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import ffnprobe as fp
-from ffnprobe.editing.embedded_keys import PACKED
-from ffnprobe.editing.key_stores import pack_factors
+from ffnprobe.editing.key_stores import PACKED, pack_factors
 from ffnprobe.models import pocket
 from script import run_script
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import ffnprobe as fp
-from ffnprobe.corpora.label_files import LABELS
 from ffnprobe.corpora.stored_labels import PACKED, pack
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.models import pocket
@@ -36,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         texts.write_text("\n".join(said[:: options.every]), encoding="utf-8")
         fp.scan(model, texts, store=store, lines=True, top=1)
         found = fp.label(model, store)
-        pack((store / LABELS).read_bytes(), options.out)
+        pack(found, options.out)
     size = options.out.stat().st_size
     print(f"{found.summary}: {size:,} bytes in {options.out}")
     if size > MOST:

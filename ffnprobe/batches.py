@@ -15,10 +15,12 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
+import torch
 import xxhash
 
 from ffnprobe.arguments import show
@@ -26,12 +28,12 @@ from ffnprobe.arguments import verb as checked
 from ffnprobe.asking import answer
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten, OptionRefused
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.files import write_whole
-from ffnprobe.inputs import check_utf8, parse_json, read_input
+from ffnprobe.inputs import parse_json, read_input
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import Bos, Progress
 from ffnprobe.results import Result
+from ffnprobe.store import Store, describe, hold_store
 from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.running import run
 from ffnprobe.tracing.trace import Trace
@@ -39,6 +41,8 @@ from ffnprobe.verbs import VERBS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+BATCH = "batch"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,36 +103,32 @@ def batch(
             raise OptionRefused(
                 f"{name} = {value!r}: {verb} takes no such option.", remedy=", ".join(known_options)
             )
-    if store == "" or (store is not None and Path(store).is_file()):
+    if store is not None and not os.fspath(store):
         raise OptionRefused(f"store = {show(store)}: it is not a folder.", remedy="a folder's name")
-    if store is not None:
-        check_utf8(store, refuse=FileNotWritten)
     asked = list(_read(prompts))
     if not asked:
         raise DataRefused(
             "there is no prompt.", remedy="a list of texts, or a table with a column prompt"
         )
-    kept = (
-        None
-        if store is None
-        else _Kept(Path(store), model, verb, {"top": top, "bos": bos, **options})
-    )
+    given = {"top": top, "bos": bos, **options}
+    manifest = describe(BATCH, model, verb=verb, options=_plain(given))
     tables: list[pd.DataFrame] = []
     problems: list[dict[str, str | None]] = []
-    for number, (prompt, told) in enumerate(asked):
-        known = None if kept is None else kept.read(prompt, told)
-        try:
-            if known is None:
-                known = _ask(model, verb, prompt, told, {"top": top, "bos": bos, **options})
-                if kept is not None:
-                    kept.write(prompt, told, known)
-            tables.append(known)
-        except (OptionRefused, DataRefused) as error:
-            raise error  # an option that does not fit does not fit any prompt
-        except FfnProbeError as error:
-            problems.append({"prompt": prompt, "answer": told, "problem": error.what})
-        if progress is not None:
-            progress(number + 1, len(asked))
+    with nullcontext() if store is None else hold_store(Path(store), manifest) as kept:
+        for number, (prompt, told) in enumerate(asked):
+            known = None if kept is None else _read_table(kept, prompt, told)
+            try:
+                if known is None:
+                    known = _ask(model, verb, prompt, told, given)
+                    if kept is not None:
+                        _write_table(kept, prompt, told, known)
+                tables.append(known)
+            except (OptionRefused, DataRefused, FileNotWritten):
+                raise  # what does not fit does not fit any prompt
+            except FfnProbeError as error:
+                problems.append({"prompt": prompt, "answer": told, "problem": error.what})
+            if progress is not None:
+                progress(number + 1, len(asked))
     provenance = model.provenance(
         settings={"verb": verb, "prompts": len(asked), "top": top} | _plain(options)
     )
@@ -236,34 +236,30 @@ def _ask(
     return shown
 
 
-class _Kept:
-    """What is done already, one file for each prompt."""
+def _name_part(prompt: str, answer: str | None) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps([prompt, answer]).encode())
 
-    def __init__(self, folder: Path, model: Model, verb: str, options: Mapping[str, Any]) -> None:
-        self.folder = folder
-        self.begin = json.dumps([model.identity, verb, _plain(options)], sort_keys=True)
 
-    def _path(self, prompt: str, answer: str | None) -> Path:
-        said = json.dumps([self.begin, prompt, answer])
-        return self.folder / f"{xxhash.xxh3_128_hexdigest(said.encode())}.parquet"
+def _read_table(store: Store, prompt: str, answer: str | None) -> "pd.DataFrame | None":
+    """Read what a store holds of a prompt, None where it is not done yet."""
+    import pandas as pd
 
-    def read(self, prompt: str, answer: str | None) -> "pd.DataFrame | None":
-        import pandas as pd
+    part = store.read(_name_part(prompt, answer))
+    return (
+        None
+        if part is None
+        else pd.read_parquet(io.BytesIO(part.tensors["table"].numpy().tobytes()))
+    )
 
-        path = self._path(prompt, answer)
-        try:
-            return pd.read_parquet(path) if path.is_file() else None
-        except (OSError, ValueError):  # damaged: done again, and written over
-            return None
 
-    def write(self, prompt: str, answer: str | None, table: "pd.DataFrame") -> None:
-        buffer = io.BytesIO()
-        plain = table.copy()
-        plain.attrs.clear()
-        plain.to_parquet(buffer, index=False)
-        # Made with the first prompt that is finished: a batch that is refused leaves no folder.
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self._path(prompt, answer), buffer.getvalue())
+def _write_table(store: Store, prompt: str, answer: str | None, table: "pd.DataFrame") -> None:
+    """Keep the table of a prompt that is done."""
+    buffer, plain = io.BytesIO(), table.copy()
+    plain.attrs.clear()
+    plain.to_parquet(buffer, index=False)
+    written = torch.frombuffer(bytearray(buffer.getbuffer()), dtype=torch.uint8)
+    said = {"prompt": prompt, "answer": answer}
+    store.write(_name_part(prompt, answer), said, {"table": written})
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe import batches
-from ffnprobe.errors import OptionRefused
+from ffnprobe.errors import DataRefused, OptionRefused
 from tests.cli.runner import ffnprobe
 
 PROMPTS = ["the cat sat on", "the basketball court", "the mat"]
@@ -67,8 +67,9 @@ def test_what_is_in_the_store_is_not_done_again(tiny, tmp_path, monkeypatch):
     assert asked == PROMPTS, "each prompt once"
     whole = fp.batch(tiny, PROMPTS, verb="attribute", top=2).table
     pd.testing.assert_frame_equal(again, whole, check_dtype=False)
-    fp.batch(tiny, PROMPTS[:1], verb="attribute", top=3, store=tmp_path)
-    assert asked[-1] == PROMPTS[0], "another option is another question"
+    more = fp.batch(tiny, [*PROMPTS, "a dog"], verb="attribute", top=2, store=tmp_path).table
+    assert asked == [*PROMPTS, *PROMPTS, "a dog"], "a longer list continues the same store"
+    assert more.prompt.nunique() == 4
 
 
 def test_what_is_not_a_batch_is_refused_in_words(tiny):
@@ -89,7 +90,7 @@ def test_the_command_reads_files_and_continues(tiny_folder, tmp_path):
     rows = json.loads(ffnprobe(*words, "--format", "json", *model).stdout)["rows"]
     assert [row["prompt"] for row in rows] == ["the cat"] * 2 + ["the mat"] * 2
     assert rows[0]["answer"] == " the"
-    assert len(list((tmp_path / "s").glob("*.parquet"))) == 2
+    assert len(list((tmp_path / "s").glob("*.safetensors"))) == 2
     (tmp_path / "p.txt").write_text("the cat\n\nthe mat\n")
     done = ffnprobe("batch", "run", tmp_path / "p.txt", "--top", "1", *model)
     assert "run of 2 prompts" in done.stdout
@@ -111,20 +112,12 @@ def test_answers_are_texts_that_another_batch_takes(pocket, verb):
     pd.testing.assert_frame_equal(again.table, found)
 
 
-def test_a_damaged_file_of_the_store_is_done_again(tiny, tmp_path):
-    first = fp.batch(tiny, PROMPTS[:1], verb="run", top=2, store=tmp_path).table
-    (kept,) = tmp_path.iterdir()
-    kept.write_bytes(kept.read_bytes()[:-20])
-    again = fp.batch(tiny, PROMPTS[:1], verb="run", top=2, store=tmp_path).table
-    pd.testing.assert_frame_equal(again, first)
-    assert len(pd.read_parquet(kept)) == 2
-
-
 def test_another_scan_is_another_question(tiny, tmp_path):
-    for text in ("the cat sat", "the dog ran"):
-        scan = fp.scan(tiny, {"one": text}, top=1, workers=1)
-        fp.batch(tiny, PROMPTS[:1], verb="explain", top=2, store=tmp_path, scan=scan)
-    assert len(list(tmp_path.iterdir())) == 2
+    scans = [fp.scan(tiny, {"one": text}, top=1, workers=1) for text in ("the cat", "the dog")]
+    asked = {"verb": "explain", "top": 2, "store": tmp_path}
+    fp.batch(tiny, PROMPTS[:1], scan=scans[0], **asked)
+    with pytest.raises(DataRefused, match="was made with scan="):
+        fp.batch(tiny, PROMPTS[:1], scan=scans[1], **asked)
 
 
 def test_the_command_takes_the_options_of_its_verb(tiny_folder, tmp_path):

@@ -17,6 +17,7 @@ PLACES = (
     # odd commands, writers that are killed, processes that are started
     "tests/fuzz/",
     "tests/corpora/test_kills.py",
+    "tests/test_store.py::test_killed_in_the_middle_of_any_write",
     "tests/corpora/test_processes.py",
     "tests/corpora/test_scans.py::test_sigkill_in_the_middle_of_a_write_changes_nothing",
     "tests/corpora/test_scans.py::test_it_goes_on_where_it_was_stopped",

@@ -41,7 +41,7 @@ def _ask(verb: Verb) -> Any:
             with show_progress(common, "prompts") as progress:
                 found = batch(model, table, verb=verb.name, store=store, progress=progress, **given)
         except KeyboardInterrupt:
-            if store is None or not any(store.glob("*.parquet")):
+            if store is None or not store.is_dir():
                 raise
             raise KeyboardInterrupt(
                 f"finished prompts are kept in {store}; the same command resumes."

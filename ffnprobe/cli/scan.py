@@ -76,12 +76,13 @@ def _check_size(common: Common, texts: list[str], most: int | None, is_agreed: b
 
 def _name_kept(store: Path) -> str:
     """Say what an interrupted scan has left in its store."""
-    from ffnprobe.corpora.states import read_state
+    from ffnprobe.corpora.scans import Scan
+    from ffnprobe.errors import DataRefused
 
-    found = read_state(store)
-    if found is None:
+    try:
+        tokens = Scan.open(store).done.tokens
+    except DataRefused:
         return "no block was finished, so nothing is kept; --block-tokens makes blocks smaller."
-    tokens = found.state.done.tokens
     return f"{tokens:,} tokens are kept in {store}; the same command resumes after them."
 
 

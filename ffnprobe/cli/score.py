@@ -34,15 +34,15 @@ def score(
     if sum((by_relation, overlap, remove is not None)) > 1:
         raise typer.BadParameter("one of --by-relation, --overlap and --remove")
     model = common.load(hooks=hooks)
-    from ffnprobe.facts.partials import clear_partials
     from ffnprobe.facts.scoring import score as score_facts
+    from ffnprobe.store import discard
 
     partial = None if common.out is None else Path(f"{common.out}.partial")
     if partial is not None and partial.exists():
         common.note(f"resuming from {partial}")
     try:
         with show_progress(common, "facts") as progress:
-            scores = score_facts(model, partial=partial, progress=progress, **given)
+            scores = score_facts(model, store=partial, progress=progress, **given)
     except KeyboardInterrupt:
         if partial is None or not partial.exists():
             raise
@@ -61,7 +61,7 @@ def score(
     else:
         common.emit(scores, printed={"facts": scores.table.drop(columns=LEFT_OUT)})
     if partial is not None:
-        clear_partials(partial)
+        discard(partial)
     if len(scores.problems):
         raise typer.Exit(1)
 

@@ -10,7 +10,6 @@ that are nearly the same sentence are shown once, with their number.
 ['name', 'layer', 'neuron', 'list', 'rank', 'activation']
 """
 
-import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -47,7 +46,7 @@ HEADS = {
 class Example(NamedTuple):
     """One activation: its size, its score, its token in its text, and the tokens on both sides.
 
-    `score` is not a number in stores of older versions; `alike` is how many examples are nearly this one.
+    `alike` is how many examples are nearly this one.
     """
 
     activation: float
@@ -204,9 +203,8 @@ def are_alike(one: Example, other: Example) -> bool:
 
 
 def name_numbers(example: Example) -> str:
-    """Write an example's activation and, where it is known, its score."""
-    score = "" if math.isnan(example.score) else f"  score {example.score:7.3f}"
-    return f"{example.activation:9.3f}{score}"
+    """Write an example's activation and its score."""
+    return f"{example.activation:9.3f}  score {example.score:7.3f}"
 
 
 def name_source(example: Example) -> str:

@@ -78,7 +78,5 @@ def keep(known: Kept, block: Block) -> Kept:
 
 
 def read_kept(tensors: dict[str, Tensor]) -> Kept:
-    """Take the passages out of a store's tensors; stores of older formats have none."""
-    if "kept.ids" not in tensors:
-        return none_kept()
+    """Take the passages out of a store's tensors."""
     return Kept(**{name: tensors[f"kept.{name}"] for name in vars(none_kept())})

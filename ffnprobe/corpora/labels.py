@@ -6,14 +6,13 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ffnprobe.corpora.label_files import Columns
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.provenance import Provenance
@@ -56,7 +55,7 @@ class Labels(Result):
     (10, 'label')
     """
 
-    columns: Columns
+    columns: Mapping[str, np.ndarray | list[str]]
     provenance: Provenance
     scan: Scan | None = None
 

@@ -111,7 +111,7 @@ def _check_scans(model: Model, other: Model, scans: Sequence[Scan]) -> tuple[Sca
         )
     one, two = scans[0].check(model), scans[1].check(other)
     settings = [(scan.done.digest, scan.manifest["settings"]) for scan in (one, two)]
-    same = ("context", "bos", "k")
+    same = ("context", "bos", "top")
     if any(a[0] != b[0] or any(a[1][n] != b[1][n] for n in same) for a, b in [settings]):
         raise DataRefused(
             f"the scans are of different texts or settings: {one.corpus} and {two.corpus}.",

@@ -88,7 +88,7 @@ def measure(
     ranges = len(first_of(settings.length))
     # Apple's GPUs have no float64.
     device = torch.device("cpu") if model.device.type == "mps" else model.device
-    meters = [Meter(c.d_mlp, ranges, settings.k, device) for _ in range(c.layers)]
+    meters = [Meter(c.d_mlp, ranges, settings.top, device) for _ in range(c.layers)]
     counts = torch.zeros(ranges, dtype=torch.int64)
     chosen = draw(block)
     # What closes a neuron is its score, and where it has a gate the gate's.

@@ -36,7 +36,7 @@ class ScanSettings:
 
     context        the most tokens of a passage, BOS included
     bos            whether each passage begins with BOS (which is left out of all numbers)
-    k              how many examples are kept on each side
+    top            how many examples are kept on each side
     column         where jsonl, parquet and datasets hold their texts
     lines          whether each line of a text file is a text
     errors         what is done about bytes that are not UTF-8: strict or replace
@@ -45,7 +45,7 @@ class ScanSettings:
 
     context: int
     bos: bool = True
-    k: int = 20
+    top: int = 20
     column: str = "text"
     lines: bool = False
     errors: str = "strict"
@@ -63,7 +63,7 @@ class ScanSettings:
             raise OptionRefused(f"{model.name} has no BOS token.", remedy="bos=False (--no-bos)")
         if self.errors not in ("strict", "replace"):
             raise OptionRefused(f'errors is not "{self.errors}".', remedy="strict, replace")
-        for name, value in (("top", self.k), ("block_tokens", self.block_tokens)):
+        for name, value in (("top", self.top), ("block_tokens", self.block_tokens)):
             if value < 1:
                 raise OptionRefused(f"{name} = {value}: it must be at least 1.")
         if self.block_tokens > MOST_TOKENS:
@@ -71,12 +71,12 @@ class ScanSettings:
                 f"block_tokens = {self.block_tokens}: a block is kept in memory.",
                 remedy=f"at most {MOST_TOKENS}",
             )
-        size = 2 * model.config.neurons * self.k * EXAMPLE_BYTES
+        size = 2 * model.config.neurons * self.top * EXAMPLE_BYTES
         allowed = max(MOST_BYTES, 4 * model.config.parameters())
         if size > allowed:
             most = allowed // (2 * model.config.neurons * EXAMPLE_BYTES)
             raise OptionRefused(
-                f"top = {self.k}: the examples of {model.config.neurons:,} neurons would take "
+                f"top = {self.top}: the examples of {model.config.neurons:,} neurons would take "
                 f"{size / 1e9:,.0f} GB of memory.",
                 remedy=f"at most {most}",
             )

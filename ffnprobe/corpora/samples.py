@@ -30,15 +30,15 @@ class Sample:
     scores: Float32[Tensor, "layer neuron draw"]
 
 
-def no_sample(layers: int, neurons: int, many: int = SAMPLE) -> Sample:
+def no_sample(layers: int, neurons: int) -> Sample:
     """Start without tokens."""
     return Sample(
-        passages=torch.full((many,), -1),
-        texts=torch.full((many,), -1),
-        positions=torch.full((many,), -1, dtype=torch.int32),
-        windows=torch.full((many, WINDOW), NO_TOKEN, dtype=torch.int32),
-        activations=torch.full((layers, neurons, many), float("nan")),
-        scores=torch.full((layers, neurons, many), float("nan")),
+        passages=torch.full((SAMPLE,), -1),
+        texts=torch.full((SAMPLE,), -1),
+        positions=torch.full((SAMPLE,), -1, dtype=torch.int32),
+        windows=torch.full((SAMPLE, WINDOW), NO_TOKEN, dtype=torch.int32),
+        activations=torch.full((layers, neurons, SAMPLE), float("nan")),
+        scores=torch.full((layers, neurons, SAMPLE), float("nan")),
     )
 
 

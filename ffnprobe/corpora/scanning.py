@@ -13,7 +13,7 @@ after any number of interruptions; how the texts are split over files can move t
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
@@ -22,14 +22,12 @@ from typing import Annotated
 import torch
 
 from ffnprobe.arguments import verb
-from ffnprobe.corpora import store as stores
 from ffnprobe.corpora.engines import MeasuredBlocks, measure_blocks
 from ffnprobe.corpora.kept import keep, none_kept
-from ffnprobe.corpora.manifests import describe, other_store
 from ffnprobe.corpora.passages import Block, Done, ScanSettings, cut_blocks
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.sources import Texts, TextSource, find_texts
-from ffnprobe.corpora.states import State
+from ffnprobe.corpora.states import SCAN, State, read_state, write_state
 from ffnprobe.corpora.statistics import merge, no_statistics
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.model import Model
@@ -43,6 +41,7 @@ from ffnprobe.options import (
     Progress,
     Workers,
 )
+from ffnprobe.store import Store, describe, hold_store, other_store
 
 # Called with how many tokens are done, and with the share of the corpus read where it is known.
 
@@ -103,22 +102,22 @@ def scan(
     """
     settings = ScanSettings(
         context=model.config.positions if context is None else context,
-        bos=model.vocab.puts_bos(bos), k=top, column=column, lines=lines,
+        bos=model.vocab.puts_bos(bos), top=top, column=column, lines=lines,
         errors=errors, block_tokens=block_tokens,
     ).check(model)  # fmt: skip
     # A worker elsewhere loads it so, and numbers are the same to the last bit wherever they are made.
     model = replace(model, hooks=False) if model.hooks else model
     sources = find_texts(texts)
-    manifest = describe(model, sources, settings, format=stores.FORMAT)
+    manifest = describe(
+        SCAN, model, settings=asdict(settings), texts=[source.describe() for source in sources]
+    )
     measured = partial(measure_blocks, engine=engine, workers=workers, address=address)
     if store is None:
-        state = _measure(model, sources, settings, None, None, measured, progress, tokens)
+        state = _measure(model, sources, settings, None, measured, progress, tokens)
     else:
-        folder = Path(store)
-        with stores.open_to_write(folder, manifest, model.vocab.shown) as writer:
-            known = writer.resume()
-            state = _measure(model, sources, settings, known, writer, measured, progress, tokens)
-            manifest = writer.manifest
+        with hold_store(Path(store), manifest) as held:
+            state = _measure(model, sources, settings, held, measured, progress, tokens)
+            manifest = held.manifest
     if state.done.tokens == 0:
         raise DataRefused(
             f"the corpus is empty: {len(sources)} source{'s' * (len(sources) != 1)}, no text.",
@@ -134,20 +133,20 @@ def _measure(
     model: Model,
     sources: list[TextSource],
     settings: ScanSettings,
-    known: State | None,
-    writer: stores.Writer | None,
+    store: Store | None,
     measured: Callable[[Model, Iterator[Block], ScanSettings], MeasuredBlocks],
     progress: Progress | None,
     most: int | None,
 ) -> State:
     """Merge block after block into the state and the store, to the end of the corpus or `most` tokens."""
     c = model.config
-    nothing = no_statistics(c.layers, c.d_mlp, k=settings.k, length=settings.length)
-    state = known or State(nothing, Done(), is_finished=False, kept=none_kept())
+    nothing = no_statistics(c.layers, c.d_mlp, k=settings.top, length=settings.length)
+    known = None if store is None else read_state(store)
+    state = known[0] if known else State(nothing, Done(), is_finished=False, kept=none_kept())
     if state.is_finished and all(source.hash is not None for source in sources):
         return state
     cut = cut_blocks(model.vocab, sources, settings)
-    blocks = _skip(cut, state, writer)
+    blocks = _skip(cut, state, store)
     if most is not None:
         blocks = takewhile(lambda block: _tokens_before(block) < most, blocks)
     if progress is not None:
@@ -158,15 +157,15 @@ def _measure(
                 merge(state.statistics, statistics), block.done, is_finished=False,
                 kept=keep(state.kept, block),
             )  # fmt: skip
-            if writer is not None:
-                writer.write(state)
+            if store is not None:
+                write_state(store, state, model.vocab.shown)
             if progress is not None:
                 progress(block.done.tokens, block.share)
     if most is not None and state.done.tokens >= most:
         return state  # whether the corpus ends here is not known
     state = replace(state, is_finished=True)
-    if writer is not None and state.done.tokens:
-        writer.write(state)
+    if store is not None and state.done.tokens:
+        write_state(store, state, model.vocab.shown)
     return state
 
 
@@ -174,22 +173,22 @@ def _tokens_before(block: Block) -> int:
     return block.done.tokens - sum(len(passage.ids) for passage in block.passages)
 
 
-def _skip(blocks: Iterator[Block], state: State, writer: stores.Writer | None) -> Iterator[Block]:
+def _skip(blocks: Iterator[Block], state: State, store: Store | None) -> Iterator[Block]:
     """Pass over the blocks that are done, checking that they are the same tokens as then."""
     done = Done()
     for block in islice(blocks, state.done.blocks):
         done = block.done
     if done != state.done:
-        raise _changed(writer)
+        raise _changed(store)
     for block in blocks:
         if state.is_finished:
-            raise _changed(writer)
+            raise _changed(store)
         yield block
 
 
-def _changed(writer: stores.Writer | None) -> DataRefused:
-    assert writer is not None, "only a store knows what was done before"
+def _changed(store: Store | None) -> DataRefused:
+    assert store is not None, "only a store knows what was done before"
     return DataRefused(
-        f"{writer.folder} is a scan of other texts: these have other tokens.",
-        remedy=f"the same texts again, or {other_store(writer.folder)}",
+        f"{store.folder} is a scan of other texts: these have other tokens.",
+        remedy=f"the same texts again, or {other_store(store.folder)}",
     )

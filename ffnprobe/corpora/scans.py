@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 from ffnprobe.arguments import verb
 from ffnprobe.cards import card, table_html
 from ffnprobe.corpora.kept import Kept, none_kept
-from ffnprobe.corpora.manifests import other_model, run_by
 from ffnprobe.corpora.passages import Done
+from ffnprobe.corpora.states import SCAN, read_state
 from ffnprobe.corpora.statistics import Statistics
-from ffnprobe.corpora.store import lacking, read_store
 from ffnprobe.errors import DataRefused
+from ffnprobe.files import quote
+from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.models.sources import Source
 from ffnprobe.names import NeuronId
 from ffnprobe.results import Result
+from ffnprobe.store import open_store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,11 +60,18 @@ class Scan(Result):
     @verb
     def open(cls, folder: str | os.PathLike[str]) -> "Scan":
         """Open a store; one that is not finished tells what it knows so far."""
-        found = read_store(Path(folder))
-        state = found.state
+        again = f"ffnprobe scan … --store {quote(folder)}"
+        store = open_store(Path(folder), SCAN, remedy=again)
+        found = read_state(store)
+        if found is None:
+            raise DataRefused(
+                f"the scan in {folder} has finished no block yet.",
+                remedy="the same scan again: it resumes",
+            )
+        state, tokens = found
         return cls(
-            found.manifest, state.statistics, state.done, found.tokens, state.is_finished, state.kept,
-            Path(folder),
+            store.manifest, state.statistics, state.done, tokens, state.is_finished, state.kept,
+            store.folder,
         )  # fmt: skip
 
     def _repr_html_(self) -> str:
@@ -81,12 +90,6 @@ class Scan(Result):
         return f"{known.texts:,} texts, {known.tokens:,} tokens ({known.digest[:8]}{part})"
 
     @property
-    def lacks(self) -> str:
-        """What the store of an older version does not know, in words; nothing if it knows all."""
-        *most, last = lacking(self.manifest) or ("",)
-        return f"{', '.join(most)} and {last}" if most else last
-
-    @property
     def provenance(self) -> Provenance:
         """The model, the corpus and the settings behind every number."""
         model, settings = self.manifest["model"], self.manifest["settings"]
@@ -97,11 +100,9 @@ class Scan(Result):
         }  # fmt: skip
         if not self.is_finished:
             known["finished"] = False
-        if self.lacks:
-            known["lacks"] = self.lacks
         return Provenance(
-            model["name"], _read_source(model["source"]), model["fingerprint"], model.get("identity"),
-            bos=settings["bos"], run_by=run_by(model), settings=known,
+            model["name"], Source.from_dict(model["source"]), model["fingerprint"], model["identity"],
+            bos=settings["bos"], run_by=model["run_by"], settings=known,
         )  # fmt: skip
 
     @cached_property
@@ -109,20 +110,19 @@ class Scan(Result):
         """Every neuron's mean activation, to replace a neuron's own with."""
         known = self.manifest["model"]
         means = self.statistics.moments.mean.float()
-        return Means(means, known["fingerprint"], self.corpus, known.get("identity"))
+        return Means(means, known["fingerprint"], self.corpus, known["identity"])
 
     def check(self, model: Model) -> "Scan":
         """Return this scan if it is of this model, or refuse to mix them."""
         known = self.manifest["model"]
-        ours = {"fingerprint": model.fingerprint, "identity": model.identity}
-        other, remedy = other_model(known, ours), f"scan the texts with {model.name}"
-        if other == "weights":
+        remedy = f"scan the texts with {model.name}"
+        if known["fingerprint"] != model.fingerprint:
             raise DataRefused(
                 f"the scan is of other weights: {known['name']} ({known['fingerprint'][:8]}), "
                 f"not {model.name} ({model.fingerprint[:8]}).",
                 remedy=remedy,
             )
-        if other:
+        if other := tell_apart(known["identity"], model.identity):
             raise DataRefused(
                 f"the scan is of {known['name']} with another {other}.", remedy=remedy
             )
@@ -181,8 +181,3 @@ class Scan(Result):
             .reset_index()
         )
         return self.provenance.note(layers)
-
-
-def _read_source(known: dict[str, str] | str) -> Source:
-    """Read where a scan's model came from; older stores hold it as text."""
-    return Source("recorded", known) if isinstance(known, str) else Source.from_dict(known)

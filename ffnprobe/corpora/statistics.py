@@ -71,10 +71,7 @@ class Statistics:
 
 
 def from_tensors(tensors: dict[str, Tensor], count: int) -> Statistics:
-    """Put the tensors of a store together again; those of older formats have no scores and no sample."""
-    for side in ("strongest", "weakest"):
-        unknown = torch.full_like(tensors[f"{side}.activations"], float("nan"))
-        tensors = {f"{side}.scores": unknown} | tensors
+    """Put the tensors of a store together again."""
     moments = CentralMoments(count, *(tensors[f"moments.{name}"] for name in _MOMENTS))
     strongest, weakest = (
         Peaks(**{name: tensors[f"{side}.{name}"] for name in _PEAKS})
@@ -87,15 +84,8 @@ def from_tensors(tensors: dict[str, Tensor], count: int) -> Statistics:
         position_counts=tensors["position_counts"],
         strongest=strongest,
         weakest=weakest,
-        sample=_read_sample(tensors),
+        sample=Sample(**{each.name: tensors[f"sample.{each.name}"] for each in fields(Sample)}),
     )
-
-
-def _read_sample(tensors: dict[str, Tensor]) -> Sample:
-    names = [field.name for field in fields(Sample)]
-    if f"sample.{names[0]}" not in tensors:
-        return no_sample(tensors["histogram"].shape[0], tensors["histogram"].shape[1], many=0)
-    return Sample(**{name: tensors[f"sample.{name}"] for name in names})
 
 
 def no_statistics(layers: int, neurons: int, *, k: int, length: int) -> Statistics:

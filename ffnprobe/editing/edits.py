@@ -22,9 +22,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.arguments import verb
-from ffnprobe.editing.embedded_keys import embedded_keys
 from ffnprobe.editing.key_moments import KeyMoments
-from ffnprobe.editing.key_stores import read_keys
+from ffnprobe.editing.key_stores import embedded_keys, open_keys
 from ffnprobe.editing.layers import choose_layers
 from ffnprobe.editing.methods import Progressed, check_method, write_facts
 from ffnprobe.editing.outcomes import Replies, ask
@@ -173,16 +172,14 @@ def _plain(model: object) -> Model:
 
 def _find_moments(model: Model, scan: KeyMoments | str | PathLike[str] | None) -> KeyMoments:
     """Return the second moments to use, checked against the model."""
+    remedy = 'scan=fp.scan_keys(model, texts, store="keys") (--texts FILE)'
     if isinstance(scan, KeyMoments):
-        found: KeyMoments | None = scan
-    else:
-        found = embedded_keys(model) if scan is None else read_keys(Path(scan))
+        return scan.check(model)
+    found = embedded_keys(model) if scan is None else open_keys(Path(scan), remedy=remedy)
     if found is None:
         raise DataRefused(
-            f"{model.name} has no second moments of keys: they are measured over a corpus."
-            if scan is None
-            else f"{scan} holds no scan of keys.",
-            remedy='scan=fp.scan_keys(model, texts, store="keys") (--texts FILE)',
+            f"{model.name} has no second moments of keys: they are measured over a corpus.",
+            remedy=remedy,
         )
     return found.check(model)
 

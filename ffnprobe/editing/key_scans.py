@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
@@ -21,15 +22,14 @@ from ffnprobe.corpora.meters import group_passages
 from ffnprobe.corpora.passages import Block, Done, ScanSettings, cut_blocks
 from ffnprobe.corpora.sources import Texts, TextSource, find_texts
 from ffnprobe.editing.key_moments import KeyMoments
-from ffnprobe.editing.key_stores import read_keys, write_keys
-from ffnprobe.errors import DataRefused, FileNotWritten
-from ffnprobe.inputs import check_utf8
-from ffnprobe.locks import hold
+from ffnprobe.editing.key_stores import KEYS, read_keys, write_keys
+from ffnprobe.errors import DataRefused
 from ffnprobe.models.caches import cache_folder
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import Tap
 from ffnprobe.options import Progress
+from ffnprobe.store import Store, describe, hold_store
 
 # Called with how many tokens are done, and with the share of the corpus read where it is known.
 PREFIXES, PREFIX_TOKENS = 4, 6
@@ -61,7 +61,7 @@ def scan_keys(
     """
     chosen = model.find_layers(layers)
     settings = ScanSettings(
-        context=min(CONTEXT, model.config.positions), bos=model.vocab.puts_bos(None), k=1,
+        context=min(CONTEXT, model.config.positions), bos=model.vocab.puts_bos(None), top=1,
         lines=lines, block_tokens=block_tokens,
     ).check(model)  # fmt: skip
     sources = find_texts(texts)
@@ -74,11 +74,11 @@ def scan_keys(
     if store is None:
         with closing(blocks):
             return _filled(_measure(model, blocks, settings, start, None, progress))
-    folder = Path(store)
-    check_utf8(folder, refuse=FileNotWritten)
-    with closing(blocks), hold(folder, remedy="another store, or wait"):
-        found = read_keys(folder, like=known) or start
-        return _filled(_measure(model, blocks, settings, found, folder, progress))
+    asked = asdict(settings) | {"layers": chosen}
+    manifest = describe(KEYS, model, settings=asked, texts=[each.describe() for each in sources])
+    with closing(blocks), hold_store(Path(store), manifest) as held:
+        found = read_keys(held) or start
+        return _filled(_measure(model, blocks, settings, found, held, progress))
 
 
 def _hash(sources: Sequence[TextSource]) -> str:
@@ -106,7 +106,7 @@ def _measure(
     blocks: Iterator[Block],
     settings: ScanSettings,
     moments: KeyMoments,
-    folder: Path | None,
+    store: Store | None,
     progress: Progress | None,
 ) -> KeyMoments:
     """Add block after block, writing now and then, to the end of the corpus."""
@@ -117,21 +117,21 @@ def _measure(
         done = block.done
     if done != moments.done:
         raise DataRefused(
-            f"{folder} is a scan of other texts: these have other tokens.", remedy="another store"
+            "the store is a scan of other texts: these have other tokens.", remedy="another store"
         )
     written = time.monotonic()
     for block in blocks:
         moments = _add(model, block, settings, moments)
-        if folder is not None and time.monotonic() - written > SECONDS_BETWEEN_WRITES:
-            write_keys(folder, moments)
+        if store is not None and time.monotonic() - written > SECONDS_BETWEEN_WRITES:
+            write_keys(store, moments)
             written = time.monotonic()
         if progress is not None:
             progress(block.done.tokens, block.share)
     finished = KeyMoments(
         moments.sums, moments.totals, moments.done, moments.prefixes, moments.provenance
     )
-    if folder is not None and finished.done.tokens:
-        write_keys(folder, finished)
+    if store is not None and finished.done.tokens:
+        write_keys(store, finished)
     return finished
 
 

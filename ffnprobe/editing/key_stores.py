@@ -1,17 +1,16 @@
-"""Second moments of keys in a file: one safetensors file, checked when it is read, replaced as a whole.
+"""Second moments of keys as a part of a store, and in the package.
 
-A store is a folder with `keys.safetensors`: the upper triangles of the sums, in float64, so that
-a scan that resumes ends as one that was never stopped. Pocket's own file holds instead the Cholesky
-factors of its second moments, in half precision: their product is a second moment, rounded or not.
+A store holds the upper triangles of the sums, in float64, so that a scan that resumes ends as one that was
+never stopped. Pocket's own file holds instead the Cholesky factors of its second moments, in half precision:
+their product is a second moment, rounded or not.
 """
 
-import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from ffnprobe.corpora.passages import Done
@@ -19,86 +18,93 @@ from ffnprobe.editing.key_moments import KeyMoments
 from ffnprobe.editing.solves import factor_live
 from ffnprobe.errors import DataRefused
 from ffnprobe.files import write_whole
+from ffnprobe.models import pocket
+from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
+from ffnprobe.store import Part, Store, encode_part, open_store, read_part
 
-FILE = "keys.safetensors"
+KEYS, PART = "scan of keys", "moments"
 SUM, FACTOR = "sum.", "factor."
+PACKED = pocket.FOLDER / "keys.safetensors"
 
 
-def write_keys(folder: Path, moments: KeyMoments) -> None:
-    """Replace a store's file."""
-    tensors = {f"{SUM}{layer}": _pack(moments.sums[layer]) for layer in moments.layers}
-    write_whole(folder / FILE, save({**tensors, **_small(moments)}, _describe(moments)))
+def write_keys(store: Store, moments: KeyMoments) -> None:
+    """Replace what a store holds."""
+    sums = {f"{SUM}{layer}": _pack(moments.sums[layer]) for layer in moments.layers}
+    store.write(PART, *_describe(moments, sums))
 
 
 def pack_factors(path: Path, moments: KeyMoments) -> None:
     """Write the Cholesky factors of second moments, in half precision."""
-    tensors = {}
+    factors = {}
     for layer in moments.layers:
         moment = moments.of(layer)
         lower, live = factor_live(moment)
         spoken = live.nonzero()[:, 0]
         factor = torch.zeros_like(moment)  # of silent neurons nothing is kept
         factor[spoken[:, None], spoken] = lower.mT
-        tensors[f"{FACTOR}{layer}"] = _pack(factor).half()
-    write_whole(path, save({**tensors, **_small(moments)}, _describe(moments)))
+        factors[f"{FACTOR}{layer}"] = _pack(factor).half()
+    write_whole(path, encode_part(*_describe(moments, factors)))
 
 
-def _small(moments: KeyMoments) -> dict[str, Tensor]:
-    # int32 holds every token id; no prefix is a tensor of no rows.
-    prefixes = torch.tensor(moments.prefixes, dtype=torch.int32)
-    return {"totals": moments.totals, "prefixes": prefixes}
-
-
-def _describe(moments: KeyMoments) -> dict[str, str]:
-    return {
-        "done": json.dumps(asdict(moments.done)),
-        "is_finished": json.dumps(moments.is_finished),
-        "provenance": json.dumps(moments.provenance.as_dict()),
-    }
-
-
-def read_keys(folder: Path, *, like: Provenance | None = None) -> KeyMoments | None:
-    """Read a store, None if it has not begun; refuse one of another model, corpus or setting."""
-    path = folder / FILE
-    if not path.is_file():
-        return None
-    found = read_file(path)
-    if like is not None:
-        for name in ("identity", "settings"):
-            if getattr(found.provenance, name) != getattr(like, name):
-                what = "another model" if name == "identity" else "other texts or settings"
-                raise DataRefused(
-                    f"{folder} is a scan of keys with {what}.", remedy="another store"
-                )
+def open_keys(folder: Path, *, remedy: str) -> KeyMoments:
+    """Open a store to read."""
+    found = read_keys(open_store(folder, KEYS, remedy=remedy))
+    if found is None:
+        raise DataRefused(f"the {KEYS} in {folder} has not begun.", remedy="the same scan again")
     return found
 
 
-def read_file(path: Path) -> KeyMoments:
-    """Read one file of second moments, or say that it cannot be read."""
+def read_keys(store: Store) -> KeyMoments | None:
+    """Read what a store holds, None before the first block."""
+    part = store.read(PART)
+    return None if part is None else _read(part)
+
+
+def embedded_keys(model: Model) -> KeyMoments | None:
+    """Return the second moments in the package if they are of this very model.
+
+    `analyses/key_moments_pocket.py` makes the file.
+    """
+    if model.source.kind != "embedded" or not PACKED.is_file():
+        return None
     try:
-        with safe_open(path, framework="pt") as file:
-            known = file.metadata()
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        done = Done(**json.loads(known["done"]))
-        sums = {
-            int(name.partition(".")[2]): _open(name, tensor, done.tokens)
-            for name, tensor in tensors.items()
-            if name.startswith((SUM, FACTOR))
-        }
-        return KeyMoments(
-            sums=dict(sorted(sums.items())),
-            totals=tensors["totals"],
-            done=done,
-            prefixes=tuple(map(tuple, tensors["prefixes"].tolist())),
-            provenance=Provenance.from_dict(json.loads(known["provenance"])),
-            is_finished=json.loads(known["is_finished"]),
-        )
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataRefused(
-            f"{path} is not a scan of keys, or is damaged ({cause}).", remedy="scan_keys again"
-        ) from None
+        return _read_packed(PACKED).check(model)
+    except DataRefused:
+        return None
+
+
+@cache
+def _read_packed(path: Path) -> KeyMoments:
+    return _read(read_part(path))
+
+
+def _describe(moments: KeyMoments, tensors: Mapping[str, Tensor]) -> Part:
+    # int32 holds every token id; no prefix is a tensor of no rows.
+    prefixes = torch.tensor(moments.prefixes, dtype=torch.int32)
+    said = {
+        "done": asdict(moments.done), "is_finished": moments.is_finished,
+        "provenance": moments.provenance.as_dict(),
+    }  # fmt: skip
+    return Part(said, {**tensors, "totals": moments.totals, "prefixes": prefixes})
+
+
+def _read(part: Part) -> KeyMoments:
+    said, tensors = part
+    done = Done(**said["done"])
+    sums = {
+        int(name.partition(".")[2]): _open(name, tensor, done.tokens)
+        for name, tensor in tensors.items()
+        if name.startswith((SUM, FACTOR))
+    }
+    return KeyMoments(
+        sums=dict(sorted(sums.items())),
+        totals=tensors["totals"],
+        done=done,
+        prefixes=tuple(map(tuple, tensors["prefixes"].tolist())),
+        provenance=Provenance.from_dict(said["provenance"]),
+        is_finished=said["is_finished"],
+    )
 
 
 def _open(name: str, packed: Tensor, tokens: int) -> Tensor:

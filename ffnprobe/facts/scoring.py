@@ -25,6 +25,7 @@ does not grow with the prompts.
 """
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -34,7 +35,6 @@ from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.batches import FactIds, plan, prepare
 from ffnprobe.facts.formats import Facts, read_facts
-from ffnprobe.facts.partials import Partials
 from ffnprobe.facts.recall import recall
 from ffnprobe.facts.rivals import Rivals
 from ffnprobe.facts.scores import Scores, assemble
@@ -49,12 +49,14 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
 from ffnprobe.options import REPLACE, TOP, Argument, Bos, Option, Progress
 from ffnprobe.reading.ordering import check_top, sort_neurons
+from ffnprobe.store import describe, hold_store
 from ffnprobe.tracing.running import run
 
 FACTS_AT_ONCE = 64
 # An exact sweep takes seconds a fact: little is lost when it is interrupted.
 FACTS_AT_ONCE_WITH_EFFECTS = 8
 Figures = dict[str, Any]
+SCORE = "score"
 
 
 @verb
@@ -78,14 +80,14 @@ def score(
     ] = False,
     replace: Annotated[Replace | None, REPLACE] = None,
     bos: Bos = None,
-    partial: str | Path | None = None,
+    store: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Scores:  # fmt: skip
     """Score a table of facts: rank, probability, whether it is known, and the neurons that push it.
 
     A table is a file, a folder, a DataFrame or a list of rows; `"pocket"` is pocket's own table. With `effects`, each neuron is ablated in turn at the prompt's last
-    position (set to its mean where that is known, else to zero, unless `replace` says otherwise). `partial` names a folder
-    where batches are kept, so that an interrupted run resumes. Rows that cannot be read or run are
+    position (set to its mean where that is known, else to zero, unless `replace` says otherwise). With a
+    store, batches are kept in that folder, and an interrupted run resumes. Rows that cannot be read or run are
     in `problems`, with their line.
 
     >>> import ffnprobe as fp
@@ -93,8 +95,8 @@ def score(
     Scores(pocket knows 0 of 1)
     """
     check_top(top, model.config.neurons, of="neurons")
-    if partial is not None and not Path(partial).name:
-        raise OptionRefused(f'partial = "{partial}": it names no folder.', remedy="scores.partial")
+    if store is not None and not Path(store).name:
+        raise OptionRefused(f'store = "{store}": it names no folder.', remedy="a folder's name")
     table = read_facts(facts, templates=templates)
     bos = model.vocab.puts_bos(bos)
     prepared, problems = prepare(model, table.rows, bos=bos)
@@ -105,24 +107,26 @@ def score(
     if effects:
         settings["effects"] = name_replacement(chosen)
     batches = plan(prepared, most=FACTS_AT_ONCE_WITH_EFFECTS if effects else FACTS_AT_ONCE)
-    described: Figures = {"settings": settings, "top": top, "bos": bos, "model": model.identity}
-    described["run_by"] = model.run_by
-    described["facts"] = _digest((q.row.relation, q.ids, q.pieces) for q in prepared)
-    if effects:
-        described["replacement"] = _digest(choose_replacement(model, chosen).tolist())
+    manifest = describe(
+        SCORE, model, facts=_digest((q.row.relation, q.ids, q.pieces) for q in prepared),
+        settings={**settings, "top": top, "bos": bos},
+        replacement=_digest(choose_replacement(model, chosen).tolist() if effects else ()),
+    )  # fmt: skip
     rivals = Rivals(prepared)
     figures: list[Figures | None] = [None] * len(prepared)
     done = 0
-    with nullcontext() if partial is None else Partials.open(Path(partial), described) as kept:
+    with nullcontext() if store is None else hold_store(Path(store), manifest) as kept:
         for order, numbers in enumerate(batches):
-            found = kept.read(order) if kept else None
-            if found is None:
+            part = kept.read(f"batch-{order:06}") if kept else None
+            if part is None:
                 batch = [prepared[number] for number in numbers]
                 found = list(
                     _score_batch(model, batch, rivals, top, chosen if effects else None, bos)
                 )
                 if kept:
-                    kept.write(order, found)
+                    kept.write(f"batch-{order:06}", {"facts": found})
+            else:
+                found = part.said["facts"]
             for number, one in zip(numbers, found, strict=True):
                 figures[number] = one
             done += len(numbers)

@@ -26,23 +26,21 @@ import numpy as np
 import torch
 
 from ffnprobe.arguments import verb
-from ffnprobe.corpora.label_files import LABELS, Partial, pack_labels
 from ffnprobe.corpora.labels import DEAD, UNEXPLAINED, Labels
 from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.corpora.scans import Scan
-from ffnprobe.corpora.stored_labels import open_labels
+from ffnprobe.corpora.stored_labels import Partial, open_labels, write_labels
 from ffnprobe.errors import DataRefused, OptionRefused
-from ffnprobe.files import write_whole
 from ffnprobe.labels.halves import split_halves
 from ffnprobe.labels.keys import CLASSES, KINDS
 from ffnprobe.labels.measuring import Labelling, LabelMeasures
 from ffnprobe.labels.second_half import read_scores
 from ffnprobe.labels.watching import Columns
 from ffnprobe.labels.words import describe_rule, fold_words, list_keys, write_label
-from ffnprobe.locks import hold
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.options import NAMES, Option, Progress
+from ffnprobe.store import Store, hold_store
 
 # A neuron whose rule has a lower F1 on the other half is unexplained.
 # So many of ten promoted tokens must gain, and more than under another neuron, to be in a label.
@@ -92,18 +90,15 @@ def label(
     _check(opened)
     c = model.config
     names = model.find_neurons([f"L{n}" for n in range(c.layers)] if neurons is None else neurons)
-    if folder is not None and (known := open_labels(folder, opened)) is not None:
+    if folder is not None and (known := open_labels(opened)) is not None:
         settings = known.provenance.settings
         if (settings["share"], settings["least"]) == (share, least):
             return known if neurons is None else known.pick([str(name) for name in names])
-    kept = folder if neurons is None else None
-    remedy = "wait for it to end"
-    with nullcontext() if kept is None else hold(kept, remedy=remedy):
+    is_kept = folder is not None and neurons is None
+    with hold_store(folder, opened.manifest) if folder and is_kept else nullcontext() as kept:
         found = _label(model, opened, names, share, least, kept, progress)
         if kept is not None:
-            said = {"digest": opened.done.digest, "provenance": found.provenance.as_dict()}
-            write_whole(kept / LABELS, pack_labels(found.columns, said))
-            Partial(kept, {}).remove()
+            write_labels(kept, found, opened)
     return found
 
 
@@ -113,12 +108,6 @@ def _check(scan: Scan) -> None:
         raise DataRefused(
             "the scan is not finished: labels need all of it.",
             remedy="the same scan again: it resumes",
-        )
-    if scan.lacks and not len(scan.kept):
-        raise DataRefused(
-            "the scan has no passages to label with: an older version made it "
-            f"(format {scan.manifest['format']}).",
-            remedy="scan the texts again, with another --store",
         )
     if len(scan.kept) < _FEWEST:
         raise DataRefused(
@@ -133,7 +122,7 @@ def _label(
     names: Sequence[NeuronId],
     share: float,
     least: float,
-    folder: Path | None,
+    store: Store | None,
     progress: Progress | None,
 ) -> Labels:
     settings = ScanSettings(**scan.manifest["settings"])
@@ -141,8 +130,8 @@ def _label(
     c = model.config
     columns = Columns.choose(names, layers=c.layers, neurons=c.d_mlp)
     partial = Partial(
-        folder,
-        {"digest": scan.done.digest, "identity": model.identity, "share": share, "format": 1},
+        store,
+        {"digest": scan.done.digest, "identity": model.identity, "share": share},
     )
     measured = Labelling(
         model, settings, first, second, columns, share, partial, progress

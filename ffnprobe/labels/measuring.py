@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ffnprobe.corpora.label_files import Partial
 from ffnprobe.corpora.passages import ScanSettings
+from ffnprobe.corpora.stored_labels import Partial
 from ffnprobe.labels.classes import classify
 from ffnprobe.labels.first_half import (
     SAMPLED,

@@ -6,7 +6,7 @@ compared by the tests. What was found for any other model is recorded in the use
 
     made_for   the identity of the model, a hash of all its options, the versions of the libraries
     rotary     each layer's frequencies, as Hugging Face computed them; none where positions are embedded
-    checksum   over both
+    checksum   over all of it (`seals`)
 
 A record that is damaged, or made for anything else, is ignored and the model is compared again. So it
 is, each time, where the cache cannot be written or where logits overflow and cannot be compared.
@@ -34,6 +34,7 @@ from ffnprobe.models.caches import cache_folder
 from ffnprobe.models.forward import run_steps
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import measure_angles
+from ffnprobe.seals import BLANK, is_sealed, seal
 from ffnprobe.version import VERSION
 
 LIBRARIES = ("torch", "transformers", "transformer-lens")
@@ -54,10 +55,10 @@ def verify(model: Model) -> Rotary:
     if known is None:
         known, was_compared = _compare(model)
         if was_compared:
-            record = {"made_for": made_for, "rotary": known, "checksum": _hash([made_for, known])}
+            record = {"made_for": made_for, "rotary": known, "checksum": BLANK.decode()}
             with suppress(OSError, FileNotWritten):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, json.dumps(record).encode())
+                write_whole(path, seal(json.dumps(record).encode()))
     return _hold(model, known)
 
 
@@ -142,23 +143,20 @@ def _hold(model: Model, rotary: Frequencies) -> Rotary:
 
 
 def _describe(model: Model) -> dict[str, Any]:
+    options = json.dumps(dict(model.config.native), sort_keys=True, default=str)
     versions = {"ffnprobe": VERSION, **{name: version(name) for name in LIBRARIES}}
     return {
         "identity": model.identity,
-        "options": _hash(dict(model.config.native)),
+        "options": xxhash.xxh3_128_hexdigest(options.encode()),
         "versions": versions,
     }
 
 
 def _read(path: Path, made_for: dict[str, Any]) -> Frequencies | None:
     """Read a record, if it is whole and made for this."""
-    with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
-        known = json.loads(path.read_bytes())
-        rotary: Frequencies = known["rotary"]
-        if known["made_for"] == made_for and known["checksum"] == _hash([made_for, rotary]):
+    with suppress(OSError):
+        data = path.read_bytes()
+        if is_sealed(data) and (known := json.loads(data))["made_for"] == made_for:
+            rotary: Frequencies = known["rotary"]
             return rotary
     return None
-
-
-def _hash(value: object) -> str:
-    return xxhash.xxh3_128_hexdigest(json.dumps(value, sort_keys=True, default=str).encode())

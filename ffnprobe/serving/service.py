@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from ffnprobe.corpora.manifests import other_model
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import DataRefused, FfnProbeError, OptionRefused
 from ffnprobe.facts.formats import EMBEDDED
@@ -82,8 +81,8 @@ class Service:
 
     def find_scan(self, model: Model) -> Scan | None:
         """Return the scan of a model, the first of those served, None if there is none of it."""
-        known = {"fingerprint": model.fingerprint, "identity": model.identity}
-        return next((s for s in self.scans if not other_model(s.manifest["model"], known)), None)
+        found = (s for s in self.scans if s.manifest["model"]["identity"] == model.identity)
+        return next(found, None)
 
     @contextmanager
     def wait(self, budget: Budget) -> Iterator[None]:

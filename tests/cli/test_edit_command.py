@@ -63,7 +63,7 @@ REFUSED = {
     "facts": (["--facts", "nowhere.csv"], "there is no file or folder nowhere.csv"),
     "text": (["--text", "nowhere.txt"], "nowhere.txt"),
     "layer": (["--layer", "77"], "77"),
-    "keys": (["--keys", "nowhere"], "holds no scan of keys"),
+    "keys": (["--keys", "nowhere"], "there is no scan of keys in"),
 }
 
 

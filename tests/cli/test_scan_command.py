@@ -45,7 +45,7 @@ def test_a_scan_prints_its_layers_and_says_what_it_read(model, texts, tmp_path):
     settings = body["provenance"]["settings"]
     assert (settings["texts"], settings["context"]) == (2, 29)
     assert "1 texts are longer than 29 tokens and were split" in result.stderr
-    assert sorted(os.listdir(tmp_path / "scan")) == ["scan.json", "scan.safetensors", "tokens.json"]
+    assert sorted(os.listdir(tmp_path / "scan")) == ["scan.safetensors", "store.json"]
     again = ffnprobe(*words)
     assert again.stdout == result.stdout
 

@@ -20,7 +20,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.corpora import clusters, engines
-from ffnprobe.corpora.store import STATE
+from ffnprobe.corpora.states import SCAN
 from ffnprobe.errors import FfnProbeError
 from tests.corpora import kills
 from tests.corpora.conftest import bytes_of
@@ -91,7 +91,9 @@ def main(model_folder, work, rounds, address, seed="0"):
         ]
         # Two rounds of three are killed while a store is written, the others at any moment.
         until = time.monotonic() + 60
-        while number % 3 and not (store / STATE).exists() and time.monotonic() < until:
+        while (
+            number % 3 and not (store / f"{SCAN}.safetensors").exists() and time.monotonic() < until
+        ):
             time.sleep(0.005)
         began, last = time.monotonic(), 0.4 if number % 3 else 1.2 * took
         for moment, writer in sorted((drawn.uniform(0, last), writer) for writer in writers):

@@ -14,7 +14,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.corpora import clusters
-from ffnprobe.corpora.store import STATE
+from ffnprobe.corpora.states import SCAN
 from ffnprobe.errors import OptionRefused
 from tests.corpora import kills, ray_kills
 from tests.corpora.conftest import OPTIONS, bytes_of
@@ -140,7 +140,7 @@ def test_two_drivers_killed_leave_one_scan(tiny, tiny_folder, tmp_path, cluster)
     for writer in writers:
         assert writer.stdout.readline() == "begun\n"
     until = time.monotonic() + 120
-    while not (store / STATE).exists() and time.monotonic() < until:
+    while not (store / f"{SCAN}.safetensors").exists() and time.monotonic() < until:
         time.sleep(0.02)
     for writer in writers:
         time.sleep(drawn.uniform(0, 0.3))

@@ -14,7 +14,8 @@ import scipy.stats
 import torch
 
 import ffnprobe as fp
-from ffnprobe.corpora import states, store, text_pieces
+from ffnprobe import store
+from ffnprobe.corpora import text_pieces
 from ffnprobe.corpora.sources import find_texts
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
 from tests.builders import TINY, write_model
@@ -190,8 +191,7 @@ def test_texts_split_over_files_otherwise_give_the_same_numbers(tiny, speeches, 
 def test_a_finished_scan_is_read_and_not_made_again(tiny, speeches, whole, tmp_path, monkeypatch):
     folder = tmp_path / "scan"
     shutil.copytree(whole, folder)
-    for module in (store, states):
-        monkeypatch.setattr(module, "write_whole", lambda *_: pytest.fail("nothing is written"))
+    monkeypatch.setattr(store, "write_whole", lambda *_: pytest.fail("nothing is written"))
     monkeypatch.setattr(text_pieces, "read_pieces", lambda *_: pytest.fail("nothing is to be read"))
     assert repr(fp.scan(tiny, speeches, store=folder, **OPTIONS)) == repr(fp.Scan.open(whole))
 
@@ -249,7 +249,7 @@ def test_a_stream_that_changed_is_refused(tiny, tmp_path, monkeypatch):
 
 def test_a_folder_that_is_no_store_is_left_alone(tiny, speeches, whole, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(FileNotWritten, match="holds files that are not a scan's"):
+    with pytest.raises(FileNotWritten, match="holds files that are not of this scan"):
         fp.scan(tiny, speeches, store=tmp_path)
     with pytest.raises(FileNotWritten, match="is a file; a store is a folder"):
         fp.scan(tiny, speeches, store=tmp_path / "notes.txt")
@@ -257,16 +257,15 @@ def test_a_folder_that_is_no_store_is_left_alone(tiny, speeches, whole, tmp_path
         fp.Scan.open(tmp_path)
     folder = tmp_path / "broken"
     shutil.copytree(whole, folder)
-    data = (folder / store.STATE).read_bytes()
-    (folder / store.STATE).write_bytes(data[: len(data) // 2])
-    with pytest.raises(DataRefused, match=r"scan.safetensors is damaged: ") as refusal:
+    data = (folder / "scan.safetensors").read_bytes()
+    (folder / "scan.safetensors").write_bytes(data[: len(data) // 2])
+    with pytest.raises(DataRefused, match=r"scan.safetensors is damaged or of another store: "):
         fp.scan(tiny, speeches, store=folder, **OPTIONS)
-    assert refusal.value.remedy == f"the same texts again with --store {folder}-2"
 
 
 def test_a_full_disk_keeps_the_last_block(tiny, speeches, whole, tmp_path, monkeypatch):
-    # A file and its folder are synced for each of two parts and each state: the third state fails.
-    folder, left = tmp_path / "scan", [9]
+    # A file and its folder are synced for the manifest and for each state: the third state fails.
+    folder, left = tmp_path / "scan", [7]
 
     def full(_):
         left[0] -= 1

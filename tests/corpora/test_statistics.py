@@ -18,14 +18,14 @@ from ffnprobe.corpora.samples import SAMPLE
 from ffnprobe.corpora.samples import draw as draw_tokens
 from ffnprobe.corpora.statistics import Statistics, merge, no_statistics
 
-SETTINGS = ScanSettings(context=41, k=3)
+SETTINGS = ScanSettings(context=41, top=3)
 
 
 def measured(activations: torch.Tensor, first: int = 0) -> Statistics:
     """Make a block's statistics out of activations `[passage layer pos neuron]` as they stand."""
     passages, layers, length, neurons = activations.shape
     ranges = len(first_of(SETTINGS.length))
-    meters = [Meter(neurons, ranges, SETTINGS.k, torch.device("cpu")) for _ in range(layers)]
+    meters = [Meter(neurons, ranges, SETTINGS.top, torch.device("cpu")) for _ in range(layers)]
     cut = tuple(Passage(first + n, 0, tuple(range(length))) for n in range(passages))
     block = Block(first, cut, Done(), None)
     chosen = draw_tokens(block)
@@ -80,7 +80,7 @@ def test_merging_is_associative_and_forgets_the_blocks(cuts, seed):
     activations = draw(seed)
     ends = [0, *sorted(set(cuts)), 12]
     parts = [measured(activations[a:b], a) for a, b in itertools.pairwise(ends)]
-    nothing = no_statistics(2, 5, k=SETTINGS.k, length=SETTINGS.length)
+    nothing = no_statistics(2, 5, k=SETTINGS.top, length=SETTINGS.length)
     from_left = from_right = nothing
     for part in parts:
         from_left = merge(from_left, part)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.editing.embedded_keys import embedded_keys
+from ffnprobe.editing.key_stores import embedded_keys
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.facts.formats import read_facts
 from ffnprobe.models.pocket import templates
@@ -132,7 +132,7 @@ REFUSED = {
     "layer": ({"layer": 99}, "99"),
     "known": ({"answer": " basketball"}, "already"),
     "answer": ({"answer": ""}, "not a token"),
-    "no store": ({"scan": "nowhere"}, "holds no scan of keys"),
+    "no store": ({"scan": "nowhere"}, "there is no scan of keys in"),
 }
 
 

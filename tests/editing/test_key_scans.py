@@ -4,10 +4,9 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.editing import key_scans
-from ffnprobe.editing.embedded_keys import embedded_keys
-from ffnprobe.editing.key_stores import FILE, pack_factors, read_file
-from ffnprobe.errors import FfnProbeError
+from ffnprobe.editing import key_scans, key_stores
+from ffnprobe.editing.key_stores import embedded_keys, open_keys, pack_factors
+from ffnprobe.errors import DataRefused, FfnProbeError
 
 
 def test_they_are_the_mean_products_of_activations(family, texts):
@@ -43,7 +42,7 @@ def test_a_scan_that_was_stopped_ends_as_one_that_was_not(pocket, texts, tmp_pat
     options = {"layers": "1-2", "block_tokens": 100, "store": tmp_path / "keys"}
     with pytest.raises(KeyboardInterrupt):
         fp.scan_keys(pocket, texts, progress=stop, **options)
-    left = read_file(tmp_path / "keys" / FILE)
+    left = open_keys(tmp_path / "keys", remedy="")
     assert 0 < left.done.tokens < whole.done.tokens
     assert not left.is_finished
     resumed = fp.scan_keys(pocket, texts, **options)
@@ -56,22 +55,24 @@ def test_a_scan_that_was_stopped_ends_as_one_that_was_not(pocket, texts, tmp_pat
 
 def test_a_store_of_other_texts_is_refused(pocket, texts, tmp_path):
     fp.scan_keys(pocket, texts, layers="1", store=tmp_path / "keys")
-    with pytest.raises(FfnProbeError, match="with other texts or settings"):
+    with pytest.raises(FfnProbeError, match=r"is a scan of keys of other texts: it has 00\."):
         fp.scan_keys(pocket, {"other": "Tiger Woods"}, layers="1", store=tmp_path / "keys")
 
 
 def test_a_damaged_store_is_refused_in_words(pocket, texts, tmp_path):
-    (tmp_path / FILE).write_bytes(b"not safetensors at all")
-    with pytest.raises(FfnProbeError, match="is not a scan of keys, or is damaged"):
+    fp.scan_keys(pocket, texts, layers="1", store=tmp_path)
+    (tmp_path / "moments.safetensors").write_bytes(b"not safetensors at all")
+    with pytest.raises(DataRefused, match="is damaged or of another store"):
         fp.edit(pocket, "Tiger Woods plays the sport of", " tennis", scan=tmp_path)
 
 
-def test_packed_factors_give_the_second_moments_back(tmp_path):
+def test_packed_factors_give_the_second_moments_back(tmp_path, monkeypatch):
     model = fp.load("pocket")
     shipped = embedded_keys(model)
     assert shipped is not None, "python analyses/key_moments_pocket.py makes them again"
     layer = shipped.layers[0]
-    pack_factors(tmp_path / FILE, shipped)
-    again = read_file(tmp_path / FILE)
+    pack_factors(tmp_path / "packed", shipped)
+    monkeypatch.setattr(key_stores, "PACKED", tmp_path / "packed")
+    again = embedded_keys(model)
     assert torch.allclose(again.of(layer), shipped.of(layer), rtol=2e-3, atol=1e-5)
     assert float(torch.linalg.eigvalsh(shipped.of(layer))[0]) > -1e-12  # 0 where neurons are silent

@@ -185,26 +185,20 @@ def test_an_interrupted_table_goes_on_where_it_stopped(tiny, scores, tmp_path, m
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fp.score(tiny, ROWS, top=20, partial=folder, progress=interrupt)
+        fp.score(tiny, ROWS, top=20, store=folder, progress=interrupt)
     asked.clear()
-    resumed = fp.score(tiny, ROWS, top=20, partial=folder)
+    resumed = fp.score(tiny, ROWS, top=20, store=folder)
     assert 0 < len(asked) == batches - 2
     assert resumed.table.equals(whole.table)
     assert torch.equal(resumed.neurons, whole.neurons)
     assert torch.equal(resumed.pushes, whole.pushes)
-    for rows, options in [
-        (ROWS[:-1], {"top": 20}),
-        (ROWS, {"top": 19}),
-        (ROWS, {"top": 20, "bos": False}),
+    for rows, options, said in [
+        (ROWS[:-1], {"top": 20}, "is a score of other facts"),
+        (ROWS, {"top": 19}, "was made with top=20, not 19"),
+        (ROWS, {"top": 20, "bos": False}, "is a score of other facts"),
     ]:
-        with pytest.raises(
-            OptionRefused, match="was begun with other facts, options or another model"
-        ):
-            fp.score(tiny, rows, partial=folder, **options)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "paper.tex").write_text("")
-    with pytest.raises(OptionRefused, match="holds something else"):
-        fp.score(tiny, ROWS, partial=tmp_path / "mine")
+        with pytest.raises(DataRefused, match=said):
+            fp.score(tiny, rows, store=folder, **options)
 
 
 def test_progress_counts_the_facts(tiny):

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from ffnprobe.corpora import stored_labels
-from ffnprobe.corpora.label_files import pack_labels
 from ffnprobe.labels.words import MOST_WORDS
 
 
@@ -13,8 +12,7 @@ def test_packed_labels_are_found_again_and_only_for_their_model(
     labels, planted, tmp_path, monkeypatch
 ):
     packed = tmp_path / "labels.safetensors.xz"
-    said = {"digest": "x", "provenance": labels.provenance.as_dict()}
-    stored_labels.pack(pack_labels(labels.columns, said), packed)
+    stored_labels.pack(labels, packed)
     monkeypatch.setattr(stored_labels, "PACKED", packed)
     own = replace(planted, source=replace(planted.source, kind="embedded"))
     found = stored_labels.embedded_labels(own)

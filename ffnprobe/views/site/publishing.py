@@ -21,10 +21,10 @@ from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
 from ffnprobe.files import TEMPORARY, write_whole
 from ffnprobe.inputs import read_json
-from ffnprobe.locks import LOCK, hold
 from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
+from ffnprobe.store import LOCK, hold
 from ffnprobe.views.files.formats import encode_text
 from ffnprobe.views.files.reader import open_result
 from ffnprobe.views.files.saving import encode_result
