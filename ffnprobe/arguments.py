@@ -86,9 +86,11 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
 
 def _settle(value: Any, annotation: Any) -> Any:
     """Make Python's own of numpy's numbers, and a list of an array where a list is meant."""
-    if type(value) not in (int, bool) and isinstance(value, numbers.Integral):
-        return int(value)
-    if not hasattr(value, "tolist") or getattr(value, "ndim", 0) != 1 or annotation is Any:
+    if annotation is Any or not hasattr(value, "tolist"):
+        return value
+    if type(value).__module__ == "numpy" and value.ndim == 0:
+        return value.tolist()
+    if getattr(value, "ndim", 0) != 1:
         return value
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]

@@ -52,7 +52,9 @@ def check_regular(path: Path, *, refuse: Refusal = DataRefused) -> None:
 
 
 def check_utf8(path: str | os.PathLike[str], *, refuse: Refusal = DataRefused) -> None:
-    """Refuse a name that is not UTF-8: libraries of Rust code write such files and cannot open them."""
+    """Refuse a name that is not UTF-8 (libraries of Rust code write such files and cannot open them) or no name."""
+    if "\0" in os.fspath(path):
+        raise refuse(f"{os.fspath(path)!a} is a name that no file can have.", remedy="another name")
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:

@@ -76,6 +76,7 @@ def read_change(text: str) -> tuple[str, float]:
         ) from None
 
 
+TEMPLATES = Option("Ask each fact in its first template, or in all.", choices=("first", "all"))
 # Types that a room has are written in the signature: `contrast: Annotated[Contrast | Prompts | None, CONTRAST]`.
 PROMPT = Argument("The prompt, without a space at its end.", str, longest=20_000)
 ANSWER = Argument(

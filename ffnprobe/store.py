@@ -131,7 +131,6 @@ def open_store(folder: Path, kind: str, *, remedy: str) -> Store:
 def hold_store(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Store]:
     """Hold a folder to write to: begin it, or resume what it holds if that is the very same work."""
     wanted, kind = Store(folder, dict(manifest)), manifest["store"]
-    check_utf8(folder, refuse=FileNotWritten)
     if os.path.exists(folder) and not folder.is_dir():
         raise FileNotWritten(f"{folder} is a file; a store is a folder.")
     nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.exists(path))
@@ -209,6 +208,7 @@ def hold(folder: Path, *, remedy: str) -> Iterator[None]:
     The system releases the lock when the process ends, however it ends: a lock file that a killed process
     left behind stops nobody. Folders that had to be made for it are removed again if nothing was put into them.
     """
+    check_utf8(folder, refuse=FileNotWritten)
     made = [each for each in (folder, *folder.absolute().parents) if not os.path.exists(each)]
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Certify an edit: ask both models every fact of a table, the edit's cases, and a text."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,6 +17,7 @@ from ffnprobe.facts.batches import FactIds, prepare
 from ffnprobe.facts.formats import EMBEDDED, Facts, read_facts
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.models.model import Model
+from ffnprobe.options import TEMPLATES
 from ffnprobe.tracing.prompts import prompt_ids
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def certify(
     edited: Edited,
     facts: Facts | None = None,
     *,
-    templates: str = "all",
+    templates: Annotated[str, TEMPLATES] = "all",
     text: str | None = None,
     disturbed: bool = True,
 ) -> Certificate:

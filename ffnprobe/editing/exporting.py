@@ -24,6 +24,7 @@ from ffnprobe.editing.certificates import Certificate
 from ffnprobe.editing.edits import Edited
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import TEMPORARY, quote, sync_folder
+from ffnprobe.inputs import check_utf8
 from ffnprobe.models.families import FAMILIES
 from ffnprobe.models.model import Model
 
@@ -80,8 +81,7 @@ def _write_card(edited: Edited, certificate: Certificate | None) -> str:
 
 def check_folder(folder: Path) -> None:
     """Say before the work begins if a model could not be written there."""
-    if "\0" in str(folder):
-        raise FileNotWritten("no folder has a name with a zero byte.", remedy="another name")
+    check_utf8(folder, refuse=FileNotWritten)
     if os.path.lexists(folder):
         raise FileNotWritten(f"{folder} exists already.", remedy="the name of a new folder")
     parent = folder.absolute().parent

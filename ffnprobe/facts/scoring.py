@@ -47,7 +47,7 @@ from ffnprobe.interventions.choices import (
 )
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
-from ffnprobe.options import REPLACE, TOP, Argument, Bos, Option, Progress
+from ffnprobe.options import REPLACE, TEMPLATES, TOP, Argument, Bos, Option, Progress
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.store import describe, hold_store
 from ffnprobe.tracing.running import run
@@ -70,10 +70,7 @@ def score(
         ),
     ],
     *,
-    templates: Annotated[
-        str,
-        Option("Ask each fact in its first template, or in all.", choices=("first", "all")),
-    ] = "first",
+    templates: Annotated[str, TEMPLATES] = "first",
     top: Annotated[int, TOP.but("How many neurons for each fact.")] = 10,
     effects: Annotated[
         bool, Option("Also rank by exact effect; slow, since every neuron is ablated.")
@@ -101,6 +98,7 @@ def score(
     bos = model.vocab.puts_bos(bos)
     prepared, problems = prepare(model, table.rows, bos=bos)
     chosen = usual_replacement(model, replace)
+    values = choose_replacement(model, chosen) if effects or replace is not None else None
     settings: dict[str, Setting] = {
         "facts": table.source, "format": table.format, "rows": len(prepared), "templates": templates,
     }  # fmt: skip
@@ -110,7 +108,7 @@ def score(
     manifest = describe(
         SCORE, model, facts=_digest((q.row.relation, q.ids, q.pieces) for q in prepared),
         settings={**settings, "top": top, "bos": bos},
-        replacement=_digest(choose_replacement(model, chosen).tolist() if effects else ()),
+        replacement=_digest(() if values is None else values.tolist()),
     )  # fmt: skip
     rivals = Rivals(prepared)
     figures: list[Figures | None] = [None] * len(prepared)

@@ -30,7 +30,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import show, verb
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.results import Result
@@ -102,12 +102,12 @@ class Contrast(Result):
         """Each contrast prompt: its answer, how likely that is there, and its differing tokens."""
         import pandas as pd
 
-        show, rows = self.trace.model.vocab.show, []
+        vocab, rows = self.trace.model.vocab, []
         for other, token in zip(self.others, self.answers, strict=True):
             differing = range(self.alignment.front, len(other) - self.alignment.back)
             chance = float(other.log_probabilities()[token].exp())
             subject = " ".join(other.tokens[position] for position in differing)
-            rows.append((other.prompt, subject, show(token), chance))
+            rows.append((other.prompt, subject, vocab.show(token), chance))
         frame = pd.DataFrame(rows, columns=["prompt", "subject", "answer", "probability"])
         return self.provenance.note(frame)
 
@@ -207,6 +207,9 @@ def contrast_with(
         )
     if not given:
         raise PromptRefused("there is no contrast prompt.", remedy=_REMEDY)
+    for one in given:
+        if not isinstance(one, str | Trace) and not hasattr(one, "prompt"):
+            raise OptionRefused(f"{show(one)} is not a contrast prompt.", remedy=_REMEDY)
     own = answer_ids(trace.model, answer)[0]
     texts = [one if isinstance(one, str | Trace) else one.prompt for one in given]
     others = _run_missing(trace, texts, patterns=patterns)

@@ -86,3 +86,48 @@ def test_no_call_ends_in_an_error_that_is_not_ours(right, tmp_path, monkeypatch,
         print(f"\n{CALLS:,} calls, {sum(answered.values()):,} answered, {len(raw)} raw errors")
     assert raw == [], "\n" + "\n".join(raw)
     assert len(answered) > 20, "most verbs were also asked something that they take"
+
+
+ACCEPTED = Path(__file__).parent / "accepted.txt"
+
+
+def test_what_is_accepted_has_been_read(right, tmp_path, monkeypatch, capsys):
+    """Each value for each argument of each verb, alone; what is accepted is listed in a file that people read.
+
+    `FFNPROBE_ACCEPT=1` writes the file: read what has changed in it before you commit it.
+    """
+    monkeypatch.chdir(tmp_path)
+    lines, raw, calls = [], [], 0
+    for verb in VERBS:
+        function = getattr(fp, verb)
+        parameters = inspect.signature(function).parameters
+        given = {n: right[n] for n, p in parameters.items() if p.default is p.empty and n in right}
+        for name, parameter in parameters.items():
+            if (verb, name) in LEFT or parameter.kind is parameter.VAR_KEYWORD:
+                continue
+            accepted = []
+            for value in VALUES:
+                calls += 1
+                try:
+                    function(**given | {name: value})
+                    accepted.append(_show(value))
+                except FfnProbeError:
+                    pass
+                except Exception as error:  # what this test is about
+                    raw.append(f"{verb}({name}={_show(value)}): {type(error).__name__}: {error}")
+            lines.append(f"{verb} {name}: {', '.join(accepted)}".rstrip())
+    with capsys.disabled():
+        print(f"\n{calls:,} calls, {len(raw)} raw errors")
+    assert raw == [], "\n" + "\n".join(raw)
+    if os.environ.get("FFNPROBE_ACCEPT"):
+        ACCEPTED.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert lines == ACCEPTED.read_text(encoding="utf-8").splitlines()
+
+
+def _show(value: Any) -> str:
+    """Write a value in a word or two, the same in every process."""
+    if isinstance(value, torch.Tensor | np.ndarray | pd.DataFrame):
+        return f"{type(value).__name__}{list(value.shape)}"
+    if callable(value) or type(value) in (object, type(iter([]))):
+        return type(value).__name__
+    return ascii(value.tolist() if isinstance(value, pd.Series) else value)[:24]
