@@ -15,13 +15,16 @@ Hooks, by our words; `[batch pos …]` at each layer:
     final, final_scale             the residual stream before the last LayerNorm, and its scale
 
 Hooks sit on the network itself, so the runs of a model take turns: two threads never see each other's
-hooks. Every model has a network of its own, so those of two models do not wait for each other.
+hooks. Every model has a network of its own, so those of two models do not wait for each other. It is Hugging
+Face's code around the tensors that were loaded: only options that are read or change no number reach it,
+and what TransformerLens misreads is written so that it reads it right.
 """
 
 import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -30,32 +33,39 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.checkpoint import short_name
+from ffnprobe.models.families import FAMILIES
 from ffnprobe.models.model import Model
-from ffnprobe.models.network import build_network
 from ffnprobe.models.step import Tap
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
+# Of a layer.
 HOOKS = {
-    "before_attention": "blocks.{layer}.hook_resid_pre",
-    "before_mlp": "blocks.{layer}.ln2.hook_in",
-    "scores": "blocks.{layer}.mlp.hook_pre",
-    "activations": "blocks.{layer}.mlp.hook_post",
-    "mixes": "blocks.{layer}.attn.hook_z",
-    "patterns": "blocks.{layer}.attn.hook_pattern",
+    "before_attention": "hook_resid_pre",
+    "before_mlp": "ln2.hook_in",
+    "scores": "mlp.hook_pre",
+    "activations": "mlp.hook_post",
+    "mixes": "attn.hook_z",
+    "patterns": "attn.hook_pattern",
 }
 # With a gate, TransformerLens calls the gate's score `hook_pre` and the question's `hook_pre_linear`.
-GATED_PLACES = {
-    "scores": "blocks.{layer}.mlp.hook_pre_linear",
-    "gate_scores": "blocks.{layer}.mlp.hook_pre",
-}
-POST_PLACES = {
-    "attention_totals": "blocks.{layer}.ln1_post.hook_in",
-    "mlp_totals": "blocks.{layer}.ln2_post.hook_in",
-}
+GATED_HOOKS = {"scores": "mlp.hook_pre_linear", "gate_scores": "mlp.hook_pre"}
+POST_HOOKS = {"attention_totals": "ln1_post.hook_in", "mlp_totals": "ln2_post.hook_in"}
 FINAL_HOOKS = {"final": "ln_final.hook_in"}
-
+# Options of how a model is trained, stored, stopped or put to another task, or that only matter below
+# fp32. A new option of a new version of transformers is not here: it is refused by name where it is set.
+HARMLESS = frozenset(
+    ("resid_pdrop", "embd_pdrop", "attn_pdrop", "resid_dropout", "embed_dropout", "attention_dropout",
+     "hidden_dropout", "classifier_dropout", "dropout", "layerdrop", "initializer_range", "init_std",
+     "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
+     "summary_first_dropout", "use_cache", "eos_token_id", "pad_token_id", "is_decoder",
+     "pretraining_tp", "reorder_and_upcast_attn", "transformers_version", "architectures",
+     "output_hidden_states", "return_dict", "dtype", "chunk_size_feed_forward", "is_encoder_decoder",
+     "id2label", "label2id", "problem_type")
+)  # fmt: skip
 # A few tokens spread over the vocabulary, on which codes are compared.
 TOKENS, STRIDE = 8, 7919
 
@@ -95,9 +105,10 @@ def few_tokens(model: Model) -> Int[Tensor, "1 pos"]:
 
 def hooks_of(model: Model) -> dict[str, str]:
     """Name the hooks this model has, each with TransformerLens's name for it."""
-    gated = GATED_PLACES if model.config.is_gated else {}
-    post = POST_PLACES if model.config.has_post_norms else {}
-    return HOOKS | gated | post | FINAL_HOOKS
+    gated = GATED_HOOKS if model.config.is_gated else {}
+    post = POST_HOOKS if model.config.has_post_norms else {}
+    inside = {name: f"blocks.{{layer}}.{hook}" for name, hook in (HOOKS | gated | post).items()}
+    return inside | FINAL_HOOKS
 
 
 def _boot(model: Model) -> Booted:
@@ -108,7 +119,7 @@ def _boot(model: Model) -> Booted:
         from transformer_lens.model_bridge.sources import build_bridge_from_module
 
         logging.getLogger("transformers").setLevel(logging.ERROR)
-        network = build_network(model)
+        network = _build_network(model)
         rotary = getattr(network.base_model, "rotary_emb", None)
         with torch.no_grad():
             logits = network(few_tokens(model)).logits[0]  # before TransformerLens changes it
@@ -121,6 +132,54 @@ def _boot(model: Model) -> Booted:
             model_name=model.name,
         )
         return Booted(bridge, rotary, logits, RLock())
+
+
+def _build_network(model: Model) -> Any:
+    """Build the Hugging Face model around the loaded tensors, without a second copy of them."""
+    import transformers
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers.initialization import no_init_weights
+
+    family = FAMILIES[model.config.family]
+    config_class, network_class = family.classes
+    kind = getattr(transformers, config_class)
+    _refuse_unknown(model, kind)
+    native = {n: v for n, v in model.config.native.items() if n in family.all_options}
+    tensors = {name: model.raw(name) for name in model.weights}
+    options, changed = family.rewrite(model.config, tensors) if family.rewrite else ({}, {})
+    try:
+        config = kind(**native | options, architectures=[network_class])
+        # Kept in fp32 and computed step by step, so that every hook sees what is computed.
+        config.dtype, config._attn_implementation = torch.float32, "eager"
+        with no_init_weights():
+            network = getattr(transformers, network_class)(config)
+    except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
+        cause = str(error).strip().splitlines()[-1].strip()
+        raise ModelNotLoaded(f"{model.name}: its configuration is refused: {cause}") from None
+    held = {short_name(name, model.config): name for name in network.state_dict()}
+    named = {held[name]: tensor for name, tensor in (tensors | changed).items()}
+    try:
+        network.load_state_dict(named, assign=True, strict=not model.config.is_tied)
+    except RuntimeError as error:
+        cause = str(error).strip().splitlines()[-1].strip()
+        raise ModelNotLoaded(
+            f"{model.name}: Hugging Face reads other sizes from its configuration: {cause}"
+        ) from None
+    network.tie_weights()
+    return network.requires_grad_(False).eval()
+
+
+def _refuse_unknown(model: Model, kind: Any) -> None:
+    """Refuse an option that this version of transformers has and we do not know, where it is set."""
+    known = FAMILIES[model.config.family].all_options | HARMLESS
+    for option in fields(kind):
+        value = model.config.native.get(option.name)
+        if option.name not in known and value not in (None, option.default):
+            raise ModelNotLoaded(
+                f"{model.name}: the option {option.name} is {value!r}; ffnprobe does not know what it "
+                "changes.",
+                remedy="pip install --upgrade ffnprobe, or the transformers this version was made for",
+            )
 
 
 def forget_bridge(model: Model) -> None:

@@ -9,9 +9,9 @@ import torch
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models import verification
+from ffnprobe.models.bridge import HARMLESS
 from ffnprobe.models.config import parse_config
 from ffnprobe.models.families import FAMILIES
-from ffnprobe.models.network import HARMLESS
 from tests.families.builders import write_family
 
 PLAIN = {

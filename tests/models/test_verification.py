@@ -8,8 +8,8 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded, PromptRefused
 from ffnprobe.models import bridge, verification
+from ffnprobe.models.bridge import HARMLESS
 from ffnprobe.models.caches import cache_folder
-from ffnprobe.models.network import HARMLESS
 from tests.builders import TINY, random_weights, write_model
 from tests.families.builders import write_family
 
@@ -119,7 +119,7 @@ def test_an_option_that_the_identity_does_not_hold_is_seen(tmp_path, cache, boot
     path.write_text(json.dumps(values | {"pretraining_tp": 7}))
     assert run_own(folder) is not None
     assert len(booted) == 2
-    monkeypatch.setattr("ffnprobe.models.network.HARMLESS", HARMLESS - {"pretraining_tp"})
+    monkeypatch.setattr("ffnprobe.models.bridge.HARMLESS", HARMLESS - {"pretraining_tp"})
     path.write_text(json.dumps(values | {"pretraining_tp": 8}))
     with pytest.raises(ModelNotLoaded, match="the option pretraining_tp is 8"):
         run_own(folder)
