@@ -1,12 +1,14 @@
 """Load a model: `load("pocket")`, `load("gpt2")`, `load("path/to/folder")`, `load("model.gguf")`.
 
 Weights are read here without TransformerLens, so that reading neurons starts fast; a bridge is booted
-from the same weights when it is asked for.
+from the same weights when it is asked for. The tensors of a model that is in memory already are read as
+they are, not copied: load it again after you have changed them.
 """
 
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,14 +16,19 @@ from torch.nn import Module
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.checkpoint import arrange, fingerprint, read_weights
+from ffnprobe.models.bridge import few_tokens
+from ffnprobe.models.checkpoint import arrange, fingerprint, read_weights, short_name
 from ffnprobe.models.config import Config, parse_config, read_config
+from ffnprobe.models.forward import run_steps
 from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.model import Model
-from ffnprobe.models.sources import EMBEDDED, Source, find_source
+from ffnprobe.models.sources import EMBEDDED, OBJECT, Source, find_source
 from ffnprobe.models.tokenizer import Given, choose_tokenizer
+from ffnprobe.models.verification import check_agreement
 from ffnprobe.models.vocab import Vocab, read_vocab
 
+# A bridge keeps the module it stands for under this name.
+_INSIDE = "_original_component."
 Parts = tuple[Source, Config, Vocab, dict[str, Tensor]]
 
 
@@ -51,15 +58,17 @@ def load(
     """
     torch_device = _choose_device(device)
     if isinstance(name, Module):
-        from ffnprobe.models.objects import load_object
-
-        return load_object(name, torch_device, tokenizer=tokenizer, hooks=hooks)
-    chosen = default_name() if name is None else os.fspath(name)
-    found = find_source(chosen)
-    read = _from_gguf if found.kind == "gguf" else _from_folder
-    source, config, vocab, weights = read(found, tokenizer)
-    short = chosen if source.is_known_by(chosen) else Path(source.where).name
-    return Model(short, source, config, vocab, weights, fingerprint(weights), torch_device, hooks)
+        short, (source, config, vocab, weights) = _from_object(name, tokenizer)
+    else:
+        chosen = default_name() if name is None else os.fspath(name)
+        found = find_source(chosen)
+        read = _from_gguf if found.kind == "gguf" else _from_folder
+        source, config, vocab, weights = read(found, tokenizer)
+        short = chosen if source.is_known_by(chosen) else Path(source.where).name
+    model = Model(short, source, config, vocab, weights, fingerprint(weights), torch_device, hooks)
+    if isinstance(name, Module):
+        _check_object(model, name)
+    return model
 
 
 def _from_folder(source: Source, tokenizer: Given | None) -> Parts:
@@ -80,6 +89,75 @@ def _from_gguf(source: Source, tokenizer: Given | None) -> Parts:
     )  # fmt: skip
     weights = arrange(file.tensors(), config, where=source.where)
     return replace(source, note=file.quantisation), config, vocab, weights
+
+
+def _from_object(given: Module, tokenizer: Given | None) -> tuple[str, Parts]:
+    """Take an object's name and its very tensors; prompts are run on a network of our own around them."""
+    module = _find_module(given)
+    options = module.config.to_dict()
+    where = f"the {type(given).__name__} given"
+    config = parse_config(options, where=where)
+    tensors = _take_tensors(module, config, is_bridge=module is not given)
+    weights = arrange(tensors, config, where=where)
+    own = tokenizer if tokenizer is not None else getattr(given, "tokenizer", None)
+    named = str(options.get("_name_or_path") or "")
+    folder = Path(named or "no folder")
+    if own is None and not folder.is_dir():
+        raise ModelNotLoaded(
+            f"{where} has no tokenizer.",
+            remedy='load(…, tokenizer=…): a transformers tokenizer, a tokenizer.json, or "ids"',
+        )
+    vocab = read_vocab(folder, size=config.vocab, bos=config.bos, tokenizer=own)
+    name = Path(named or type(module).__name__).name
+    return name, (Source(OBJECT, type(given).__name__), config, vocab, weights)
+
+
+def _find_module(given: Module) -> Any:
+    """Return the Hugging Face module: the object itself, or what a bridge stands for."""
+    inner = getattr(given, "original_model", None)
+    is_bridge = isinstance(inner, Module)
+    flags = ("compatibility_mode", "_weights_processed")
+    if is_bridge and any(getattr(given, flag, False) for flag in flags):
+        raise ModelNotLoaded(
+            "the TransformerBridge given has changed weights (compatibility mode folds them).",
+            remedy="a bridge as boot_transformers returns it; ffnprobe folds a copy of its own",
+        )
+    module = inner if is_bridge else given
+    if not hasattr(getattr(module, "config", None), "to_dict"):
+        raise ModelNotLoaded(
+            f"a {type(given).__name__} is not a model that ffnprobe can read.",
+            remedy="a Hugging Face causal language model, a TransformerBridge, or a folder",
+        )
+    return module
+
+
+def _take_tensors(module: Module, config: Config, *, is_bridge: bool) -> dict[str, Tensor]:
+    """Take the tensors that the configuration knows; a bridge adds others, split for its hooks."""
+    tensors = {name: tensor.detach() for name, tensor in module.state_dict().items()}
+    if not is_bridge:
+        return tensors
+    known = {*config.shapes(), f"{config.layout.head}.weight"}
+    found = {name.replace(_INSIDE, ""): tensor for name, tensor in tensors.items()}
+    return {name: tensor for name, tensor in found.items() if short_name(name, config) in known}
+
+
+def _check_object(model: Model, given: Module) -> None:
+    """Compare with the object on a few tokens; in half precision the two would differ anyhow."""
+    first = next(given.parameters())
+    if first.dtype != torch.float32:
+        return
+    ids = few_tokens(model)
+    was_training = given.training
+    given.eval()
+    try:
+        with torch.no_grad():
+            theirs = given(ids.to(first.device))
+            model.check()
+            ours = run_steps(model, ids, {})[0].cpu()
+    finally:
+        given.train(was_training)
+    logits = getattr(theirs, "logits", theirs)[0].float().cpu()
+    check_agreement(model, {"the object given": logits, "ffnprobe": ours})
 
 
 def _choose_device(name: str) -> torch.device:
