@@ -9,8 +9,8 @@ from torch import Tensor
 import ffnprobe as fp
 from evidence.facts import Known
 from ffnprobe.interventions.question import ask
-from ffnprobe.interventions.replay import Replay
-from ffnprobe.models.step import cap
+from ffnprobe.interventions.replay import Replay, advance
+from ffnprobe.models.step import cap, normalise
 from ffnprobe.tracing.owners import find_owners
 
 Source = tuple[fp.NeuronId, int]
@@ -80,8 +80,8 @@ def integrated_gradients(fact: Known) -> list[Source]:
                 if layer in scaled:
                     clean = replay.entering(layer, start=last).repeat(STEPS, 1, 1)
                     streams = torch.cat([streams, clean])
-                (streams,) = replay.advance([streams], [last], layer=layer, edits=[edit])
-            logits = torch.nn.functional.linear(replay.normalise(streams[:, -1]), unembedding, bias)
+                (streams,) = advance([replay], [streams], [last], layer=layer, edits=[edit])
+            logits = torch.nn.functional.linear(normalise(model, streams[:, -1]), unembedding, bias)
             chances = cap(model, logits).softmax(-1)[:, fact.token]
             slopes = torch.autograd.grad(chances.sum(), list(scaled.values()))
         for layer, slope in zip(scaled, slopes, strict=True):

@@ -28,12 +28,13 @@ import torch
 from einops import einsum, rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from ffnprobe.errors import AccountNotClosed
 from ffnprobe.interventions.log_sums import Surroundings
 from ffnprobe.interventions.replay import Edit, Replay
 from ffnprobe.models.provenance import Provenance, Setting
-from ffnprobe.models.step import Stream, cap
+from ffnprobe.models.step import Stream, cap, normalise
 from ffnprobe.tracing.answers import answer_ids, one_token
 from ffnprobe.tracing.running import extend
 from ffnprobe.tracing.trace import Trace
@@ -85,6 +86,16 @@ class Readout:
         model = self.replay.model
         return float(self._rows(model.unembedding_bias, model.mean_logit[1]).sum())
 
+    @property
+    def _head(self) -> tuple[Float[Tensor, "vocab d_model"], Float[Tensor, " vocab"]]:
+        model, held = self.replay.model, self.replay.held
+        return held(model.unembedding), held(model.unembedding_bias)
+
+    def _seen(self, final: Stream, start: int) -> Float[Tensor, "variant piece d_model"]:
+        """Normalise the final streams, which begin at `start`, where the answer's tokens are read."""
+        read = slice(self.first - start, self.first - start + len(self.tokens))
+        return normalise(self.replay.model, final[:, read])
+
     def _rows(self, table: Tensor, mean: Tensor | float) -> Tensor:
         chosen = table[list(self.tokens)]
         if self.versus is not None:
@@ -98,20 +109,14 @@ class Readout:
     ) -> AnswerValues:
         """Take streams that enter `layer` to the end and read the answer."""
         final = self.replay.finish(stream, layer=layer, start=start, edit=edit)
-        read = slice(self.first - start, self.first - start + len(self.tokens))
-        seen = self.replay.normalise(final[:, read])
+        seen = self._seen(final, start)
         # Not einsum: its rounding depends on where in the batch a row stands.
         products = seen.double() * self._directions.double()
         logit = reduce(products, "variant piece d_model -> variant", "sum") + self._bias
         if not self.has_log_probability:
             return AnswerValues(logit.cpu(), None)
-        pieces = enumerate(torch.split(seen, 1, dim=1))
-        logs = torch.stack(
-            [
-                self._follow(rearrange(own, "variant 1 d_model -> variant d_model"), piece)
-                for piece, own in pieces
-            ]
-        )
+        pieces = rearrange(seen, "variant piece d_model -> piece variant d_model")
+        logs = torch.stack([self._follow(own, piece) for piece, own in enumerate(pieces)])
         return AnswerValues(logit.cpu(), reduce(logs, "piece variant -> variant", "sum").cpu())
 
     def _follow(
@@ -121,11 +126,9 @@ class Readout:
         model, token = self.replay.model, self.tokens[piece]
         if len(seen) <= model.config.d_model or model.config.logit_cap is not None:
             return self._log_probabilities(seen, token)
-        unembedding, bias = (
-            self.replay.held(t) for t in (model.unembedding, model.unembedding_bias)
-        )
+        unembedding, bias = self._head
         if piece not in self._around:
-            logits = torch.nn.functional.linear(seen[0], unembedding, bias)
+            logits = functional.linear(seen[0], unembedding, bias)
             self._around[piece] = seen[0], Surroundings.of(unembedding, logits)
         state, surroundings = self._around[piece]
         moves = seen - state
@@ -148,22 +151,17 @@ class Readout:
         self, seen: Float[Tensor, "variant d_model"], token: int
     ) -> Float[Tensor, " variant"]:
         """Return a token's log-probability, a few variants at a time."""
-        model, held = self.replay.model, self.replay.held
-        unembedding, bias = held(model.unembedding), held(model.unembedding_bias)
-        found = []
+        model, head, found = self.replay.model, self._head, []
         for part in torch.split(seen, max(1, LOGITS_AT_ONCE // model.config.vocab)):
             # One fused step: this product is the bulk of the work where the vocabulary is large.
-            logits = cap(model, torch.nn.functional.linear(part, unembedding, bias))
+            logits = cap(model, functional.linear(part, *head))
             tokens = torch.full((len(part),), token, device=part.device)
-            found.append(-torch.nn.functional.cross_entropy(logits, tokens, reduction="none"))
+            found.append(-functional.cross_entropy(logits, tokens, reduction="none"))
         return torch.cat(found)
 
     def logits(self, final: Stream, *, start: int) -> Float[Tensor, "variant piece vocab"]:
         """Return all the logits that the answer's tokens are read from, of streams that begin at `start`."""
-        replay, model = self.replay, self.replay.model
-        read = slice(self.first - start, self.first - start + len(self.tokens))
-        weights = replay.held(model.unembedding), replay.held(model.unembedding_bias)
-        return cap(model, torch.nn.functional.linear(replay.normalise(final[:, read]), *weights))
+        return cap(self.replay.model, functional.linear(self._seen(final, start), *self._head))
 
     def clean(self) -> AnswerValues:
         """Read the answer off the clean prompt, or raise if our replay is not the model's own run."""
@@ -173,7 +171,7 @@ class Readout:
     def check(self, final: Stream) -> AnswerValues:
         """Read the answer off a replay of the clean prompt, or raise if it is not the model's own run."""
         replay, model, many = self.replay, self.replay.model, len(self.tokens)
-        seen = replay.normalise(final[0, self.first : self.first + many])
+        seen = self._seen(final, start=0)[0]
         read = [*self.tokens, *([] if self.versus is None else [self.versus])]
         pattern = "pos d_model, token d_model -> pos token"
         logits = einsum(seen, replay.held(model.unembedding[read]), pattern)

@@ -26,16 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import (
-    Past,
-    Stream,
-    add_up,
-    finish_write,
-    keep_past,
-    normalise,
-    step,
-    write,
-)
+from ffnprobe.models.step import Past, Stream, add_up, finish_write, keep_past, step, write
 from ffnprobe.tracing.trace import Trace
 
 # Given a layer and the activations of its neurons, return the activations to continue with.
@@ -55,10 +46,6 @@ class Replay:
     def held(self, tensor: Tensor) -> Tensor:
         """Bring a tensor to the model's device, in the trace's dtype."""
         return tensor.to(device=self.model.device, dtype=self.trace.final.dtype)
-
-    def normalise(self, stream: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
-        """Return x̂, the stream through a norm without gain and shift."""
-        return normalise(self.model, stream)
 
     def entering(self, layer: int, *, start: int) -> Float[Tensor, "pos d_model"]:
         """Return the clean stream that enters a layer (or, past the last, the final LayerNorm)."""
@@ -105,27 +92,8 @@ class Replay:
         """Take streams that enter `layer` at position `start` through to the final norm."""
         for number in range(layer, self.model.config.layers):
             edits = None if edit is None else [edit]
-            (stream,) = self.advance([stream], [start], layer=number, edits=edits)
+            (stream,) = advance([self], [stream], [start], layer=number, edits=edits)
         return stream
-
-    def advance(
-        self,
-        streams: Sequence[Stream],
-        starts: Sequence[int],
-        *,
-        layer: int,
-        edits: Sequence[Edit] | None = None,
-        first: int = 0,
-    ) -> list[Stream]:
-        """Take streams that begin at different positions through one layer, their products in common.
-
-        Positions before `first` are dropped once heads have looked at them: for the last layer, of
-        which nothing else is read. There is an edit for each of the streams, or none.
-        """
-        many = len(streams)
-        return advance_all(
-            [self] * many, streams, starts, layer=layer, edits=edits, firsts=[first] * many
-        )
 
     def past(self, layer: int, start: int) -> Past | None:
         """Return a layer's keys and values before a position."""
@@ -135,20 +103,24 @@ class Replay:
         return Past(clean.keys[:, :start], clean.values[:, :start], clean.at[:, :start])
 
 
-def advance_all(
+def advance(
     replays: Sequence[Replay],
     streams: Sequence[Stream],
     starts: Sequence[int],
     *,
     layer: int,
     edits: Sequence[Edit] | None = None,
-    firsts: Sequence[int],
+    firsts: Sequence[int] | None = None,
 ) -> list[Stream]:
-    """Take streams of several prompts through one layer, their products in common; see `Replay.advance`."""
+    """Take streams, each of a prompt and from a position on, through one layer, their products in common.
+
+    Positions before `firsts` are dropped once heads have looked at them: for the last layer, of which
+    nothing else is read. There is an edit for each of the streams, or none.
+    """
     each = list(zip(replays, starts, strict=True))
     return step(
         replays[0].model, layer, streams, [replay._at[:, start:] for replay, start in each],
         past=[replay.past(layer, start) for replay, start in each],
         taps=None if edits is None else [{"activations": partial(e, layer)} for e in edits],
-        drop=[max(0, first - start) for first, start in zip(firsts, starts, strict=True)],
+        drop=None if firsts is None else [max(0, f - start) for f, start in zip(firsts, starts, strict=True)],
     )  # fmt: skip

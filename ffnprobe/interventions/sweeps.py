@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.interventions.readout import AnswerValues, Readout
-from ffnprobe.interventions.replay import Edit, Replay, advance_all
+from ffnprobe.interventions.replay import Edit, Replay, advance
 from ffnprobe.models.step import Stream
 from ffnprobe.options import Progress
 from ffnprobe.tracing.trace import Trace
@@ -93,7 +93,7 @@ def replay_prompts(
             for n in batch
         ]
         for layer in range(first, layers):
-            streams = advance_all(
+            streams = advance(
                 [one.replay for one in own], streams, begun, layer=layer, edits=edits,
                 firsts=[one.first if layer == layers - 1 else 0 for one in own],
             )  # fmt: skip
@@ -357,17 +357,17 @@ def _replay(
     by_start: dict[int, list[int]] = {}
     for row, one in enumerate(variants):
         by_start.setdefault(one.site[1], []).append(row)
-    starts, edits = list(by_start), None
+    starts, many, edits = list(by_start), len(by_start), None
     if any(one.later for one in variants):
         later = [[variants[row].later for row in rows] for rows in by_start.values()]
         edits = [set_activations(groups, length) for groups in later]
     streams = [replay.entering(first + 1, start=start)[None] for start in starts]
     for layer in range(first, layers):
         if layer > first:
-            read = (
-                readout.first if layer == layers - 1 else 0
-            )  # of the last layer no more is needed
-            streams = replay.advance(streams, starts, layer=layer, edits=edits, first=read)
+            firsts = [readout.first] * many if layer == layers - 1 else None
+            streams = advance(
+                [replay] * many, streams, starts, layer=layer, edits=edits, firsts=firsts
+            )
         for number, (start, rows) in enumerate(by_start.items()):
             if own := [row for row in rows if variants[row].site[0] == layer]:
                 clean = streams[number][:1]

@@ -20,7 +20,7 @@ from ffnprobe.interventions.replay import Replay
 from ffnprobe.labels.halves import Half
 from ffnprobe.labels.watching import Columns
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import unembed
+from ffnprobe.models.step import normalise, unembed
 from ffnprobe.reading.directions import pick_answers
 from ffnprobe.reading.ordering import top_tokens
 from ffnprobe.reading.projection import answer_readers, project_blocks
@@ -97,7 +97,7 @@ def _count_risen(
 ) -> list[Tensor]:
     """Count the tokens read whose probability is higher than in the first variant, the clean one."""
     model = replay.model
-    seen = replay.normalise(final)
+    seen = normalise(model, final)
     size = max(2, LOGITS_AT_ONCE // model.config.vocab)
     found = []
     for start in range(1, len(seen), size):

@@ -7,6 +7,7 @@ import ffnprobe as fp
 from ffnprobe.interventions import log_sums, readout
 from ffnprobe.interventions.log_sums import Surroundings
 from ffnprobe.interventions.readout import Readout, read_answer
+from ffnprobe.models.step import normalise
 from tests.conftest import JORDAN
 
 
@@ -50,7 +51,7 @@ def test_a_small_vocabulary_is_taken_exactly():
 
 def test_a_log_probability_is_that_of_all_logits(pocket):
     read = read_answer(fp.run(pocket, JORDAN), " basketball and")
-    clean = read.replay.normalise(read.replay.trace.final)[read.first :]
+    clean = normalise(pocket, read.replay.trace.final)[read.first :]
     chance = torch.Generator().manual_seed(3)
     moves = torch.randn(400, pocket.config.d_model, generator=chance)
     moves *= torch.logspace(-6, 0, 400)[:, None]
@@ -67,7 +68,7 @@ def test_a_log_probability_is_that_of_all_logits(pocket):
 def test_a_batch_that_begins_elsewhere_is_not_told_from_there(pocket):
     """What is around the first batch's first state is kept; a batch far from it needs all its logits."""
     read = read_answer(fp.run(pocket, JORDAN), " basketball")
-    clean = read.replay.normalise(read.replay.trace.final)[read.first]
+    clean = normalise(pocket, read.replay.trace.final)[read.first]
     chance = torch.Generator().manual_seed(5)
     moves = 1e-3 * torch.randn(400, pocket.config.d_model, generator=chance)
     read._follow(clean + moves, 0)
