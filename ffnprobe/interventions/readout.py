@@ -23,6 +23,7 @@ True
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from einops import einsum, rearrange, reduce
@@ -46,23 +47,11 @@ CLOSED_WITHIN = 1e-3
 SHIFT_WITHIN = 32
 
 
-@dataclass(frozen=True)
-class AnswerValues:
+class AnswerValues(NamedTuple):
     """The answer as each variant gives it, in logits and in nats (None: not asked for)."""
 
     logit: Float[Tensor, " variant"]
     log_probability: Float[Tensor, " variant"] | None
-
-    def part(self, rows: slice | list[int]) -> "AnswerValues":
-        """Return some of the variants."""
-        logs = self.log_probability
-        return AnswerValues(self.logit[rows], None if logs is None else logs[rows])
-
-    def less(self, other: "AnswerValues") -> "AnswerValues":
-        """Subtract other values of the same answer."""
-        if self.log_probability is None or other.log_probability is None:
-            return AnswerValues(self.logit - other.logit, None)
-        return AnswerValues(self.logit - other.logit, self.log_probability - other.log_probability)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ head carries further. Memory is bounded: the widest tensor of a batch holds at m
 Replacements are `[layer pos neuron]`, or with one position for all.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -46,16 +46,23 @@ class Change(NamedTuple):
 
 
 Group = Sequence[Change]
+# The numbers of some variants, the clean final stream where the answer is read, and theirs.
+Replayed = Iterator[tuple[list[int], Stream, Stream]]
+
+
+class Variant(NamedTuple):
+    """Where a variant joins, its changes there, and those of later layers."""
+
+    site: Site
+    begun: Group = ()
+    later: Group = ()
 
 
 def sweep_changes(
     readout: Readout, groups: Sequence[Group], *, progress: Progress | None = None
 ) -> AnswerValues:
     """Give neurons at positions new activations, all of a group together, for each group in turn."""
-    found = _no_effects(readout, len(groups))
-    for numbers, clean, final in _replay_groups(readout, groups, progress):
-        _enter(readout, found, numbers, clean, final)
-    return found
+    return _measure(readout, len(groups), _replay_groups(readout, groups, progress))
 
 
 def replay_changes(
@@ -77,10 +84,8 @@ def replay_prompts(
     layers = readouts[0].replay.model.config.layers
     positions = [[c.position for group in own for c in group] for own in groups]
     starts = [min(own, default=r.first) for own, r in zip(positions, readouts, strict=True)]
-    widths = [
-        (1 + len(own)) * _width(readout.replay, start)
-        for own, readout, start in zip(groups, readouts, starts, strict=True)
-    ]
+    alone = [_width(r.replay, start) for r, start in zip(readouts, starts, strict=True)]
+    widths = [(1 + len(own)) * width for own, width in zip(groups, alone, strict=True)]
     for batch in _gather(widths):
         if len(batch) == 1:  # it may be one that does not fit
             yield replay_changes(readouts[batch[0]], groups[batch[0]])
@@ -109,15 +114,13 @@ def sweep_moves(
     progress: Progress | None = None,
 ) -> AnswerValues:
     """Move the stream that leaves a layer, from a position on, for each site in turn."""
-    found, last = _no_effects(readout, len(sites)), readout.replay.model.config.layers - 1
-    acting = moves.flatten(1).any(dim=-1).tolist()
+    last, is_acting = readout.replay.model.config.layers - 1, moves.flatten(1).any(dim=-1).tolist()
     for row, (layer, start) in enumerate(sites):
         if layer == last and start < readout.first:
-            acting[row] = bool(moves[row, readout.first - start :].any())
-    variants = [Variant(site) if does else None for site, does in zip(sites, acting, strict=True)]
-    for numbers, clean, final in _replay_all(readout, variants, moves.__getitem__, progress):
-        _enter(readout, found, numbers, clean, final)
-    return found
+            is_acting[row] = bool(moves[row, readout.first - start :].any())
+    variants = {row: Variant(site) for row, site in enumerate(sites) if is_acting[row]}
+    replayed = _replay_all(readout, variants, moves.__getitem__, len(sites), progress)
+    return _measure(readout, len(sites), replayed)
 
 
 def sweep_neurons(
@@ -182,22 +185,27 @@ def sweep_sets(
     while batch := list(islice(remaining, many)):
         masks = torch.stack(batch) & (given != own)
         masks[:, -1, : readout.first] = False
-        is_acting = masks.flatten(1).any(dim=1)
-        found.append(_no_effects(readout, len(batch)))
-        if not is_acting.any():
-            continue
-        layer = int(masks.flatten(2).any(dim=-1).any(dim=0).int().argmax())
-        acting = masks[is_acting, :, start:].to(replay.model.device)
-        masks = torch.cat([torch.zeros_like(acting[:1]), acting])  # the clean prompt first
-
-        def edit(layer: int, activations: Tensor, masks: Tensor = masks) -> Tensor:
-            return torch.where(masks[:, layer], replay.held(given[layer, start:]), activations)
-
-        streams = replay.entering(layer, start=start).repeat(len(masks), 1, 1)
-        final = replay.finish(streams, layer=layer, start=start, edit=edit)
-        read = final[:, readout.first - start :]
-        _enter(readout, found[-1], is_acting.nonzero()[:, 0].tolist(), read[:1], read[1:])
+        found.append(_measure(readout, len(batch), _replay_sets(readout, given, masks, start)))
     return join_values(found)
+
+
+def _replay_sets(
+    readout: Readout, given: Tensor, masks: Bool[Tensor, "set layer pos neuron"], start: int
+) -> Replayed:
+    """Replay the sets of one batch that mark anything, all from the first layer that one marks."""
+    rows, replay = masks.flatten(1).any(dim=1).nonzero()[:, 0].tolist(), readout.replay
+    if not rows:
+        return
+    layer = int(masks.flatten(2).any(dim=-1).any(dim=0).int().argmax())
+    acting = masks[rows, :, start:].to(replay.model.device)
+    acting = torch.cat([torch.zeros_like(acting[:1]), acting])  # the clean prompt first
+
+    def edit(layer: int, activations: Tensor) -> Tensor:
+        return torch.where(acting[:, layer], replay.held(given[layer, start:]), activations)
+
+    streams = replay.entering(layer, start=start).repeat(len(acting), 1, 1)
+    final = replay.finish(streams, layer=layer, start=start, edit=edit)[:, readout.first - start :]
+    yield rows, final[:1], final[1:]
 
 
 def mark_sets(
@@ -277,54 +285,42 @@ def _gather(widths: Sequence[int]) -> list[list[int]]:
     return batches
 
 
-class Variant(NamedTuple):
-    """Where a variant joins, its changes there, and those of later layers."""
-
-    site: Site
-    begun: Group = ()
-    later: Group = ()
-
-
-# The numbers of some variants, the clean final stream where the answer is read, and theirs.
-Replayed = Iterator[tuple[list[int], Stream, Stream]]
-
-
 def _replay_groups(
     readout: Readout, groups: Sequence[Group], progress: Progress | None = None
 ) -> Replayed:
     """Replay groups of changes, each by itself."""
-    variants = list[Variant | None]()
-    for group in _drop_idle(readout, groups):
-        layer = min((c.layer for c in group), default=0)
-        start = min((c.position for c in group), default=0)
-        begun = [c for c in group if c.layer == layer]
-        later = [c for c in group if c.layer > layer]
-        variants.append(Variant((layer, start), begun, later) if group else None)
+    variants: dict[int, Variant] = {}
+    for number, group in enumerate(_drop_idle(readout, groups)):
+        if group:
+            layer, start = min(c.layer for c in group), min(c.position for c in group)
+            begun = [c for c in group if c.layer == layer]
+            later = [c for c in group if c.layer > layer]
+            variants[number] = Variant((layer, start), begun, later)
 
     def move(batch: list[int]) -> Tensor:
-        return _move(readout.replay, [one for n in batch if (one := variants[n]) is not None])
+        return _move(readout.replay, [variants[number] for number in batch])
 
-    return _replay_all(readout, variants, move, progress)
+    return _replay_all(readout, variants, move, len(groups), progress)
 
 
 def _replay_all(
     readout: Readout,
-    variants: Sequence[Variant | None],
+    variants: Mapping[int, Variant],
     move: Callable[[list[int]], Float[Tensor, "variant pos d_model"]],
+    total: int,
     progress: Progress | None,
 ) -> Replayed:
-    """Replay variants, as many at a time as fit; None for one that does nothing."""
-    own = {number: one for number, one in enumerate(variants) if one is not None}
-    order = sorted(own, key=lambda number: own[number].site[::-1])
-    widths = [_width(readout.replay, own[number].site[1]) for number in order]
-    done = len(variants) - len(own)
+    """Replay variants by their number, as many at a time as fit; those of the total left out do nothing."""
+    order = sorted(variants, key=lambda number: variants[number].site[::-1])
+    widths = [_width(readout.replay, variants[number].site[1]) for number in order]
+    done = total - len(variants)
     for places in _gather(widths):
         batch = [order[place] for place in places]
-        for rows, clean, final in _replay(readout, [own[n] for n in batch], move(batch)):
+        for rows, clean, final in _replay(readout, [variants[n] for n in batch], move(batch)):
             yield [batch[row] for row in rows], clean, final
         done += len(batch)
         if progress is not None:
-            progress(done, len(variants))
+            progress(done, total)
 
 
 def _move(replay: Replay, variants: Sequence[Variant]) -> Float[Tensor, "variant pos d_model"]:
@@ -381,18 +377,14 @@ def _replay(
         yield rows, final[:1], final[1:]
 
 
-def _no_effects(readout: Readout, many: int) -> AnswerValues:
-    logit = torch.zeros(many, dtype=readout.replay.trace.final.dtype)
-    return AnswerValues(logit, torch.zeros_like(logit) if readout.has_log_probability else None)
-
-
-def _enter(
-    readout: Readout, found: AnswerValues, rows: Sequence[int], clean: Stream, final: Stream
-) -> None:
-    """Enter what the answer loses in some variants, by their final streams where it is read."""
+def _measure(readout: Readout, many: int, replayed: Replayed) -> AnswerValues:
+    """Measure what the answer loses in each of so many variants: nothing where one is not replayed."""
     layers, first = readout.replay.model.config.layers, readout.first
-    values = readout.replayed(torch.cat([clean, final]), layer=layers, start=first)
-    lost = values.part(slice(0, 1)).less(values.part(slice(1, None)))
-    found.logit[list(rows)] = lost.logit.to(found.logit)
-    if found.log_probability is not None and lost.log_probability is not None:
-        found.log_probability[list(rows)] = lost.log_probability.to(found.log_probability)
+    logit = torch.zeros(many, dtype=readout.replay.trace.final.dtype)
+    found = AnswerValues(logit, torch.zeros_like(logit) if readout.has_log_probability else None)
+    for rows, clean, final in replayed:
+        values = readout.replayed(torch.cat([clean, final]), layer=layers, start=first)
+        for effects, own in zip(found, values, strict=True):
+            if effects is not None and own is not None:
+                effects[rows] = (own[:1] - own[1:]).to(effects)
+    return found
