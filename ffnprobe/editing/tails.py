@@ -10,24 +10,16 @@ a layer's output can be optimised at the cost of a few tokens' pass.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.editing.requests import Context
-from ffnprobe.models.forward import watch
+from ffnprobe.models.forward import Taps, watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import (
-    Past,
-    Tap,
-    add_up,
-    finish_write,
-    keep_past,
-    normalise,
-    step,
-    unembed,
-)
+from ffnprobe.models.step import Past, add_up, finish_write, keep_past, normalise, step, unembed
 
 Rows = Float[Tensor, "prompt pos d_model"]
 
@@ -58,18 +50,10 @@ class Tails:
         at = starts + torch.arange(rows.shape[1], device=rows.device)
         for number, kept in enumerate(self.kept, start=self.layer + 1):
             (rows,) = step(self.model, number, [rows], [at], past=[kept])
-        owners, offsets = self.read_offsets()
+        owners = [order for order, one in enumerate(self.contexts) for _ in one.reads]
+        offsets = [read - one.start for one in self.contexts for read in one.reads]
         logits = unembed(self.model, normalise(self.model, rows[owners, offsets]))
         return torch.log_softmax(logits, dim=-1)
-
-    def read_offsets(self) -> tuple[list[int], list[int]]:
-        """List the rows that are read: the context, and the offset in its tail."""
-        listed = [
-            (order, read - one.start)
-            for order, one in enumerate(self.contexts)
-            for read in one.reads
-        ]
-        return [order for order, _ in listed], [offset for _, offset in listed]
 
 
 @torch.no_grad()
@@ -85,35 +69,26 @@ def open_tails(model: Model, layer: int, contexts: Sequence[Context]) -> Tails:
     kept: list[Past] = []
     # What is kept past a prompt's own start is padding: far ahead of every query.
     at = torch.arange(first)[None]
-    seen_at = at.expand(len(contexts), -1).masked_fill(
-        at >= starts[:, None], 2 * model.config.positions
-    )
+    seen_at = torch.where(at < starts[:, None], at, 2 * model.config.positions)
 
-    def at_start(name: str) -> Tap:
-        def tap(tensor: Tensor) -> None:
-            found[name] = tensor[rows, starts].clone()
+    def keep_start(name: str, tensor: Tensor) -> None:
+        found[name] = tensor[rows, starts].clone()
 
-        return tap
+    def keep_stream(number: int, stream: Tensor) -> None:
+        if number == layer + 1:
+            positions = (starts[:, None] + torch.arange(wide)).clamp(max=longest - 1)
+            found["after"] = stream[rows[:, None], positions].clone()
+        if number < last:
+            past = keep_past(model, number, stream[:, :first], at.to(stream.device))
+            kept.append(past._replace(at=seen_at.to(stream.device)))
 
-    def keep_stream(number: int) -> Tap:
-        def tap(stream: Tensor) -> None:
-            if number == layer + 1:
-                positions = (starts[:, None] + torch.arange(wide)).clamp(max=longest - 1)
-                found["after"] = stream[rows[:, None], positions].clone()
-            if number < model.config.layers:
-                past = keep_past(model, number, stream[:, :first], at.to(stream.device))
-                kept.append(past._replace(at=seen_at.to(stream.device)))
-
-        return tap
-
-    taps: dict[tuple[str, int], Tap] = {
-        ("activations", layer): at_start("keys"),
-        ("before_mlp", layer): at_start("before"),
-    }
     last = model.config.layers
-    taps |= {("before_attention", number): keep_stream(number) for number in range(layer + 1, last)}
-    if layer + 1 == last:
-        taps["final", 0] = keep_stream(last)
+    taps: Taps = {
+        ("activations", layer): partial(keep_start, "keys"),
+        ("before_mlp", layer): partial(keep_start, "before"),
+        **{("before_attention", n): partial(keep_stream, n) for n in range(layer + 1, last)},
+        ("final", 0): partial(keep_stream, last),
+    }
     watch(model, padded, taps)
     return Tails(
         model, layer, tuple(contexts), found["keys"], add_up(model, layer, found["keys"]),
