@@ -14,6 +14,7 @@ that comes of a run says in its provenance who ran it.
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
@@ -93,20 +94,17 @@ def capture(model: Model, ids: Int[Tensor, "batch pos"], hooks: Iterable[str]) -
     layers = model.config.layers
     found: dict[str, Tensor] = {}
 
-    def keep(name: str, layer: int | None) -> Tap:
-        def tap(tensor: Tensor) -> None:
-            if layer is None:
-                found[name] = tensor.cpu().clone()
-                return
-            if name not in found:
-                found[name] = torch.empty(layers, *tensor.shape, dtype=tensor.dtype)
-            found[name][layer] = tensor
-
-        return tap
+    def keep(name: str, layer: int, tensor: Tensor) -> None:
+        if name in bridge.FINAL_HOOKS:
+            found[name] = tensor.cpu().clone()
+            return
+        if name not in found:
+            found[name] = torch.empty(layers, *tensor.shape, dtype=tensor.dtype)
+        found[name][layer] = tensor
 
     taps: dict[tuple[str, int], Tap] = {}
     for name in hooks:
-        for layer in [None] if name in bridge.FINAL_HOOKS else range(layers):
-            taps[name, layer or 0] = keep(name, layer)
+        for layer in range(1 if name in bridge.FINAL_HOOKS else layers):
+            taps[name, layer] = partial(keep, name, layer)
     found["logits"] = forward(model, ids, taps).cpu()
     return found

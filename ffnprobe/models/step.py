@@ -33,7 +33,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from ffnprobe.models.folding import LayerWeights, Linear, Norm
+from ffnprobe.models.folding import LayerWeights, Linear
 from ffnprobe.models.model import Model
 
 ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -43,6 +43,8 @@ ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": functional.silu,
 }
 Vectors = Float[Tensor, "... d_model"]
+Heads = Float[Tensor, "... head d_head"]
+Neurons = Float[Tensor, "... neuron"]
 Stream = Float[Tensor, "variant pos d_model"]
 Positions = Int[Tensor, "#variant pos"]
 # Cosines and sines of positions, for each pair of dimensions that is rotated.
@@ -87,7 +89,7 @@ def step(
 
     block, is_parallel = model.blocks[layer], model.config.is_parallel
     rows = see("before_attention", _join(streams))
-    seen = _pass(model, block.attention_norm, rows)
+    seen = normalise(model, rows, *block.attention_norm)
     keys, values = (_split(read, shapes) for read in _read_keys(model, block, seen))
     angles = [measure_angles(model, layer, own) for own in at]
     keys = [_rotate(key, own) for key, own in zip(keys, angles, strict=True)]
@@ -109,7 +111,7 @@ def step(
     ]  # fmt: skip
     total = see("attention_totals", add_heads(model, layer, see("mixes", _join(mixes))))
     after = rows + write_through(model, total, block.attention_post_gain)
-    read = _pass(model, block.mlp_norm, see("before_mlp", rows if is_parallel else after))
+    read = normalise(model, see("before_mlp", rows if is_parallel else after), *block.mlp_norm)
     scores = see("scores", _apply(block.up, read))
     gates = None if block.gate is None else see("gate_scores", _apply(block.gate, read))
     activations = see("activations", open_up(model, scores, gates))
@@ -120,7 +122,7 @@ def step(
 def keep_past(model: Model, layer: int, stream: Stream, at: Positions) -> Past:
     """Return a layer's keys and values at these positions, one copy for each variant."""
     block = model.blocks[layer]
-    keys, values = _read_keys(model, block, _pass(model, block.attention_norm, stream))
+    keys, values = _read_keys(model, block, normalise(model, stream, *block.attention_norm))
     order = "variant pos head d_head -> variant head pos d_head"
     rotated = _rotate(keys, measure_angles(model, layer, at))
     return Past(rearrange(rotated, order), rearrange(values, order), at)
@@ -140,27 +142,16 @@ def _split(rows: Float[Tensor, "row ..."], shapes: Sequence[torch.Size]) -> list
     ]
 
 
-def _read_heads(
-    model: Model, linear: Linear, gain: Tensor | None, seen: Vectors
-) -> Float[Tensor, "... head d_head"]:
+def _read_heads(model: Model, linear: Linear, gain: Tensor | None, seen: Vectors) -> Heads:
     """Return queries, keys or values, normalised head by head where they have a gain for it."""
     found = _apply(linear, seen)
     heads = found.reshape(*found.shape[:-1], -1, model.config.d_head)
-    return heads if gain is None else _pass(model, (gain, None), heads)
+    return heads if gain is None else normalise(model, heads, gain)
 
 
-def _read_keys(model: Model, block: LayerWeights, seen: Vectors) -> tuple[Tensor, Tensor]:
+def _read_keys(model: Model, block: LayerWeights, seen: Vectors) -> tuple[Heads, Heads]:
     keys = _read_heads(model, block.key, block.key_gain, seen)
     return keys, _read_heads(model, block.value, None, seen)
-
-
-def _pass(model: Model, norm: Norm, stream: Float[Tensor, "... wide"]) -> Float[Tensor, "... wide"]:
-    """Take vectors through a norm, with its gain and shift."""
-    (gain, shift), width, eps = norm, stream.shape[-1:], model.config.eps
-    if model.config.is_rms:
-        return functional.rms_norm(stream, width, gain.to(stream), eps)
-    held = None if shift is None else shift.to(stream)
-    return functional.layer_norm(stream, width, gain.to(stream), held, eps)
 
 
 def _apply(linear: Linear, vectors: Float[Tensor, "... wide"]) -> Float[Tensor, "... high"]:
@@ -178,19 +169,13 @@ def measure_angles(model: Model, layer: int, at: Positions) -> Angles | None:
     return angles.cos() * scaling, angles.sin() * scaling
 
 
-def _rotate(
-    vectors: Float[Tensor, "variant pos head d_head"], angles: Angles | None
-) -> Float[Tensor, "variant pos head d_head"]:
+def _rotate(vectors: Heads, angles: Angles | None) -> Heads:
     """Rotate the first dimensions of queries or keys, pair by pair; the rest is left alone."""
     if angles is None:
         return vectors
     cosines, sines = (part[:, :, None].to(vectors) for part in angles)
     half = cosines.shape[-1]
-    first, second, rest = (
-        vectors[..., :half],
-        vectors[..., half : 2 * half],
-        vectors[..., 2 * half :],
-    )
+    first, second, rest = vectors.tensor_split((half, 2 * half), dim=-1)
     rotated = (first * cosines - second * sines, second * cosines + first * sines, rest)
     return torch.cat(rotated, dim=-1)
 
@@ -219,14 +204,11 @@ def _mix(
     # Heads that share a key share a product.
     order = "variant query (kv_head each) d_head -> variant kv_head each query d_head"
     query = rearrange(query, order, kv_head=model.config.kv_heads)
-    products = "variant kv_head each query d_head, variant kv_head key d_head -> variant kv_head each query key"  # fmt: skip
-    shared = (
-        "variant kv_head each query d_head, kv_head key d_head -> variant kv_head each query key"
-    )
-    scores = einsum(query, key, products)
+    compare = "variant kv_head each query d_head, {}kv_head key d_head -> variant kv_head each query key"  # fmt: skip
+    scores = einsum(query, key, compare.format("variant "))
     if past is not None:
         # One copy serves all variants.
-        scores = torch.cat([einsum(query, past.keys, shared), scores], dim=-1)
+        scores = torch.cat([einsum(query, past.keys, compare.format("")), scores], dim=-1)
     scores = scores * model.config.attention_scale(layer)
     most, window = model.config.attention_cap, model.config.window(layer)
     if most is not None:
@@ -236,24 +218,24 @@ def _mix(
     pattern = torch.softmax(scores.masked_fill(unseen[:, None, None], float("-inf")), dim=-1)
     if tap is not None and (other := tap(pattern.flatten(1, 2))) is not None:
         pattern = other.reshape(pattern.shape)
-    products = "variant kv_head each query key, variant kv_head key d_head -> variant kv_head each query d_head"  # fmt: skip
-    shared = (
-        "variant kv_head each query key, kv_head key d_head -> variant kv_head each query d_head"
+    mix = (
+        "variant kv_head each query key, {}kv_head key d_head -> variant query kv_head each d_head"
     )
-    mixed = einsum(pattern[..., before:], value, products)
+    mixed = einsum(pattern[..., before:], value, mix.format("variant "))
     if past is not None:
-        mixed = mixed + einsum(pattern[..., :before], past.values, shared)
-    return rearrange(
-        mixed, "variant kv_head each query d_head -> variant query (kv_head each) d_head"
-    )
+        mixed = mixed + einsum(pattern[..., :before], past.values, mix.format(""))
+    return mixed.flatten(2, 3)
 
 
-def normalise(model: Model, stream: Vectors) -> Vectors:
-    """Return x̂: the stream through a norm without gain and shift."""
+def normalise(
+    model: Model, stream: Vectors, gain: Tensor | None = None, shift: Tensor | None = None
+) -> Vectors:
+    """Return x̂, vectors through a norm: without gain and shift where they are not given."""
     width, eps = stream.shape[-1:], model.config.eps
+    weight, bias = (None if one is None else one.to(stream) for one in (gain, shift))
     if model.config.is_rms:
-        return functional.rms_norm(stream, width, eps=eps)
-    return functional.layer_norm(stream, width, eps=eps)
+        return functional.rms_norm(stream, width, weight, eps)
+    return functional.layer_norm(stream, width, weight, bias, eps)
 
 
 def measure_scale(model: Model, stream: Vectors) -> Float[Tensor, "..."]:
@@ -262,9 +244,7 @@ def measure_scale(model: Model, stream: Vectors) -> Float[Tensor, "..."]:
     return (centred.square().mean(dim=-1) + model.config.eps).sqrt()
 
 
-def score_questions(
-    model: Model, layer: int, seen: Vectors
-) -> tuple[Float[Tensor, "... neuron"], Float[Tensor, "... neuron"] | None]:
+def score_questions(model: Model, layer: int, seen: Vectors) -> tuple[Neurons, Neurons | None]:
     """Put a layer's questions to normalised vectors: scores, and the gates' scores if it has gates."""
     block = model.blocks[layer]
     gain, shift = block.mlp_norm
@@ -273,20 +253,18 @@ def score_questions(
     return _apply(block.up, read), None if block.gate is None else _apply(block.gate, read)
 
 
-def open_up(
-    model: Model, scores: Float[Tensor, "... neuron"], gates: Float[Tensor, "... neuron"] | None
-) -> Float[Tensor, "... neuron"]:
+def open_up(model: Model, scores: Neurons, gates: Neurons | None) -> Neurons:
     """Turn scores into activations."""
     activate = ACTIVATION_FUNCTIONS[model.config.activation]
     return activate(scores) if gates is None else activate(gates) * scores
 
 
-def write(model: Model, layer: int, activations: Float[Tensor, "... neuron"]) -> Vectors:
+def write(model: Model, layer: int, activations: Neurons) -> Vectors:
     """Return what a layer's MLP adds to the stream."""
     return finish_write(model, layer, add_up(model, layer, activations))
 
 
-def add_up(model: Model, layer: int, activations: Float[Tensor, "... neuron"]) -> Vectors:
+def add_up(model: Model, layer: int, activations: Neurons) -> Vectors:
     """Add up a layer's answers and its bias, before the norm an MLP may write through."""
     return _apply(model.blocks[layer].down, activations)
 
@@ -298,16 +276,16 @@ def finish_write(model: Model, layer: int, total: Vectors) -> Vectors:
 
 def write_through(model: Model, total: Vectors, gain: Float[Tensor, " d_model"] | None) -> Vectors:
     """Take what is written through the norm that has this gain, if there is one."""
-    return total if gain is None else _pass(model, (gain, None), total)
+    return total if gain is None else normalise(model, total, gain)
 
 
-def write_heads(model: Model, layer: int, mixes: Float[Tensor, "... head d_head"]) -> Vectors:
+def write_heads(model: Model, layer: int, mixes: Heads) -> Vectors:
     """Return what a layer's attention adds to the stream, from what its heads mixed."""
     post_gain = model.blocks[layer].attention_post_gain
     return write_through(model, add_heads(model, layer, mixes), post_gain)
 
 
-def add_heads(model: Model, layer: int, mixes: Float[Tensor, "... head d_head"]) -> Vectors:
+def add_heads(model: Model, layer: int, mixes: Heads) -> Vectors:
     """Add up what a layer's heads write and its bias, before the norm attention may write through."""
     return _apply(model.blocks[layer].out, mixes.flatten(-2))
 
