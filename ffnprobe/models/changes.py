@@ -41,19 +41,15 @@ def change_rows(model: Model, changes: Mapping[int, Float[Tensor, "neuron d_mode
     weights = dict(model.weights)
     for layer, change in changes.items():
         name = f"{model.layout.of(layer, model.layout.down)}.weight"
-        laid_out = (
-            change
-            if model.layout.is_transposed
-            else rearrange(change, "neuron d_model -> d_model neuron")
-        )
-        weights[name] = (model.raw(name) + laid_out.to(model.device, torch.float32)).contiguous()
-    changed = replace(
-        model,
-        name=model.name if model.source.kind == EDITED else f"{model.name} edited",
-        source=Source(EDITED, _original(model)),
-        weights=weights,
-        fingerprint=fingerprint(weights),
-    )
+        if not model.layout.is_transposed:
+            change = rearrange(change, "neuron d_model -> d_model neuron")
+        weights[name] = (model.raw(name) + change.to(model.device, torch.float32)).contiguous()
+    name, source = model.name, model.source
+    if source.kind != EDITED:  # else it was made from what the first edit was made from
+        name += " edited"
+        source = Source(EDITED, f"from {source}, weights {model.fingerprint[:8]}")
+    new = fingerprint(weights)
+    changed = replace(model, name=name, source=source, weights=weights, fingerprint=new)
     known = vars(model)
     vars(changed).update({name: known[name] for name in _SHARED if name in known})
     if "blocks" in known:
@@ -74,10 +70,3 @@ def differ_in_answers_alone(first: Model, second: Model) -> bool:
         for name, tensor in first.weights.items()
         if not name.endswith(down)
     )
-
-
-def _original(model: Model) -> str:
-    """Say what was edited; of an edited model, what that was made from."""
-    if model.source.kind == EDITED:
-        return model.source.where
-    return f"from {model.source}, weights {model.fingerprint[:8]}"

@@ -37,8 +37,7 @@ def fold_reader(
 ) -> tuple[Float[Tensor, "out d_model"], Float[Tensor, " out"]]:
     """Fold a norm into the matrix that reads it: one row per output. Without a shift it is RMSNorm."""
     weight, gain = weight.to(dtype), gain.to(dtype)
-    rows = rearrange(weight, "d_model out -> out d_model") * gain
-    rows = rows.contiguous()
+    rows = (rearrange(weight, "d_model out -> out d_model") * gain).contiguous()
     if shift is None:
         folded_bias = torch.zeros(len(rows), dtype=dtype, device=rows.device)
     else:

@@ -11,11 +11,6 @@ TransformerLens these are columns of W_in and rows of W_out.)
 A gated neuron has a second question, its gate, folded alike. Where the norms are RMSNorms nothing is
 centred over d_model and there is no β. Where an MLP writes through a norm of its own (Gemma) its gain
 is in the answers, and the norm's scale, which differs from position to position, in the trace.
-
->>> import ffnprobe as fp
->>> model = fp.load("pocket")
->>> model.questions.shape == model.answers.shape
-True
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,18 +25,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import ModelNotLoaded, OptionRefused
+from ffnprobe.models import folding
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.models.config import Config
 from ffnprobe.models.families import Layout
-from ffnprobe.models.folding import (
-    Attention,
-    LayerWeights,
-    Linear,
-    check_centred,
-    fold_attention,
-    fold_reader,
-    read_layer,
-)
+from ffnprobe.models.folding import Attention, LayerWeights, Linear
 from ffnprobe.models.identity import identify
 from ffnprobe.models.means import read_means
 from ffnprobe.models.provenance import HOOKED, OWN, Provenance
@@ -183,12 +171,10 @@ class Model:
     def linear(self, layer: int, part: str) -> Linear:
         """Return a matrix of a block, `[in out]` whatever the family keeps, and its bias if it has one."""
         name = self.layout.of(layer, part)
-        weight = self.raw(f"{name}.weight")
-        bias = f"{name}.bias"
-        return (
-            weight if self.layout.is_transposed else rearrange(weight, "high wide -> wide high"),
-            self.raw(bias) if bias in self.weights else None,
-        )
+        weight, bias = self.raw(f"{name}.weight"), f"{name}.bias"
+        if not self.layout.is_transposed:
+            weight = rearrange(weight, "high wide -> wide high")
+        return weight, self.raw(bias) if bias in self.weights else None
 
     def gain(self, norm: str) -> Float[Tensor, " wide"]:
         """Return a norm's gain, γ."""
@@ -204,7 +190,7 @@ class Model:
         """Fold a norm of a block into a matrix that reads it, for some of its outputs or all."""
         weight, bias = self.linear(layer, part)
         name = self.layout.of(layer, norm)
-        return fold_reader(
+        return folding.fold_reader(
             weight[:, rows], None if bias is None else bias[rows], self.gain(name), self.shift(name)
         )
 
@@ -221,7 +207,7 @@ class Model:
         for layer in range(c.layers):
             rows[layer], biases[layer] = self.fold(layer, self.layout.mlp_norm, part)
         if not c.is_rms:
-            check_centred(rows, name=name)
+            folding.check_centred(rows, name=name)
         return rows, biases
 
     @cached_property
@@ -260,7 +246,7 @@ class Model:
     @cached_property
     def blocks(self) -> tuple[LayerWeights, ...]:
         """Each layer's weights as they are run."""
-        return tuple(read_layer(self, layer) for layer in range(self.config.layers))
+        return tuple(folding.read_layer(self, layer) for layer in range(self.config.layers))
 
     @property
     def rows(self) -> tuple[Float[Tensor, "neuron d_model"], ...]:
@@ -281,13 +267,12 @@ class Model:
     @cached_property
     def answer_biases(self) -> Float[Tensor, "layer d_model"]:
         """What each MLP layer adds whatever its neurons do."""
-        c = self.config
-        found = torch.zeros(c.layers, c.d_model, device=self.device)
-        for layer in range(c.layers):
-            _, bias = self.linear(layer, self.layout.down)
-            if bias is not None:
-                found[layer] = bias
-        return found
+        layers, none = (
+            range(self.config.layers),
+            torch.zeros(self.config.d_model, device=self.device),
+        )
+        biases = [self.linear(layer, self.layout.down)[1] for layer in layers]
+        return torch.stack([none if bias is None else bias for bias in biases])
 
     @cached_property
     def embedding(self) -> Float[Tensor, "vocab d_model"]:
@@ -321,9 +306,9 @@ class Model:
     @cached_property
     def _folded_head(self) -> tuple[Tensor, Tensor]:
         columns = rearrange(self.head, "vocab d_model -> d_model vocab")
-        rows, bias = fold_reader(columns, None, self.final_gain, self.final_shift)
+        rows, bias = folding.fold_reader(columns, None, self.final_gain, self.final_shift)
         if not self.config.is_rms:
-            check_centred(rows, name="unembedding")
+            folding.check_centred(rows, name="unembedding")
         return rows, bias
 
     @property
@@ -350,7 +335,7 @@ class Model:
     @cached_property
     def attention(self) -> tuple[Attention, ...]:
         """What every layer's heads carry, the norm before them folded in."""
-        return tuple(fold_attention(self, layer) for layer in range(self.config.layers))
+        return tuple(folding.fold_attention(self, layer) for layer in range(self.config.layers))
 
     @cached_property
     def rotary(self) -> tuple[tuple[Float[Tensor, " pair"], float], ...]:
