@@ -10,9 +10,8 @@ def models(common: Common) -> None:
     import pandas as pd
 
     from ffnprobe.models.config import PUBLISHED
-    from ffnprobe.models.packages import PACKAGES
     from ffnprobe.models.provenance import Provenance
-    from ffnprobe.models.sources import EMBEDDED, Source, find_config
+    from ffnprobe.models.sources import EMBEDDED, PACKAGES, Source, find_config
     from ffnprobe.results import TableSet
 
     rows: list[tuple[str, str, bool, int, int, int]] = []

@@ -24,9 +24,9 @@ from ffnprobe.corpora.sources import Texts, TextSource, find_texts
 from ffnprobe.editing.key_moments import KeyMoments
 from ffnprobe.editing.key_stores import KEYS, read_keys, write_keys
 from ffnprobe.errors import DataRefused
-from ffnprobe.models.caches import cache_folder
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
+from ffnprobe.models.sources import cache_folder
 from ffnprobe.models.step import Tap
 from ffnprobe.options import Progress
 from ffnprobe.store import Store, describe, hold_store

@@ -30,9 +30,9 @@ from torch import Tensor
 from ffnprobe.errors import FileNotWritten, ModelNotLoaded
 from ffnprobe.files import write_whole
 from ffnprobe.models import bridge
-from ffnprobe.models.caches import cache_folder
 from ffnprobe.models.forward import run_steps
 from ffnprobe.models.model import Model
+from ffnprobe.models.sources import cache_folder
 from ffnprobe.models.step import measure_angles
 from ffnprobe.seals import BLANK, is_sealed, seal
 from ffnprobe.version import VERSION

@@ -21,8 +21,8 @@ from typing import Any
 
 from ffnprobe.errors import TokenNotFound
 from ffnprobe.models.model import Model
-from ffnprobe.models.packages import PACKAGES
 from ffnprobe.models.provenance import HOOKED, Provenance
+from ffnprobe.models.sources import PACKAGES
 from ffnprobe.options import Argument
 from ffnprobe.results import Result
 from ffnprobe.tracing.contrast import Contrast

@@ -14,7 +14,7 @@ import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models import sources
 from ffnprobe.models.gguf import open_gguf
-from ffnprobe.models.packages import PACKAGES
+from ffnprobe.models.sources import PACKAGES
 from ffnprobe.models.vocab import Vocab
 from tests.builders import TINY, config_json, prefixed, random_weights, write_tokenizer
 from tests.cli.runner import ffnprobe, refused

@@ -7,9 +7,8 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import FileNotWritten, ModelNotLoaded
-from ffnprobe.models import packages
-from ffnprobe.models.packages import PACKAGES
-from ffnprobe.models.sources import find_source
+from ffnprobe.models import sources
+from ffnprobe.models.sources import PACKAGES, find_source
 
 WHOLE = b"GGUF, the first part|the second|the last"
 PIECES = (b"GGUF, the first part|", b"the second|", b"the last")
@@ -45,7 +44,7 @@ def test_parts_are_put_together_once_and_nothing_is_run(planted, tmp_path, monke
     assert found.where.startswith(str(tmp_path / "cache"))
     with open(found.where, "rb") as file:
         assert file.read() == WHOLE
-    monkeypatch.setattr(packages, "write_whole", None)  # would fail if it were called again
+    monkeypatch.setattr(sources, "write_whole", None)  # would fail if it were called again
     assert find_source("gemma3-270m") == found
     assert not {"planted", *PARTS} & set(sys.modules)
 

@@ -9,7 +9,7 @@ import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded, PromptRefused
 from ffnprobe.models import bridge, verification
 from ffnprobe.models.bridge import HARMLESS
-from ffnprobe.models.caches import cache_folder
+from ffnprobe.models.sources import cache_folder
 from tests.builders import TINY, random_weights, write_model
 from tests.families.builders import write_family
 

@@ -4,7 +4,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.models.gguf import open_gguf
-from ffnprobe.models.packages import PACKAGES
+from ffnprobe.models.sources import PACKAGES
 from ffnprobe.tracing.owners import find_owners
 
 KNOWN = PACKAGES["gemma3-270m"]
