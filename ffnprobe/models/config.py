@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.inputs import read_json
 from ffnprobe.models.families import DEFAULT, FAMILIES, LINEARS, Layout
-from ffnprobe.models.fields import MOST_TOKENS, Fields
+from ffnprobe.models.fields import MOST_TOKENS, Fields, Windows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,8 +57,7 @@ class Config:
     has_post_norms: bool = False  # attention and MLP write through a norm of their own
     has_head_norms: bool = False  # queries and keys are normalised
     biases: frozenset[str] = LINEARS
-    # By layer, how far back attention sees; empty: all the way.
-    windows: tuple[int | None, ...] = ()
+    windows: Windows = ()  # empty: every layer sees all the way
     query_scale: float | None = None
     attention_cap: float | None = None
     logit_cap: float | None = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.fields import MOST_TOKENS, Fields
+from ffnprobe.models.fields import MOST_TOKENS, Fields, Windows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -103,14 +103,8 @@ class Family:
         return _SIZES | self.options | {*self.refuses, *self.needs}
 
 
-FAMILIES: dict[str, Family] = {}
 # A `Config` that names no family is of this one; identities hash what differs from its defaults.
 DEFAULT = "gpt2"
-
-
-def _add(family: Family) -> Family:
-    FAMILIES[family.name] = family
-    return family
 
 
 def _rewrite_gpt2(config: "Config", tensors: Mapping[str, "Tensor"]) -> Rewritten:
@@ -130,7 +124,7 @@ def _describe_gpt2(repository: str, layers: int, heads: int, d_model: int) -> tu
     return repository, sizes | {"n_positions": 1024, "vocab_size": 50257}
 
 
-_add(Family(
+_GPT2 = Family(
     name="gpt2", classes=("GPT2Config", "GPT2LMHeadModel"), bos=50256, rewrite=_rewrite_gpt2,
     layout=Layout(
         prefixes=("transformer.",), embedding="wte", positions="wpe", block="h", attention_norm="ln_1",
@@ -159,35 +153,30 @@ _add(Family(
         "gpt2-xl": _describe_gpt2("openai-community/gpt2-xl", 48, 25, 1600),
         "distilgpt2": _describe_gpt2("distilbert/distilgpt2", 6, 12, 768),
     },
-))  # fmt: skip
+)  # fmt: skip
 
 
-def _read_neo_windows(fields: Fields) -> tuple[int | None, ...]:
+def _read_neo_windows(fields: Fields) -> Windows:
     """Spell out what GPT-Neo writes as kinds and how often they come: [[["global", "local"], 12]]."""
-    kinds: list[str] = []
     layers, window = fields.layers, fields.number("window_size", default=256, most=MOST_TOKENS)
-    refused = ModelNotLoaded(f"{fields.where}: attention_types do not name {layers} layers.")
+    said = fields.values.get("attention_types") or [[["global", "local"], layers // 2]]
+    kinds: list[str] = []
     try:
-        said = fields.values.get("attention_types") or [[["global", "local"], layers // 2]]
         for some, times in said:
             # Counted before it is written out: a number of times can be any number.
             if not 0 <= len(some) * times <= layers - len(kinds):
-                raise refused
+                raise ValueError
             kinds += list(some) * times
     except (TypeError, ValueError):
-        raise refused from None
-    if len(kinds) != layers or not all(kind in ("global", "local") for kind in kinds):
-        raise refused
-    return tuple(window if kind == "local" else None for kind in kinds)
+        kinds = []
+    return fields.windows("attention_types", kinds, {"global": None, "local": window})
 
 
-_add(Family(
+_GPT_NEO = Family(
     name="gpt_neo", classes=("GPTNeoConfig", "GPTNeoForCausalLM"),
-    layout=Layout(
-        prefixes=("transformer.",), embedding="wte", positions="wpe", block="h", attention_norm="ln_1",
-        mlp_norm="ln_2", query="attn.attention.q_proj", key="attn.attention.k_proj",
-        value="attn.attention.v_proj", out="attn.attention.out_proj", up="mlp.c_fc",
-        down="mlp.c_proj", final_norm="ln_f",
+    layout=replace(
+        _GPT2.layout, fused=None, query="attn.attention.q_proj", key="attn.attention.k_proj",
+        value="attn.attention.v_proj", out="attn.attention.out_proj", is_transposed=False,
     ),
     read=lambda fields: {
         "d_mlp": fields.number("intermediate_size", default=4 * fields.d_model),
@@ -199,7 +188,7 @@ _add(Family(
         "windows": _read_neo_windows(fields),
     },
     options=frozenset(("activation_function", "layer_norm_epsilon", "attention_types", "window_size")),
-))  # fmt: skip
+)  # fmt: skip
 
 
 def _rewrite_gpt_neox(config: "Config", tensors: Mapping[str, "Tensor"]) -> Rewritten:
@@ -214,7 +203,7 @@ def _rewrite_gpt_neox(config: "Config", tensors: Mapping[str, "Tensor"]) -> Rewr
     return {"attention_bias": True}, zeros
 
 
-_add(Family(
+_GPT_NEOX = Family(
     name="gpt_neox", classes=("GPTNeoXConfig", "GPTNeoXForCausalLM"), rewrite=_rewrite_gpt_neox,
     layout=Layout(
         prefixes=("gpt_neox.",), embedding="embed_in", block="layers", attention_norm="input_layernorm",
@@ -231,7 +220,7 @@ _add(Family(
         "biases": LINEARS if fields.flag("attention_bias", True) else LINEARS - _ATTENTION,
     },
     options=_ROTARY | {"hidden_act", "layer_norm_eps", "use_parallel_residual", "attention_bias"},
-))  # fmt: skip
+)  # fmt: skip
 
 
 def _read_opt(fields: Fields) -> Known:
@@ -245,7 +234,7 @@ def _read_opt(fields: Fields) -> Known:
     }
 
 
-_add(Family(
+_OPT = Family(
     name="opt", classes=("OPTConfig", "OPTForCausalLM"), read=_read_opt,
     layout=Layout(
         prefixes=("model.decoder.", "decoder."), embedding="embed_tokens", positions="embed_positions",
@@ -258,7 +247,7 @@ _add(Family(
         "do_layer_norm_before": True, "layer_norm_elementwise_affine": True,
         "_remove_final_layer_norm": False, "enable_bias": True,
     },
-))  # fmt: skip
+)  # fmt: skip
 
 
 def _read_gated(fields: Fields, *, is_tied: bool = False) -> Known:
@@ -283,7 +272,7 @@ def _read_gated(fields: Fields, *, is_tied: bool = False) -> Known:
 
 
 _GATED = _ROTARY | {"num_key_value_heads", "head_dim", "rms_norm_eps"}
-_LLAMA = _add(Family(
+_LLAMA = Family(
     name="llama", classes=("LlamaConfig", "LlamaForCausalLM"), gguf="llama", read=_read_gated,
     layout=Layout(
         prefixes=("model.",), embedding="embed_tokens", block="layers", attention_norm="input_layernorm",
@@ -293,21 +282,19 @@ _LLAMA = _add(Family(
     ),
     options=_GATED | {"hidden_act", "attention_bias"},
     needs={"mlp_bias": False},
-))  # fmt: skip
+)  # fmt: skip
 
 
 def _read_window(fields: Fields) -> int:
     return fields.number("sliding_window", default=4096, most=MOST_TOKENS)
 
 
-def _read_windows(
-    fields: Fields, window: int | None, has_window: Callable[[int], bool]
-) -> tuple[int | None, ...]:
+def _read_windows(fields: Fields, window: int | None, has_one: Callable[[int], bool]) -> Windows:
     """Return each layer's window: as the configuration says layer by layer, if it does."""
-    kinds = fields.kinds("layer_types", ("full_attention", "sliding_attention"), fields.layers)
-    if kinds is None:
-        return tuple(window if has_window(layer) else None for layer in range(fields.layers))
-    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+    if (kinds := fields.values.get("layer_types")) is None:
+        return tuple(window if has_one(layer) else None for layer in range(fields.layers))
+    known = {"full_attention": None, "sliding_attention": window}
+    return fields.windows("layer_types", kinds, known)
 
 
 def _read_mistral(fields: Fields) -> Known:
@@ -319,11 +306,11 @@ def _read_mistral(fields: Fields) -> Known:
     }
 
 
-_add(Family(
+_MISTRAL = Family(
     name="mistral", classes=("MistralConfig", "MistralForCausalLM"), read=_read_mistral,
     layout=_LLAMA.layout,
     options=_GATED | {"hidden_act", "sliding_window"},
-))  # fmt: skip
+)  # fmt: skip
 
 
 def _read_qwen2(fields: Fields) -> Known:
@@ -337,13 +324,13 @@ def _read_qwen2(fields: Fields) -> Known:
     }
 
 
-_QWEN2 = _add(Family(
+_QWEN2 = Family(
     name="qwen2", classes=("Qwen2Config", "Qwen2ForCausalLM"), gguf="qwen2", read=_read_qwen2,
     layout=_LLAMA.layout,
     options=_GATED
     | {"hidden_act", "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"},
-))  # fmt: skip
-_add(Family(
+)  # fmt: skip
+_QWEN3 = Family(
     name="qwen3", classes=("Qwen3Config", "Qwen3ForCausalLM"), gguf="qwen3",
     layout=replace(_LLAMA.layout, query_norm="self_attn.q_norm", key_norm="self_attn.k_norm"),
     read=lambda fields: _read_qwen2(fields) | {
@@ -352,10 +339,10 @@ _add(Family(
         "has_head_norms": True,
     },
     options=_QWEN2.options | {"attention_bias"},
-))  # fmt: skip
+)  # fmt: skip
 
 
-_GEMMA2 = _add(Family(
+_GEMMA2 = Family(
     name="gemma2", classes=("Gemma2Config", "Gemma2ForCausalLM"), gguf="gemma2",
     layout=replace(
         _LLAMA.layout, attention_post_norm="post_attention_layernorm",
@@ -378,7 +365,7 @@ _GEMMA2 = _add(Family(
         "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping",
     },
     refuses={"use_bidirectional_attention": "looks ahead; ffnprobe reads models that do not."},
-))  # fmt: skip
+)  # fmt: skip
 
 
 def _read_gemma3(fields: Fields) -> Known:
@@ -391,13 +378,17 @@ def _read_gemma3(fields: Fields) -> Known:
     }
 
 
-_add(replace(
+_GEMMA3 = replace(
     _GEMMA2,
     name="gemma3_text", classes=("Gemma3TextConfig", "Gemma3ForCausalLM"), gguf="gemma3",
     layout=replace(_GEMMA2.layout, query_norm="self_attn.q_norm", key_norm="self_attn.k_norm"),
     read=_read_gemma3,
     options=_GEMMA2.options | {"sliding_window_pattern"},
-))  # fmt: skip
+)  # fmt: skip
 
+FAMILIES = {
+    family.name: family
+    for family in (_GPT2, _GPT_NEO, _GPT_NEOX, _OPT, _LLAMA, _MISTRAL, _QWEN2, _QWEN3, _GEMMA2, _GEMMA3)
+}  # fmt: skip
 # By what GGUF files call them.
 ARCHITECTURES = {family.gguf: family for family in FAMILIES.values() if family.gguf}

@@ -1,13 +1,15 @@
 """The fields of a Hugging Face configuration, read with the words an error needs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ffnprobe.arguments import show
 from ffnprobe.errors import ModelNotLoaded
 
+# By layer, how far back attention sees; None: all the way.
+Windows = tuple[int | None, ...]
 # No published model comes near: what is larger is a mistake, and would be allocated before it shows.
 MOST_LAYERS, MOST_WIDE, MOST_TOKENS = 10_000, 2**20, 2**26
 ACTIVATIONS = ("gelu_new", "gelu", "relu", "silu")
@@ -78,15 +80,12 @@ class Fields:
             raise self._refused(name, ", not true or false.")
         return value
 
-    def kinds(self, name: str, allowed: Sequence[str], count: int) -> list[str] | None:
-        """Return a field that names a kind for each layer, None where it is not set."""
-        value = self.values.get(name)
-        if value is None:
-            return None
-        kinds = value if isinstance(value, list) else []
-        if len(kinds) != count or not all(kind in allowed for kind in kinds):
-            raise ModelNotLoaded(f"{self.where}: {name} do not name {count} layers.")
-        return kinds
+    def windows(self, name: str, kinds: object, known: Mapping[str, int | None]) -> Windows:
+        """Return each layer's window, by the kind that a field names it."""
+        named = kinds if isinstance(kinds, list) else []
+        if len(named) != self.layers or not all(kind in list(known) for kind in named):
+            raise ModelNotLoaded(f"{self.where}: {name} do not name {self.layers} layers.")
+        return tuple(known[kind] for kind in named)
 
     def need(self, name: str, wanted: Any) -> None:
         """Refuse a field set to what is not proven right."""
