@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.families import ARCHITECTURES, Family, Layout
 from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
-from ffnprobe.models.gguf_header import Header, TensorEntry, read_header
+from ffnprobe.models.gguf_header import TensorEntry, read_header
 from ffnprobe.models.hub import truncated
 from ffnprobe.models.tokenizer import build_tokenizer, without_prefix
 
@@ -59,12 +59,19 @@ _PARTS = re.compile(r"(?:blk\.(?P<layer>0|[1-9][0-9]*)\.)?(?P<name>\w+)\.(?P<kin
 class GgufFile:
     """A GGUF file, its head read; the rest is read when asked for."""
 
-    header: Header
+    path: Path
+    metadata: dict[str, Any]  # a list of strings is only counted
+    tensors: tuple[TensorEntry, ...]
+
+    @property
+    def architecture(self) -> str:
+        """What the file calls its family."""
+        return str(self.metadata["general.architecture"])
 
     @property
     def family(self) -> Family:
         """The family that the file is of."""
-        return ARCHITECTURES[self.header.architecture]
+        return ARCHITECTURES[self.architecture]
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -73,34 +80,33 @@ class GgufFile:
         from transformers import AutoConfig
         from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
-        header, architecture = self.header, self.header.architecture
-        scaling = header.metadata.get(f"{architecture}.rope.scaling.type", "none")
+        scaling = self.metadata.get(f"{self.architecture}.rope.scaling.type", "none")
         if scaling != "none":
-            raise _not_read(header, f'scales its positions ("{scaling}")')
-        names = {entry.name for entry in header.tensors}
+            raise self._not_read(f'scales its positions ("{scaling}")')
+        names = {entry.name for entry in self.tensors}
         values: dict[str, Any] = {"tie_word_embeddings": "output.weight" not in names}
-        for key, value in header.metadata.items():
+        for key, value in self.metadata.items():
             prefix, _, rest = key.partition(".")
             known = GGUF_CONFIG_MAPPING.get(prefix, {}).get(rest)
-            if prefix == architecture:
+            if prefix == self.architecture:
                 known = self.family.gguf_options.get(rest) or known or _ALSO.get(rest)
             if known is not None:
                 values[known] = value
-        values.setdefault("vocab_size", header.metadata.get("tokenizer.ggml.tokens"))
+        values.setdefault("vocab_size", self.metadata.get("tokenizer.ggml.tokens"))
         values["model_type"] = self.family.name
         # Before anything is made for each layer.
-        sizes = Fields(values, str(header.path))
+        sizes = Fields(values, str(self.path))
         sizes.number("num_hidden_layers", "n_layer", most=MOST_LAYERS)
         sizes.number("vocab_size", most=MOST_TOKENS)
         try:
             whole: dict[str, Any] = AutoConfig.for_model(**values).to_dict()
         except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
             cause = str(error).strip().splitlines()[-1].strip()
-            raise ModelNotLoaded(f"{header.path}: its configuration is refused: {cause}") from None
+            raise ModelNotLoaded(f"{self.path}: its configuration is refused: {cause}") from None
         scale = whole.get("query_pre_attn_scalar")
         if scale not in (None, values.get("head_dim")):
             raise ModelNotLoaded(
-                f"{header.path} has heads of {values.get('head_dim')}, for which it does not say how "
+                f"{self.path} has heads of {values.get('head_dim')}, for which it does not say how "
                 "Gemma's attention is scaled.",
                 remedy=_FOLDER,
             )
@@ -109,12 +115,12 @@ class GgufFile:
     @property
     def puts_bos(self) -> bool:
         """Say whether texts begin with BOS: the file's own word, yes where it says nothing."""
-        return bool(self.header.metadata.get("tokenizer.ggml.add_bos_token", True))
+        return bool(self.metadata.get("tokenizer.ggml.add_bos_token", True))
 
     @property
     def bos(self) -> int | None:
         """The file's BOS; none where it names none, and refused where it asks for one all the same."""
-        path, said, size = self.header.path, self.header.metadata, self.values["vocab_size"]
+        path, said, size = self.path, self.metadata, self.values["vocab_size"]
         token = said.get("tokenizer.ggml.bos_token_id")
         if token is None and said.get("tokenizer.ggml.add_bos_token"):
             raise ModelNotLoaded(
@@ -133,39 +139,38 @@ class GgufFile:
         from gguf import LlamaFileType
 
         counts, sizes = Counter[str](), Counter[str]()
-        for entry in self.header.tensors:
-            name = _measure(self.header, entry)[0].name
+        for entry in self.tensors:
+            name = self._measure(entry)[0].name
             counts[name] += 1
             sizes[name] += entry.size
         listed = [f"{counts[name]} {name}" for name, _ in sizes.most_common()]
         listed[0] = listed[0].replace(" ", " tensors ", 1)
         try:
-            said = LlamaFileType(self.header.metadata["general.file_type"]).name
+            said = LlamaFileType(self.metadata["general.file_type"]).name
         except (KeyError, ValueError):
             return ", ".join(listed)
         return f"{said.removeprefix('MOSTLY_').removeprefix('ALL_')}: {', '.join(listed)}"
 
-    def tensors(self) -> "dict[str, Tensor]":
+    def read_tensors(self) -> "dict[str, Tensor]":
         """Dequantise every tensor, by Hugging Face's names and in its layout."""
         import numpy as np
         import torch
         from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
-        header = self.header
-        kind = TENSOR_PROCESSORS.get(header.architecture, TensorProcessor)
+        kind = TENSOR_PROCESSORS.get(self.architecture, TensorProcessor)
         processor = kind(config=self.values)
-        data = np.memmap(header.path, mode="r", dtype=np.uint8).view(np.ndarray)
+        data = np.memmap(self.path, mode="r", dtype=np.uint8).view(np.ndarray)
         found: dict[str, Tensor] = {}
-        for entry in header.tensors:
+        for entry in self.tensors:
             name = rename(self.family.layout, entry.name)
             if name is None:
-                raise _not_read(header, f"holds {entry.name}")
-            weights = _unpack(header, entry, data)
+                raise self._not_read(f"holds {entry.name}")
+            weights = self._unpack(entry, data)
             parsed: dict[str, Any] = {"tensors": {}}
             try:
                 done = processor.process(weights, name=entry.name, parsed_parameters=parsed)
             except (ValueError, IndexError, TypeError) as error:
-                raise truncated(header.path, f"{entry.name}: {error}") from None
+                raise truncated(self.path, f"{entry.name}: {error}") from None
             whole = np.ascontiguousarray(done.weights)
             # A view of the file cannot be written to, which torch would warn of.
             found[name] = torch.from_numpy(whole if whole.flags.writeable else whole.copy())
@@ -177,14 +182,14 @@ class GgufFile:
         from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
         from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
-        path, said = self.header.path, self.header.metadata
+        path, said = self.path, self.metadata
         if "tokenizer.ggml.tokens" not in said:
             raise ModelNotLoaded(f"{path} has no tokenizer.")
         cut = said.get("tokenizer.ggml.pre", "default")
         known = (*GGUF_PRE_TOKENIZER_SPLITS, _AS_GPT2, _DIGITS_APART)
         is_known = cut in known or (cut == "default" and self.family.is_cut_by_default)
         if said.get("tokenizer.ggml.model") == "gpt2" and not is_known:
-            raise _not_read(self.header, f'cuts its text by "{cut}"')
+            raise self._not_read(f'cuts its text by "{cut}"')
         tokenizer = build_tokenizer(
             lambda: convert_gguf_tokenizer(*get_gguf_tokenizer(str(path))[:2])[0], f"of {path}"
         )
@@ -195,11 +200,52 @@ class GgufFile:
             tokenizer = without_prefix(tokenizer)
         return _drop_strangers(tokenizer, said["tokenizer.ggml.tokens"])
 
+    def _not_read(self, what: str) -> ModelNotLoaded:
+        return ModelNotLoaded(
+            f"{self.path} {what}, which transformers does not read from GGUF.", remedy=_FOLDER
+        )
 
-def _not_read(header: Header, what: str) -> ModelNotLoaded:
-    return ModelNotLoaded(
-        f"{header.path} {what}, which transformers does not read from GGUF.", remedy=_FOLDER
-    )
+    def check_overlap(self) -> None:
+        """Refuse tensors that share bytes: one of them is not what it is called."""
+        ends, before = 0, ""
+        for entry in sorted(self.tensors, key=lambda entry: entry.start):
+            _, _, end = self._measure(entry)
+            if entry.start < ends:
+                raise ModelNotLoaded(f"{self.path}: {entry.name} and {before} overlap.")
+            ends, before = end, entry.name
+
+    def _unpack(self, entry: TensorEntry, data: "np.ndarray") -> "np.ndarray":
+        """Dequantise one tensor out of the file's bytes."""
+        from gguf import dequantize
+
+        stored, block, end = self._measure(entry)
+        if end > len(data):
+            raise truncated(self.path, f"{entry.name} ends at byte {end:,} of {len(data):,}")
+        if entry.shape[-1] % block:
+            raise truncated(self.path, f"{entry.name} is {list(entry.shape)} of {stored.name}")
+        packed = data[entry.start : end].reshape(*entry.shape[:-1], -1)
+        try:
+            weights: np.ndarray = dequantize(packed, stored)
+            return weights
+        except NotImplementedError:
+            raise ModelNotLoaded(
+                f"{self.path}: {entry.name} is of type {stored.name}, which gguf cannot dequantise.",
+                remedy="another quantisation of the model, Q8_0 for one",
+            ) from None
+
+    def _measure(self, entry: TensorEntry) -> tuple[Any, int, int]:
+        """Return a tensor's type, how many numbers make one block of it, and where its bytes end."""
+        from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+        try:
+            stored = GGMLQuantizationType(entry.kind)
+        except ValueError:
+            raise ModelNotLoaded(
+                f"{self.path} holds tensors of type {entry.kind}, which gguf does not know.",
+                remedy=f"{INSTALL} --upgrade",
+            ) from None
+        block, width = GGML_QUANT_SIZES[stored]
+        return stored, block, entry.start + entry.size // block * width
 
 
 def rename(layout: Layout, name: str) -> str | None:
@@ -233,14 +279,14 @@ def open_gguf(path: Path) -> GgufFile:
     """Open a GGUF file; its head is read and its types are known."""
     if find_spec("gguf") is None:
         raise ModelNotLoaded(f"{path} needs the package gguf to be read.", remedy=INSTALL)
-    header = read_header(path)
-    if header.architecture not in ARCHITECTURES:
+    file = GgufFile(path, *read_header(path))
+    if file.architecture not in ARCHITECTURES:
         raise ModelNotLoaded(
-            f'{path} is of architecture "{header.architecture}"; from GGUF ffnprobe reads '
+            f'{path} is of architecture "{file.architecture}"; from GGUF ffnprobe reads '
             f"{', '.join(ARCHITECTURES)}.",
             remedy=_FOLDER,
         )
-    parts = header.metadata.get("split.count", 1)
+    parts = file.metadata.get("split.count", 1)
     if not isinstance(parts, int):
         raise ModelNotLoaded(f"{path}: split.count is {parts!r}, not a number.")
     if parts > 1:
@@ -248,53 +294,8 @@ def open_gguf(path: Path) -> GgufFile:
             f"{path} is one of {parts} parts.",
             remedy="llama-gguf-split --merge makes them one file",
         )
-    _check_overlap(header)
+    file.check_overlap()
     # Nothing is fetched here, and a warning of a library is not ours to print.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    return GgufFile(header)
-
-
-def _check_overlap(header: Header) -> None:
-    """Refuse tensors that share bytes: one of them is not what it is called."""
-    ends, before = 0, ""
-    for entry in sorted(header.tensors, key=lambda entry: entry.start):
-        _, _, end = _measure(header, entry)
-        if entry.start < ends:
-            raise ModelNotLoaded(f"{header.path}: {entry.name} and {before} overlap.")
-        ends, before = end, entry.name
-
-
-def _unpack(header: Header, entry: TensorEntry, data: "np.ndarray") -> "np.ndarray":
-    """Dequantise one tensor out of the file's bytes."""
-    from gguf import dequantize
-
-    stored, block, end = _measure(header, entry)
-    if end > len(data):
-        raise truncated(header.path, f"{entry.name} ends at byte {end:,} of {len(data):,}")
-    if entry.shape[-1] % block:
-        raise truncated(header.path, f"{entry.name} is {list(entry.shape)} of {stored.name}")
-    packed = data[entry.start : end].reshape(*entry.shape[:-1], -1)
-    try:
-        weights: np.ndarray = dequantize(packed, stored)
-        return weights
-    except NotImplementedError:
-        raise ModelNotLoaded(
-            f"{header.path}: {entry.name} is of type {stored.name}, which gguf cannot dequantise.",
-            remedy="another quantisation of the model, Q8_0 for one",
-        ) from None
-
-
-def _measure(header: Header, entry: TensorEntry) -> tuple[Any, int, int]:
-    """Return a tensor's type, how many numbers make one block of it, and where its bytes end."""
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    try:
-        stored = GGMLQuantizationType(entry.kind)
-    except ValueError:
-        raise ModelNotLoaded(
-            f"{header.path} holds tensors of type {entry.kind}, which gguf does not know.",
-            remedy=f"{INSTALL} --upgrade",
-        ) from None
-    block, width = GGML_QUANT_SIZES[stored]
-    return stored, block, entry.start + entry.size // block * width
+    return file

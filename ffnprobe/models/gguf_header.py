@@ -8,10 +8,9 @@ read here; nothing of the data is touched, and a file that ends too early is tol
 
 import mmap
 import struct
-from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.hub import truncated
@@ -25,8 +24,7 @@ _ALIGNMENT = 32
 _MOST_TENSORS, _MOST_FIELDS, _MOST_TEXTS = 100_000, 10_000, 2**23
 
 
-@dataclass(frozen=True)
-class TensorEntry:
+class TensorEntry(NamedTuple):
     """Where one tensor lies in the file."""
 
     name: str
@@ -39,17 +37,8 @@ class TensorEntry:
         return prod(self.shape)
 
 
-@dataclass(frozen=True)
-class Header:
-    """A file's metadata (a list of strings is only counted) and its tensors."""
-
-    path: Path
-    metadata: dict[str, Any]
-    tensors: tuple[TensorEntry, ...]
-
-    @property
-    def architecture(self) -> str:
-        return str(self.metadata["general.architecture"])
+# A file's metadata, in which a list of strings is only counted, and its tensors.
+Header = tuple[dict[str, Any], tuple[TensorEntry, ...]]
 
 
 def read_header(path: Path) -> Header:
@@ -63,12 +52,12 @@ def read_header(path: Path) -> Header:
             raise ModelNotLoaded(f"{path} is GGUF version {version}; ffnprobe reads 2 and 3.")
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                header = _Cursor(data).read(path)
+                metadata, tensors = _Cursor(data).read(path)
         except (struct.error, ValueError, KeyError, OverflowError, MemoryError) as error:
             raise truncated(path, str(error)) from None
-    if "general.architecture" not in header.metadata:
+    if "general.architecture" not in metadata:
         raise ModelNotLoaded(f"{path} does not say its architecture.")
-    return header
+    return metadata, tensors
 
 
 class _Cursor:
@@ -92,8 +81,7 @@ class _Cursor:
             raise ModelNotLoaded(f"{path}: general.alignment is {alignment!r}, not a power of two.")
         _check_tensors(path, found, alignment)
         data_start = -(-self.at // alignment) * alignment
-        placed = (replace(entry, start=data_start + entry.start) for entry in found)
-        return Header(path, metadata, tuple(placed))
+        return metadata, tuple(each._replace(start=data_start + each.start) for each in found)
 
     def number(self, code: str) -> Any:
         (value,) = struct.unpack_from(f"<{code}", self.data, self.at)

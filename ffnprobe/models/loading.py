@@ -87,7 +87,7 @@ def _from_gguf(source: Source, tokenizer: Given | None) -> Parts:
         size=config.vocab, bos=file.bos,
         is_begun_by_bos=file.puts_bos,
     )  # fmt: skip
-    weights = arrange(file.tensors(), config, where=source.where)
+    weights = arrange(file.read_tensors(), config, where=source.where)
     return replace(source, note=file.quantisation), config, vocab, weights
 
 

