@@ -100,10 +100,9 @@ class Recovery(Result):
         rows = []
         for ranking, own in self.rows.groupby("ranking", sort=False):
             sizes = own["size"].tolist()
-            found: list[float | None] = []
-            for measure in (measure_area, find_enough):
-                found += [measure(sizes, own[share].tolist()) for share in ("recovered", "gone")]
-            rows.append((ranking, *found))
+            shares = [own[share].tolist() for share in ("recovered", "gone")]
+            areas = [measure_area(sizes, share) for share in shares]
+            rows.append((ranking, *areas, *(find_enough(sizes, share) for share in shares)))
         columns = ["ranking", "recovered_area", "gone_area", "recovered_size", "gone_size"]
         frame = pd.DataFrame(rows, columns=columns)
         return self.provenance.note(frame.astype(dict.fromkeys(columns[1:], float)))
@@ -149,18 +148,16 @@ def measure_recovery(
     trace = readout.replay.trace
     given = replacement.expand_as(trace.activations)
     has_gap = given != trace.activations
-    chosen: list[tuple[str, int, list[Source]]] = []
-    random = torch.Generator().manual_seed(seed)
-    for name, values in rankings.items():
-        ranked = choose_kept(values, max(sizes), sign=sign)
-        chosen += [(name, size, ranked[:size]) for size in sizes]
-    alike = [own for name, _, own in chosen if name == next(iter(rankings))]
-    for size, own in zip(sizes, alike, strict=True):
-        chosen += [(RANDOM, size, draw_alike(own, has_gap, random)) for _ in range(DRAWS)]
-    kept = [torch.zeros_like(has_gap), *(mark(own, has_gap) for _, _, own in chosen)]
+    every = {name: choose_kept(v, max(sizes), sign=sign) for name, v in rankings.items()}
+    chosen = [(name, size, ranked[:size]) for name, ranked in every.items() for size in sizes]
+    random, first = torch.Generator().manual_seed(seed), next(iter(every.values()))
+    for size in sizes:
+        alike = (draw_alike(first[:size], has_gap, random) for _ in range(DRAWS))
+        chosen += [(RANDOM, size, drawn) for drawn in alike]
+    kept = (mark(own, has_gap) for _, _, own in chosen)
     has_any = has_gap.any(dim=-1).any(dim=0)
     start = int(has_any.int().argmax()) if has_any.any() else readout.first
-    sets = chain([~kept[0]], *((~one, one) for one in kept[1:]))
+    sets = chain([torch.ones_like(has_gap)], *((~one, one) for one in kept))
     worth, *lost = sweep_sets(readout, given, sets, start=start).logit.tolist()
     whole = float(readout.clean().logit)
     if not abs(worth) > LEAST:

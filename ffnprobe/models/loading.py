@@ -23,9 +23,9 @@ from ffnprobe.models.forward import run_steps
 from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EMBEDDED, OBJECT, Source, find_source
-from ffnprobe.models.tokenizer import Given, choose_tokenizer
+from ffnprobe.models.tokenizer import Given, choose_tokenizer, find_bos
 from ffnprobe.models.verification import check_agreement
-from ffnprobe.models.vocab import Vocab, read_vocab
+from ffnprobe.models.vocab import Vocab
 
 # A bridge keeps the module it stands for under this name.
 _INSIDE = "_original_component."
@@ -69,6 +69,14 @@ def load(
     if isinstance(name, Module):
         _check_object(model, name)
     return model
+
+
+def read_vocab(
+    folder: Path, *, size: int, bos: int | None, tokenizer: Given | None = None
+) -> Vocab:
+    """Read a folder's vocabulary, or that of a tokenizer given; `bos` is what the configuration says."""
+    tokenizer = choose_tokenizer(tokenizer, folder, size=size)
+    return Vocab(tokenizer, size=size, bos=find_bos(folder, tokenizer, size=size, bos=bos))
 
 
 def _from_folder(source: Source, tokenizer: Given | None) -> Parts:

@@ -13,21 +13,12 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import groupby
-from pathlib import Path
 
 from tokenizers import Encoding, Tokenizer, models
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
 from ffnprobe.models.spelling import BYTE_OF_LETTER, Spelling, show_bytes
-from ffnprobe.models.tokenizer import (
-    Given,
-    LibraryPanic,
-    choose_tokenizer,
-    find_bos,
-    guard,
-    unicode_form,
-    without_prefix,
-)
+from ffnprobe.models.tokenizer import LibraryPanic, guard, unicode_form, without_prefix
 
 
 class Vocab:
@@ -235,11 +226,3 @@ def _unwritten(text: str) -> TokenNotFound:
 def _start(text: str) -> str:
     """Show a text in an error, not all of one that is long."""
     return repr(text) if len(text) <= 60 else f"{text[:60]!r}…"
-
-
-def read_vocab(
-    folder: Path, *, size: int, bos: int | None, tokenizer: Given | None = None
-) -> Vocab:
-    """Read a folder's vocabulary, or that of a tokenizer given; `bos` is what the configuration says."""
-    tokenizer = choose_tokenizer(tokenizer, folder, size=size)
-    return Vocab(tokenizer, size=size, bos=find_bos(folder, tokenizer, size=size, bos=bos))

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
+from ffnprobe.models.loading import read_vocab
 from ffnprobe.models.spelling import show_bytes
-from ffnprobe.models.vocab import read_vocab
 from tests.builders import write_tokenizer
 
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
-from ffnprobe.models.vocab import read_vocab
+from ffnprobe.models.loading import read_vocab
 from tests.vocabularies import FAMILIES, gemma, llama2, qwen2
 
 SIZE = 600

@@ -110,7 +110,7 @@ def test_a_page_is_got_again_by_the_same_words(blocks, tmp_path):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_long_text_gives_the_same_tokens_in_pieces(family, tmp_path, monkeypatch):
-    from ffnprobe.models.vocab import read_vocab
+    from ffnprobe.models.loading import read_vocab
 
     vocab = read_vocab(FAMILIES[family](tmp_path), size=600, bos=None)
     text = "The capital of\nFrance is Paris,\n    and 12 dogs ran  to the court.\n" * 9
