@@ -21,7 +21,7 @@ END_OF_TEXT = "<|endoftext|>"
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 _PARTS = ("normalizer", "pre_tokenizer")
-IDS = "ids"
+IDS = "ids"  # writes each token as its number, with spaces between
 # By how much the rules of a tokenizer may lengthen a text: Llama's make three bytes of a space.
 MOST_GROWTH = 64
 
@@ -66,7 +66,9 @@ def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokeniz
     if given is None:
         return read_tokenizer(folder)
     if given == IDS:
-        return number_tokens(size)
+        tokenizer = Tokenizer(models.WordLevel({str(number): number for number in range(size)}))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        return tokenizer
     if not isinstance(given, str | os.PathLike):
         inner = given if isinstance(given, Tokenizer) else given.backend_tokenizer
         return _settle(Tokenizer.from_str(inner.to_str()), "the tokenizer given")
@@ -86,13 +88,6 @@ def _read_whole(path: Path) -> Tokenizer:
     """Read a tokenizer.json, which is no larger than what is said."""
     text = read_input(path, refuse=ModelNotLoaded).decode()
     return _settle(Tokenizer.from_str(text), str(path))
-
-
-def number_tokens(size: int) -> Tokenizer:
-    """Return a tokenizer that writes each token as its number, with spaces between."""
-    tokenizer = Tokenizer(models.WordLevel({str(number): number for number in range(size)}))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return tokenizer
 
 
 def _settle(tokenizer: Tokenizer, where: str) -> Tokenizer:
