@@ -68,8 +68,7 @@ def _vocabulary(vocab: Vocab) -> list[Any]:
 
 
 def _hash(value: object) -> str:
-    return xxhash.xxh3_64_hexdigest(json.dumps(value, sort_keys=True, default=_plain).encode())
+    def plain(value: object) -> list[str] | str:
+        return sorted(value) if isinstance(value, frozenset) else str(value)
 
-
-def _plain(value: object) -> list[str] | str:
-    return sorted(value) if isinstance(value, frozenset) else str(value)
+    return xxhash.xxh3_64_hexdigest(json.dumps(value, sort_keys=True, default=plain).encode())

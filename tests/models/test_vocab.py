@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
 from ffnprobe.models.loading import read_vocab
-from ffnprobe.models.spelling import show_bytes
+from ffnprobe.models.vocab import show_bytes
 from tests.builders import write_tokenizer
 
 

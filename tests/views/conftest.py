@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import ffnprobe as fp
-from ffnprobe.models.spelling import BYTE_OF_LETTER
+from ffnprobe.models.vocab import BYTE_OF_LETTER
 from tests.builders import END, TINY, config_json, random_weights, write_model
 from tests.views.results import every_result
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.sources import Source
-from ffnprobe.models.spelling import show_bytes
+from ffnprobe.models.vocab import show_bytes
 from ffnprobe.views.files.csv_format import guard, read_csv, unguard, write_csv
 
 STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
