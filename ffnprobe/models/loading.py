@@ -105,7 +105,11 @@ def _from_object(given: Module, tokenizer: Given | None) -> tuple[str, Parts]:
     options = module.config.to_dict()
     where = f"the {type(given).__name__} given"
     config = parse_config(options, where=where)
-    tensors = _take_tensors(module, config, is_bridge=module is not given)
+    tensors = {name: tensor.detach() for name, tensor in module.state_dict().items()}
+    if module is not given:  # a bridge adds tensors of its own, split for its hooks
+        known = {*config.shapes(), f"{config.layout.head}.weight"}
+        plain = {name.replace(_INSIDE, ""): tensor for name, tensor in tensors.items()}
+        tensors = {n: tensor for n, tensor in plain.items() if short_name(n, config) in known}
     weights = arrange(tensors, config, where=where)
     own = tokenizer if tokenizer is not None else getattr(given, "tokenizer", None)
     named = str(options.get("_name_or_path") or "")
@@ -137,16 +141,6 @@ def _find_module(given: Module) -> Any:
             remedy="a Hugging Face causal language model, a TransformerBridge, or a folder",
         )
     return module
-
-
-def _take_tensors(module: Module, config: Config, *, is_bridge: bool) -> dict[str, Tensor]:
-    """Take the tensors that the configuration knows; a bridge adds others, split for its hooks."""
-    tensors = {name: tensor.detach() for name, tensor in module.state_dict().items()}
-    if not is_bridge:
-        return tensors
-    known = {*config.shapes(), f"{config.layout.head}.weight"}
-    found = {name.replace(_INSIDE, ""): tensor for name, tensor in tensors.items()}
-    return {name: tensor for name, tensor in found.items() if short_name(name, config) in known}
 
 
 def _check_object(model: Model, given: Module) -> None:

@@ -166,7 +166,13 @@ class Package(NamedTuple):
 
     def _join(self, parts: list[Path]) -> Path:
         """Put the parts together in the cache, unless they are there already."""
-        name, wanted = parts[0].stem, self._stated_sum()
+        stated = [folder / SUMS for folder in _folders(self.module) if (folder / SUMS).is_file()]
+        if not stated:
+            raise ModelNotLoaded(
+                f"the package {self.module} does not hold {SUMS}, by which its parts are checked.",
+                remedy=f"{self.install} --force-reinstall",
+            )
+        name, wanted = parts[0].stem, stated[0].read_text(encoding="utf-8").split()[0]
         target = cache_folder() / wanted[:16] / name
         if target.is_file() and target.stat().st_size == sum(p.stat().st_size for p in parts):
             return target
@@ -187,15 +193,6 @@ class Package(NamedTuple):
             ) from None
         write_whole(target, data)
         return target
-
-    def _stated_sum(self) -> str:
-        for folder in _folders(self.module):
-            if (sums := folder / SUMS).is_file():
-                return sums.read_text(encoding="utf-8").split()[0]
-        raise ModelNotLoaded(
-            f"the package {self.module} does not hold {SUMS}, by which its parts are checked.",
-            remedy=f"{self.install} --force-reinstall",
-        )
 
 
 def _folders(module: str) -> Iterator[Path]:
