@@ -34,6 +34,8 @@ def models(common: Common) -> None:
 def params(common: Common) -> None:
     """Count the parameters of each part, from the configuration alone."""
     common.check_out()
+    import pandas as pd
+
     from ffnprobe.models.provenance import Provenance
     from ffnprobe.models.sources import find_config
     from ffnprobe.results import TableSet
@@ -41,5 +43,13 @@ def params(common: Common) -> None:
     source, config = find_config(common.model_name)
     common.note(f"{common.model_name} ({source}, configuration only)")
     provenance = Provenance(common.model_name, source, fingerprint="not read: no weights needed")
-    tables = {"parameters": config.table_parts()}
-    common.emit(TableSet("where the parameters are", tables, provenance))
+    parts, total = config.parts(), config.parameters()
+    embeddings = {name for name in parts if name.endswith("embedding") or name == "head"}
+    inner = sum(count for name, count in parts.items() if name not in embeddings)
+    rows = [
+        (name, count, count / total, None if name in {*embeddings, "all"} else count / inner)
+        for name, count in (parts | {"without embeddings": inner, "all": total}).items()
+    ]
+    columns = ["part", "parameters", "share", "share_without_embeddings"]
+    table = pd.DataFrame(rows, columns=columns)
+    common.emit(TableSet("where the parameters are", {"parameters": table}, provenance))

@@ -108,9 +108,8 @@ class Scan(Result):
     @cached_property
     def means(self) -> Means:
         """Every neuron's mean activation, to replace a neuron's own with."""
-        known = self.manifest["model"]
         means = self.statistics.moments.mean.float()
-        return Means(means, known["fingerprint"], self.corpus, known["identity"])
+        return Means(means, self.manifest["model"]["identity"], self.corpus)
 
     def check(self, model: Model) -> "Scan":
         """Return this scan if it is of this model, or refuse to mix them."""

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
+from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Setting
@@ -73,12 +74,11 @@ def choose_replacement(model: Model, replace: Replace) -> Float[Tensor, "layer 1
     """Return what replaces the activations: zeros, means (the model's, a scan's), a tensor."""
     c = model.config
     if isinstance(replace, Means):
-        if other := replace.differ_from(model):
-            known = f" ({replace.fingerprint[:8]}, not {model.fingerprint[:8]})"
+        if other := tell_apart(replace.identity, model.identity):
+            is_other = other.startswith("weights")
+            words = "other weights" if is_other else f"a model with another {other}"
             raise OptionRefused(
-                f"the means are of other weights{known}."
-                if other == "weights"
-                else f"the means are of a model with another {other}.",
+                f"the means are of {words} ({replace.identity[:8]}, not {model.identity[:8]}).",
                 remedy=f"scan the texts with {model.name}",
             )
         replace = replace.activations

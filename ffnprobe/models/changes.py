@@ -58,15 +58,3 @@ def change_rows(model: Model, changes: Mapping[int, Float[Tensor, "neuron d_mode
             for layer, block in enumerate(model.blocks)
         )
     return changed
-
-
-def differ_in_answers_alone(first: Model, second: Model) -> bool:
-    """Say whether two models are one, or one an edit of the other: all else is the same tensors."""
-    if first.identity == second.identity:
-        return True
-    down = f".{first.layout.down}.weight"
-    return first.weights.keys() == second.weights.keys() and all(
-        tensor is second.weights[name]
-        for name, tensor in first.weights.items()
-        if not name.endswith(down)
-    )

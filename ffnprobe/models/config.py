@@ -11,15 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.inputs import read_json
 from ffnprobe.models.families import DEFAULT, FAMILIES, LINEARS, Layout
 from ffnprobe.models.fields import MOST_TOKENS, Fields, Windows
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # The part of the model a tensor belongs to, its name, its shape.
 Tensors = Iterator[tuple[str, str, tuple[int, ...]]]
@@ -155,22 +152,6 @@ class Config:
     def parameters(self) -> int:
         """Count all parameters; a tied head counts once."""
         return sum(self.parts().values())
-
-    def table_parts(self) -> "pd.DataFrame":
-        """Table each part's parameters, its share of all, and its share of what is not embedding."""
-        import pandas as pd
-
-        parts, total = self.parts(), self.parameters()
-        embeddings = {name for name in parts if name.endswith("embedding") or name == "head"}
-        inner = sum(count for name, count in parts.items() if name not in embeddings)
-        counts = parts | {"without embeddings": inner, "all": total}
-        rows = [
-            (name, count, count / total, None if name in {*embeddings, "all"} else count / inner)
-            for name, count in counts.items()
-        ]
-        return pd.DataFrame(
-            rows, columns=["part", "parameters", "share", "share_without_embeddings"]
-        )
 
 
 def read_config(folder: Path) -> Config:

@@ -27,21 +27,11 @@ FILE = "means.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """Means over a corpus of one's own: the weights they are of, and the corpus in words.
-
-    The identity says more than the weights; means from the store of an older version have none.
-    """
+    """Means over a corpus of one's own: the model they are of, and the corpus in words."""
 
     activations: Float[Tensor, "layer neuron"]
-    fingerprint: str
+    identity: str
     corpus: str
-    identity: str | None = None
-
-    def differ_from(self, model: "Model") -> str:
-        """Name what the model they are of differs in from a model, or nothing."""
-        if self.fingerprint != model.fingerprint:
-            return "weights"
-        return tell_apart(self.identity, model.identity) if self.identity else ""
 
 
 def read_means(model: "Model") -> Float[Tensor, "layer neuron"] | None:

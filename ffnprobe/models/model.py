@@ -267,11 +267,8 @@ class Model:
     @cached_property
     def answer_biases(self) -> Float[Tensor, "layer d_model"]:
         """What each MLP layer adds whatever its neurons do."""
-        layers, none = (
-            range(self.config.layers),
-            torch.zeros(self.config.d_model, device=self.device),
-        )
-        biases = [self.linear(layer, self.layout.down)[1] for layer in layers]
+        none = torch.zeros(self.config.d_model, device=self.device)
+        biases = [self.linear(layer, self.layout.down)[1] for layer in range(self.config.layers)]
         return torch.stack([none if bias is None else bias for bias in biases])
 
     @cached_property

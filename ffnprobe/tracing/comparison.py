@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, PromptRefused
-from ffnprobe.models.changes import differ_in_answers_alone
+from ffnprobe.models.model import Model
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import Answer, Argument, Convention, Option, Position, Shown, Versus
 from ffnprobe.reading.ordering import check_top, sort_neurons
@@ -195,7 +195,7 @@ def compare(
     >>> fp.compare(first, second, " golf").difference < 0
     True
     """
-    if not differ_in_answers_alone(first.model, second.model):
+    if not _differ_in_answers_alone(first.model, second.model):
         raise PromptRefused(
             f"the prompts were run on two models: {first.model.name} and {second.model.name}.",
             remedy="run both on one",
@@ -217,3 +217,15 @@ def compare(
 def _read(pushes: Pushes) -> str:
     """Write the tokens up to the position of an account."""
     return " ".join(pushes.trace.tokens[: pushes.position + 1])
+
+
+def _differ_in_answers_alone(first: Model, second: Model) -> bool:
+    """Say whether two models are one, or one an edit of the other: all else is the same tensors."""
+    if first.identity == second.identity:
+        return True
+    down = f".{first.layout.down}.weight"
+    return first.weights.keys() == second.weights.keys() and all(
+        tensor is second.weights[name]
+        for name, tensor in first.weights.items()
+        if not name.endswith(down)
+    )
