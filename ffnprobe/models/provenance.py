@@ -31,7 +31,7 @@ HOOKED, OWN = "TransformerLens hooks", "ffnprobe's own forward pass"
 # What `as_dict` writes.
 _TYPES = {
     **dict.fromkeys(("model", "fingerprint", "identity", "convention", "prompt", "answer", "versus", "run_by", "version"), str),
-    "source": dict, "bos": bool, "tokens": list, "position": int, "settings": dict,
+    "source": dict, "bos": bool, "tokens": list, "position": int, "settings": dict, "verified": bool,
 }  # fmt: skip
 
 
@@ -40,6 +40,7 @@ class Provenance:
     """The model, its weights, the conventions and the prompt behind a result.
 
     The identity is of weights, configuration and vocabulary; a store of an older version has none.
+    `verified` is False of what was read from a file without a look at its checksum.
 
     >>> import ffnprobe as fp
     >>> known = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of").provenance
@@ -61,6 +62,7 @@ class Provenance:
     run_by: str | None = None
     settings: Mapping[str, Setting] = field(default_factory=dict)
     version: str = VERSION
+    verified: bool | None = None
 
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> "Provenance":
@@ -104,6 +106,8 @@ class Provenance:
         known = self.as_dict() | {"source": str(self.source)}
         if self.settings:
             known["settings"] = self.describe()
+        if known.pop("verified", None) is False:
+            known["checksum"] = "not verified: a file that may have been changed"
         return [f"{name.replace('_', ' ')}: {_line(value)}" for name, value in known.items()]
 
 

@@ -64,7 +64,8 @@ def test_scores_are_saved_with_their_provenance(scores, tmp_path, suffix):
     if suffix == "parquet":
         assert list(pd.read_parquet(path).answer) == list(scores.table.answer)
     if suffix == "json":
-        assert list(json.loads(path.read_text())) == ["provenance", "result", "facts", "neurons"]
+        names = list(json.loads(path.read_text()))
+        assert names == ["checksum", "provenance", "result", "facts", "neurons"]
 
 
 def test_the_script_prints_its_findings(capsys, tmp_path):

@@ -1,14 +1,21 @@
-"""A file that is damaged, or not ours, is refused in words: no traceback, whatever is wrong with it."""
+"""A file that was changed, or is not ours, is refused in words: no traceback, whatever is wrong with it."""
 
 import json
 import random
+import re
+import struct
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.errors import DataRefused
+from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
+from ffnprobe.seals import BLANK
+from tests.cli.runner import ffnprobe
 
 SUFFIXES = ("csv", "json", "parquet")
+CHECKSUM = re.compile(rb', ""checksum"": ""xxh3:[0-9a-f]{32}""')
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +43,76 @@ def test_what_is_not_a_file_of_ours_is_refused(tmp_path):
     assert str(refused.value) == (
         'a result cannot be read back from ".md" (x.md).\n  try: .csv, .json, .parquet'
     )
-    for name in ("y.json", "d.json"):
-        with pytest.raises(DataRefused, match="there is no file"):
+    for name, why in (("y.json", "there is no file"), ("d.json", "is a folder; ffnprobe reads")):
+        with pytest.raises(DataRefused, match=why):
             fp.open_result(tmp_path / name)
+
+
+def change_once(data, dice):
+    """Flip a bit, write a byte, cut the end, leave out a piece, repeat one, or swap two."""
+    first, second, third = sorted(dice.randrange(len(data)) for _ in range(3))
+    flipped = data[first] ^ 1 << dice.randrange(8)
+    return dice.choice(
+        [
+            data[:first] + bytes([flipped]) + data[first + 1 :],
+            data[:first] + dice.randbytes(1) + data[first + 1 :],
+            data[:first],
+            data[:first] + data[second:],
+            data[:second] + data[first:],
+            data[:first] + data[second:third] + data[first:second] + data[third:],
+        ]
+    )
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", ["Search", "Pushes"])
+def test_every_change_is_noticed(written, tmp_path, name, suffix):
+    whole = (written / f"{name}.{suffix}").read_bytes()
+    path, dice = tmp_path / f"x.{suffix}", random.Random(0)
+    changed = {change_once(whole, dice) for _ in range(230)} - {whole}
+    assert len(changed) >= 200
+    for data in changed:
+        path.write_bytes(data)
+        with pytest.raises(DataRefused, match=r"has been changed since|or it is damaged: "):
+            fp.open_result(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_bit_of_the_checksum_and_of_its_name_counts(written, tmp_path, suffix):
+    whole = (written / f"Search.{suffix}").read_bytes()
+    path, begin = tmp_path / f"x.{suffix}", whole.index(b"xxh3:") - 20
+    for place in range(begin, begin + 65):
+        for bit in range(8):
+            data = bytearray(whole)
+            data[place] ^= 1 << bit
+            path.write_bytes(data)
+            with pytest.raises(DataRefused):
+                fp.open_result(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_edited_number_is_refused_and_can_be_read_as_not_verified(results, tmp_path, suffix):
+    search, path, again = results["Search"], tmp_path / f"x.{suffix}", tmp_path / f"again.{suffix}"
+    fp.save(search, path)
+    assert fp.open_result(path).provenance == search.provenance
+    write = (lambda z: struct.pack("<d", z)) if suffix == "parquet" else (lambda z: str(z).encode())
+    path.write_bytes(path.read_bytes().replace(write(search.table.z[0]), write(1234.5)))
+    with pytest.raises(DataRefused) as refused:
+        fp.open_result(path)
+    assert str(refused.value) == (
+        f"{path} has been changed since it was written: edited, damaged, or saved again by another program.\n"
+        "  try: open_result(path, verify=False) reads it as it is"
+    )
+    found = fp.open_result(path, verify=False)
+    assert found.table.z[0] == 1234.5
+    assert found.provenance.verified is False
+    assert "not verified" in found.provenance.as_lines()[-1]
+    fp.save(found, again)
+    for kept in (fp.open_result(again), fp.open_result(again, verify=False)):
+        assert kept.provenance == found.provenance
+        assert kept.table.attrs["provenance"]["verified"] is False
+    with pytest.raises(OptionRefused, match="verify = 'no'"):
+        fp.open_result(path, verify="no")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -55,7 +129,7 @@ def test_a_damaged_file_ends_in_words(written, tmp_path, name, suffix):
                 data[dice.randrange(len(data))] = dice.randrange(256)
         path.write_bytes(data)
         try:
-            found = fp.open_result(path)
+            found = fp.open_result(path, verify=False)
             assert repr(found)
             assert found._repr_html_()
         except DataRefused as error:
@@ -93,5 +167,75 @@ def test_what_is_missing_is_named(written, tmp_path, change, said):
     change(body)
     (tmp_path / "x.json").write_text(json.dumps(body))
     with pytest.raises(DataRefused, match="or it is damaged: ") as refused:
-        fp.open_result(tmp_path / "x.json")
+        fp.open_result(tmp_path / "x.json", verify=False)
     assert said in refused.value.what
+
+
+def test_a_csv_without_its_checksum_is_read_as_not_verified(results, tmp_path):
+    path = tmp_path / "x.csv"
+    fp.save(results["Search"], path)
+    whole = path.read_bytes()
+    path.write_bytes(CHECKSUM.sub(b"", whole))
+    found = fp.open_result(path)
+    pd.testing.assert_frame_equal(found.table, results["Search"].table, check_exact=True)
+    assert found.provenance == replace(results["Search"].provenance, verified=False)
+    for old, new, why in (
+        (b"xxh3:", b"xxh4:", "no checksum that can be read"),
+        (b'""checksum"": ""xxh3:', b'""checkzum"": ""xxh4:', "a field 'checkzum'"),
+    ):
+        path.write_bytes(whole.replace(old, new))
+        with pytest.raises(DataRefused, match=why):
+            fp.open_result(path)
+
+
+@pytest.mark.parametrize("suffix", ["json", "parquet"])
+def test_a_json_or_parquet_without_its_checksum_is_read_only_if_asked_for(
+    written, tmp_path, suffix
+):
+    path = tmp_path / f"x.{suffix}"
+    whole = (written / f"Search.{suffix}").read_bytes()
+    path.write_bytes(re.sub(rb"xxh3:[0-9a-f]{32}", b"removed".ljust(37), whole))
+    with pytest.raises(DataRefused, match=r"no checksum that can be read\.") as refused:
+        fp.open_result(path)
+    assert refused.value.remedy == "open_result(path, verify=False) reads it as it is"
+    assert fp.open_result(path, verify=False).provenance.verified is False
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_is_the_same_every_time_and_has_one_checksum(results, tmp_path, suffix):
+    for name, result in results.items():
+        paths = [tmp_path / f"{name}{n}.{suffix}" for n in (1, 2)]
+        for path in paths:
+            fp.save(result, path)
+        first, second = (path.read_bytes() for path in paths)
+        assert first == second
+        assert len(re.findall(rb"xxh3:[0-9a-f]{32}", first)) == 1
+        assert BLANK not in first
+
+
+def test_a_text_that_reads_like_an_empty_checksum_is_refused(results, tmp_path):
+    table = results["Search"].table.assign(promotes=BLANK.decode())
+    for suffix in SUFFIXES:
+        with pytest.raises(FileNotWritten, match="as an empty checksum does"):
+            fp.save(fp.Search(table, results["Search"].provenance), tmp_path / f"x.{suffix}")
+
+
+def test_pandas_alone_reads_a_csv_with_a_checksum(results, tmp_path):
+    table = results["Search"].table
+    fp.save(table, tmp_path / "x.csv")
+    found = pd.read_csv(tmp_path / "x.csv")
+    assert found.columns[-1] == "provenance"
+    numbers = table.select_dtypes("number")
+    pd.testing.assert_frame_equal(found[numbers.columns], numbers)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_what_a_command_prints_has_no_checksum_and_is_not_verified(tmp_path, suffix):
+    path, words = tmp_path / f"printed.{suffix}", ("search", " golf", "--top", "3")
+    printed = ffnprobe(*words, "--format", suffix).stdout
+    assert "checksum" not in printed
+    path.write_text(printed, encoding="utf-8", newline="")
+    if suffix == "json":
+        with pytest.raises(DataRefused, match="no checksum that can be read"):
+            fp.open_result(path)
+    assert fp.open_result(path, verify=suffix == "csv").provenance.verified is False

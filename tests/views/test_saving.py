@@ -63,7 +63,8 @@ def test_json_holds_every_table(results, name, tmp_path):
     fp.save(results[name], tmp_path / "file.json")
     tables = as_result(results[name]).tables()
     found = json.loads((tmp_path / "file.json").read_text())
-    assert list(found) == ["provenance", "result", *(["rows"] if len(tables) == 1 else tables)]
+    names = ["rows"] if len(tables) == 1 else tables
+    assert list(found) == ["checksum", "provenance", "result", *names]
     opened = fp.open_result(tmp_path / "file.json")
     assert list(opened.tables()) == list(tables)
     assert opened.title == as_result(results[name]).title

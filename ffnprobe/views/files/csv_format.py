@@ -1,10 +1,10 @@
 """csv that is safe in a spreadsheet and reads back to the same table.
 
 The first line names the columns, so that a plain `pandas.read_csv` opens the file. The last column,
-`provenance`, holds in its first row the provenance and the columns' types as JSON. Every text is in
-quotes. A text that a spreadsheet would take for a formula or a number, or pandas for a missing value,
-has an apostrophe in front, and so has one that begins with an apostrophe: removing one from every text
-that has one restores all texts. `read_csv` does this; with pandas alone it is
+`provenance`, holds in its first row the provenance, the columns' types and the file's checksum as JSON.
+Every text is in quotes. A text that a spreadsheet would take for a formula or a number, or pandas for a
+missing value, has an apostrophe in front, and so has one that begins with an apostrophe: removing one from
+every text that has one restores all texts. `read_csv` does this; with pandas alone it is
 
     pandas.read_csv("jordan.csv").replace("^'", "", regex=True)
 
@@ -62,12 +62,13 @@ def unguard(text: str) -> str:
     return text.removeprefix("'")
 
 
-def write_csv(table: pd.DataFrame, provenance: Provenance) -> str:
-    """Write the table, and the provenance and the columns' types in the first row of a last column."""
+def write_csv(table: pd.DataFrame, provenance: Provenance, **more: str) -> str:
+    """Write the table; in the first row of a last column the provenance, the types, and what is more."""
     about = {
         "provenance": provenance.as_dict(),
         "types": [str(kind) for kind in table.dtypes],
         "rows": len(table),
+        **more,
     }
     guarded = table.reset_index(drop=True)
     for number, column in enumerate(table.columns):
@@ -93,6 +94,8 @@ def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
     if not rows or heads[-1] != PROVENANCE:
         raise DataRefused(f"its last column is not called {PROVENANCE}")
     about = json.loads(_unescape(rows[0][-1]))
+    if unknown := set(about) - {"provenance", "types", "rows", "checksum"}:
+        raise DataRefused(f"its {PROVENANCE} has a field {min(unknown)!r}")
     rows = rows[: about["rows"]]
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(heads)
     columns = zip(heads[:-1], about["types"], cells[: len(heads) - 1], strict=True)

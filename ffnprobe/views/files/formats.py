@@ -1,7 +1,8 @@
 """Tables as csv, json, md and parquet, each with its provenance inside.
 
 csv has it in the first row of a last column (see `csv_format`); json is one object with `provenance` and
-`rows`, or one key per table, and the `columns` of tables without a row; md ends in the provenance; parquet keeps it in the file's metadata.
+`rows`, or one key per table; md ends in the provenance; parquet keeps it in the file's metadata. Files that
+are read back (csv, json, parquet) have a checksum of all their bytes next to it (see `seals`).
 """
 
 import io
@@ -17,17 +18,29 @@ from ffnprobe.cells import format_value, is_missing
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import check_writable
 from ffnprobe.results import TableSet
+from ffnprobe.seals import BLANK, seal
 from ffnprobe.views.files.csv_format import write_csv
 
 Tables = Mapping[str, pd.DataFrame]
+# Room for a file's checksum.
+_ROOM = {"checksum": BLANK.decode()}
 
 
 def to_csv(result: TableSet) -> str:
-    """Write the first table with its provenance in a last column."""
-    return write_csv(result.table, result.provenance)
+    """Write the first table as a file, with its provenance in a last column."""
+    return _seal_text(_write_csv(result, **_ROOM))
 
 
 def to_json(result: TableSet) -> str:
+    """Write all tables as a file of one object."""
+    return _seal_text(_write_json(result, **_ROOM))
+
+
+def _write_csv(result: TableSet, **more: str) -> str:
+    return write_csv(result.table, result.provenance, **more)
+
+
+def _write_json(result: TableSet, **more: str) -> str:
     """Write one object: provenance, what the result is, and the rows of each table under its name.
 
     The rows of a single table are called `rows`.
@@ -35,8 +48,7 @@ def to_json(result: TableSet) -> str:
     named = {"rows": result.table} if len(result.named) == 1 else result.named
     rows = {n: [plain_row(row) for row in frame.to_dict("records")] for n, frame in named.items()}
     types = {n: {str(c): str(t) for c, t in frame.dtypes.items()} for n, frame in named.items()}
-    about = _describe(result) | {"types": types}
-    body = {"provenance": result.provenance.as_dict(), "result": about, **rows}
+    body = more | _describe(result, types=types) | rows
     return json.dumps(body, ensure_ascii=False, indent=1) + "\n"
 
 
@@ -47,7 +59,8 @@ def to_md(result: TableSet) -> str:
         title = [f"### {_heading(name)}", ""] if len(result.named) > 1 else []
         names = [_heading(str(column)) for column in frame.columns]
         head = [" | ".join(names), " | ".join("---" for _ in names)]
-        body = [" | ".join(_cell(value) for value in row) for row in frame.itertuples(index=False)]
+        rows = frame.itertuples(index=False)
+        body = [" | ".join(_escape(format_value(value)) for value in row) for row in rows]
         parts.append("\n".join([*title, *(f"| {line} |" for line in [*head, *body])]))
     parts.append("\n".join(f"- {_escape(line)}" for line in result.provenance.as_lines()))
     return "\n\n".join(parts) + "\n"
@@ -59,12 +72,11 @@ def to_parquet(result: TableSet) -> bytes:
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(result.table, preserve_index=False)
-    about = {"provenance": result.provenance.as_dict(), "result": _describe(result)}
-    note = encode_text(json.dumps(about, ensure_ascii=False))
+    note = encode_text(json.dumps(_ROOM | _describe(result), ensure_ascii=False))
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"ffnprobe": note})
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
-    return buffer.getvalue()
+    return seal(buffer.getvalue())
 
 
 def encode_text(text: str) -> bytes:
@@ -72,16 +84,19 @@ def encode_text(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def _describe(result: TableSet) -> dict[str, Any]:
+def _seal_text(text: str) -> str:
+    return seal(encode_text(text)).decode()
+
+
+def _describe(result: TableSet, **more: Any) -> dict[str, Any]:
     """Say what the tables are of, so that a reader finds it again."""
-    return {"type": result.kind, "title": result.title, "tables": list(result.named)}
+    about = {"type": result.kind, "title": result.title, "tables": list(result.named), **more}
+    return {"provenance": result.provenance.as_dict(), "result": about}
 
 
-TEXTS: dict[str, Callable[[TableSet], str]] = {
-    "csv": to_csv,
-    "json": to_json,
-    "md": to_md,
-}
+# What is printed, and what is written to files.
+TEXTS: dict[str, Callable[[TableSet], str]] = {"csv": _write_csv, "json": _write_json, "md": to_md}
+FILES = TEXTS | {"csv": to_csv, "json": to_json}
 SUFFIXES = (".csv", ".json", ".jsonl", ".parquet", ".md", ".html")
 
 
@@ -115,10 +130,6 @@ def _is_null(value: Any) -> bool:
 def _heading(name: str) -> str:
     """Escape a name; an underscore within a word is not markup."""
     return _escape(name).replace("&#95;", "_")
-
-
-def _cell(value: Any) -> str:
-    return _escape(format_value(value))
 
 
 def _escape(text: str) -> str:

@@ -1,6 +1,7 @@
 """Read a result back from a file this package wrote: its tables, their types and its provenance.
 
-csv and parquet hold a result's first table, json all of them; md and html are for people.
+csv and parquet hold a result's first table, json all of them; md and html are for people. The bytes are
+compared with the checksum among them before anything is read from them.
 
 >>> import ffnprobe as fp, tempfile, pathlib
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "golf.json"
@@ -11,6 +12,8 @@ Search(neurons that push toward ␣golf)
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,12 @@ import pandas as pd
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused, FfnProbeError
+from ffnprobe.inputs import read_input
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.reading.searches import Search
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.results import Result, TableSet
+from ffnprobe.seals import is_sealed
 from ffnprobe.views.files.csv_format import read_csv
 
 # Results that are a table and a provenance, and nothing else; the columns they need.
@@ -32,8 +37,12 @@ _TYPES: dict[str, tuple[Callable[[pd.DataFrame, Provenance], Result], tuple[str,
 
 
 @verb
-def open_result(path: str | Path) -> Result:
+def open_result(path: str | Path, *, verify: bool = True) -> Result:
     """Read a result back: a survey or a search as such, any other as its tables.
+
+    A file that was changed after it was written is refused. `verify=False` reads it as it is, say after an
+    edit by hand, and the provenance then says that it is not verified; so it does of a csv whose
+    checksum was removed.
 
     >>> import ffnprobe as fp
     >>> fp.open_result("jordan.xlsx")
@@ -42,17 +51,24 @@ def open_result(path: str | Path) -> Result:
       try: .csv, .json, .parquet
     """
     file = Path(path)
-    readers = {".csv": _read_csv, ".json": _read_json, ".parquet": _read_parquet}
     suffix = file.suffix.lower()
+    readers: dict[str, Callable[[bytes], TableSet]] = {
+        ".csv": partial(_read_csv, file.stem), ".json": _read_json, ".parquet": _read_parquet,
+    }  # fmt: skip
     if suffix not in readers:
         raise DataRefused(
             f'a result cannot be read back from "{suffix}" ({file.name}).',
             remedy=", ".join(readers),
         )
-    if not file.is_file():
-        raise DataRefused(f"there is no file {file}.")
     try:
-        return _make(readers[suffix](file))
+        data = read_input(file)
+    except FileNotFoundError:
+        raise DataRefused(f"there is no file {file}.") from None
+    is_verified = verify and _is_verified(file, data)
+    try:
+        found = readers[suffix](data)
+        known = found.provenance if is_verified else replace(found.provenance, verified=False)
+        return _make(replace(found, provenance=known))
     except Exception as error:  # a damaged file can make any of the readers raise anything
         why = error.what if isinstance(error, FfnProbeError) else f"{error}".partition("\n")[0]
         why = f"there is no {error.args[0]}" if isinstance(error, KeyError) else why
@@ -61,6 +77,20 @@ def open_result(path: str | Path) -> Result:
             f"{file} is not a result that ffnprobe wrote, or it is damaged: {why}.",
             remedy="the file as fp.save or --out wrote it",
         ) from None
+
+
+def _is_verified(file: Path, data: bytes) -> bool:
+    """Say whether the checksum fits; refuse what it does not fit, and what has none but a csv."""
+    found = is_sealed(data)
+    is_removed = file.suffix.lower() == ".csv" and b'""checksum""' not in data
+    if found or (found is None and is_removed):
+        return bool(found)
+    why = (
+        "is not a result that ffnprobe wrote, or it is damaged: it has no checksum that can be read"
+        if found is None
+        else "has been changed since it was written: edited, damaged, or saved again by another program"
+    )
+    raise DataRefused(f"{file} {why}.", remedy="open_result(path, verify=False) reads it as it is")
 
 
 def _make(found: TableSet) -> Result:
@@ -81,13 +111,13 @@ def _make(found: TableSet) -> Result:
     return result
 
 
-def _read_csv(file: Path) -> TableSet:
-    table, known = read_csv(file.read_bytes().decode("utf-8"))
-    return TableSet(file.stem, {"rows": table}, Provenance.from_dict(known))
+def _read_csv(title: str, data: bytes) -> TableSet:
+    table, known = read_csv(data.decode("utf-8"))
+    return TableSet(title, {"rows": table}, Provenance.from_dict(known))
 
 
-def _read_json(file: Path) -> TableSet:
-    found = json.loads(file.read_bytes())
+def _read_json(data: bytes) -> TableSet:
+    found = json.loads(data)
     about = found["result"]
     tables = {name: _frame(found[name], types) for name, types in about["types"].items()}
     if len(tables) == 1:  # a single table is called rows in the file
@@ -104,10 +134,11 @@ def _frame(rows: list[dict[str, Any]], types: Mapping[str, str]) -> pd.DataFrame
     return pd.DataFrame(columns)
 
 
-def _read_parquet(file: Path) -> TableSet:
+def _read_parquet(data: bytes) -> TableSet:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = pq.read_table(file)
+    found = pq.read_table(pa.BufferReader(data))
     found.validate(full=True)
     note = json.loads(found.schema.metadata[b"ffnprobe"])
     about = note["result"]

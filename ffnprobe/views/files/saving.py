@@ -22,7 +22,7 @@ from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.files import write_whole
 from ffnprobe.models.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
-from ffnprobe.views.files.formats import TEXTS, Tables, check_target, encode_text, to_parquet
+from ffnprobe.views.files.formats import FILES, Tables, check_target, encode_text, to_parquet
 
 
 @verb
@@ -90,7 +90,7 @@ def encode_result(
         from ffnprobe.views.files.lines import to_jsonl
 
         return encode_text(to_jsonl(result, written))
-    return encode_text(TEXTS[suffix[1:]](written))
+    return encode_text(FILES[suffix[1:]](written))
 
 
 def gather_tables(
