@@ -201,6 +201,21 @@ def test_a_json_or_parquet_without_its_checksum_is_read_only_if_asked_for(
     assert fp.open_result(path, verify=False).provenance.verified is False
 
 
+def test_a_csv_that_a_spreadsheet_saved_is_read_as_it_is(tmp_path, results):
+    known = results["Search"].provenance
+    table = known.note(pd.DataFrame({"name": ["L0N1", "L0N2"], "is_new": [True, False]}))
+    fp.save(table, tmp_path / "x.csv")
+    text = (tmp_path / "x.csv").read_text(encoding="utf-8")
+    text = text.replace("True", "TRUE").replace("False", "FALSE") + '"L0N3",TRUE,""\n'
+    (tmp_path / "x.csv").write_text(text, encoding="utf-8-sig", newline="\r\n")
+    with pytest.raises(DataRefused, match="has been changed since it was written"):
+        fp.open_result(tmp_path / "x.csv")
+    found = fp.open_result(tmp_path / "x.csv", verify=False).table
+    assert found.to_dict("list") == {
+        "name": ["L0N1", "L0N2", "L0N3"], "is_new": [True, False, True],
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_file_is_the_same_every_time_and_has_one_checksum(results, tmp_path, suffix):
     for name, result in results.items():

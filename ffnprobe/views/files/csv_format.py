@@ -46,7 +46,8 @@ _UNSAFE = re.compile(
 )
 # Python's own numbers are exact; a reader of csv may round the last digit.
 _NUMBERS: dict[str, Callable[[str], object]] = {
-    "int64": int, "Int64": int, "float64": float, "bool": "True".__eq__,
+    "int64": int, "Int64": int, "float64": float,
+    "bool": lambda cell: {"true": True, "false": False}[cell.lower()],  # a spreadsheet writes TRUE
 }  # fmt: skip
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
 
@@ -96,7 +97,7 @@ def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
     about = json.loads(_unescape(rows[0][-1]))
     if unknown := set(about) - {"provenance", "types", "rows", "checksum"}:
         raise DataRefused(f"its {PROVENANCE} has a field {min(unknown)!r}")
-    rows = rows[: about["rows"]]
+    rows = rows if about["rows"] else []
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(heads)
     columns = zip(heads[:-1], about["types"], cells[: len(heads) - 1], strict=True)
     table = pd.DataFrame({unguard(head): _column(cells, kind) for head, kind, cells in columns})

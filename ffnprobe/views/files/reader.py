@@ -112,7 +112,7 @@ def _make(found: TableSet) -> Result:
 
 
 def _read_csv(title: str, data: bytes) -> TableSet:
-    table, known = read_csv(data.decode("utf-8"))
+    table, known = read_csv(data.decode("utf-8-sig"))
     return TableSet(title, {"rows": table}, Provenance.from_dict(known))
 
 
