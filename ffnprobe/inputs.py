@@ -78,7 +78,7 @@ def _not_regular(path: Path, mode: int, refuse: Refusal) -> FfnProbeError:
 def read_input(path: Path, *, most: int = LARGEST, refuse: Refusal = DataRefused) -> bytes:
     """Read a regular file whole; FileNotFoundError if there is none."""
     with open_input(path, refuse=refuse) as file:
-        data = file.read(most + 1)
+        data = file.read(min(most, os.fstat(file.fileno()).st_size) + 1)
     if len(data) > most:
         raise refuse(
             f"{path} is larger than {most // MB:,} MB, the most ffnprobe reads of such a file.",

@@ -39,7 +39,7 @@ _TYPES = {
 class Provenance:
     """The model, its weights, the conventions and the prompt behind a result.
 
-    The identity is of weights, configuration and vocabulary; a store of an older version has none.
+    The identity is of weights, configuration and vocabulary; a list of models has none.
     `verified` is False of what was read from a file without a look at its checksum.
 
     >>> import ffnprobe as fp

@@ -11,6 +11,7 @@ Search(neurons that push toward ␣golf)
 """
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -41,8 +42,8 @@ def open_result(path: str | Path, *, verify: bool = True) -> Result:
     """Read a result back: a survey or a search as such, any other as its tables.
 
     A file that was changed after it was written is refused. `verify=False` reads it as it is, say after an
-    edit by hand, and the provenance then says that it is not verified; so it does of a csv whose
-    checksum was removed.
+    edit by hand, and the provenance then says that it is not verified; so it does of a csv or json
+    without a checksum, as `--format` prints them.
 
     >>> import ffnprobe as fp
     >>> fp.open_result("jordan.xlsx")
@@ -61,7 +62,7 @@ def open_result(path: str | Path, *, verify: bool = True) -> Result:
             remedy=", ".join(readers),
         )
     try:
-        data = read_input(file)
+        data = read_input(file, most=sys.maxsize - 1)
     except FileNotFoundError:
         raise DataRefused(f"there is no file {file}.") from None
     is_verified = verify and _is_verified(file, data)
@@ -80,10 +81,9 @@ def open_result(path: str | Path, *, verify: bool = True) -> Result:
 
 
 def _is_verified(file: Path, data: bytes) -> bool:
-    """Say whether the checksum fits; refuse what it does not fit, and what has none but a csv."""
+    """Say whether the checksum fits; refuse what it does not fit. Printed text has none, a parquet always."""
     found = is_sealed(data)
-    is_removed = file.suffix.lower() == ".csv" and b'""checksum""' not in data
-    if found or (found is None and is_removed):
+    if found or (found is None and b'"checksum"' not in data and file.suffix.lower() != ".parquet"):
         return bool(found)
     why = (
         "is not a result that ffnprobe wrote, or it is damaged: it has no checksum that can be read"
@@ -119,6 +119,8 @@ def _read_csv(title: str, data: bytes) -> TableSet:
 def _read_json(data: bytes) -> TableSet:
     found = json.loads(data)
     about = found["result"]
+    if unknown := found.keys() - {"checksum", "provenance", "result", *about["types"]}:
+        raise DataRefused(f"it has a field {min(unknown)!r}")
     tables = {name: _frame(found[name], types) for name, types in about["types"].items()}
     if len(tables) == 1:  # a single table is called rows in the file
         tables = dict(zip(about["tables"], tables.values(), strict=True))
