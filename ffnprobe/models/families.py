@@ -38,6 +38,9 @@ _ROTARY = frozenset(
     ("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rotary_pct",
      "partial_rotary_factor", "rope_local_base_freq")
 )  # fmt: skip
+# What GGUF files must say of every family.
+_GGUF = frozenset(("block_count", "context_length", "embedding_length", "attention.head_count"))
+_GGUF_GATED = _GGUF | {"feed_forward_length", "attention.layer_norm_rms_epsilon"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,8 @@ class Family:
     # Writes what Hugging Face's code or TransformerLens misreads so that both read it right.
     rewrite: Callable[["Config", Mapping[str, "Tensor"]], Rewritten] | None = None
     gguf: str | None = None  # what GGUF files call it
+    # What such a file must say: the format names no default, and transformers' may be wrong.
+    gguf_needs: frozenset[str] = _GGUF_GATED
     # Options of GGUF files for which transformers' table has no name, or one that nobody reads.
     gguf_options: Mapping[str, str] = field(default_factory=dict)
     is_cut_by_default: bool = False  # "default" is how GGUF files say that its texts are cut
@@ -144,7 +149,7 @@ _GPT2 = Family(
          "scale_attn_by_inverse_layer_idx")
     ),
     refuses={"add_cross_attention": "has cross-attention, which ffnprobe does not read."},
-    gguf="gpt2", is_cut_by_default=True,
+    gguf="gpt2", is_cut_by_default=True, gguf_needs=_GGUF | {"attention.layer_norm_epsilon"},
     gguf_options={"feed_forward_length": "n_inner", "context_length": "n_positions"},
     published={
         "gpt2": _describe_gpt2("openai-community/gpt2", 12, 12, 768),
@@ -364,6 +369,8 @@ _GEMMA2 = Family(
         "hidden_activation", "sliding_window", "layer_types", "attention_bias",
         "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping",
     },
+    gguf_needs=_GGUF_GATED
+    | {"attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"},
     refuses={"use_bidirectional_attention": "looks ahead; ffnprobe reads models that do not."},
 )  # fmt: skip
 
@@ -382,7 +389,7 @@ _GEMMA3 = replace(
     _GEMMA2,
     name="gemma3_text", classes=("Gemma3TextConfig", "Gemma3ForCausalLM"), gguf="gemma3",
     layout=replace(_GEMMA2.layout, query_norm="self_attn.q_norm", key_norm="self_attn.k_norm"),
-    read=_read_gemma3,
+    read=_read_gemma3, gguf_needs=_GGUF_GATED | {"attention.sliding_window", "rope.freq_base"},
     options=_GEMMA2.options | {"sliding_window_pattern"},
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.families import ARCHITECTURES, Family, Layout
-from ffnprobe.models.fields import MOST_LAYERS, MOST_TOKENS, Fields
+from ffnprobe.models.fields import MOST_TOKENS, Fields
 from ffnprobe.models.gguf_header import TensorEntry, read_header
 from ffnprobe.models.hub import truncated
 from ffnprobe.models.tokenizer import build_tokenizer, without_prefix
@@ -34,10 +34,11 @@ INSTALL = "pip install gguf"
 _FOLDER = "the same model as a folder in Hugging Face layout"
 # Stated by files and needed by models, but in none of transformers' tables.
 _ALSO = {
-    "attention.key_length": "head_dim",
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
 }
+# By which positions are scaled even where no type of scaling is said.
+_FACTORS = ("scaling.factor", "scale_linear")
 # What GGUF calls a tensor, and which name of a `Layout` that is. transformers finds it by trying every
 # name of every architecture on every module, which takes longer than all the rest of loading.
 _WHOLE = {
@@ -75,29 +76,41 @@ class GgufFile:
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """The configuration, by Hugging Face's names; what the file leaves open is its default."""
+        """The configuration, by Hugging Face's names; only what the format lets a file leave out is a default."""
         from huggingface_hub.errors import StrictDataclassError
         from transformers import AutoConfig
         from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
-        scaling = self.metadata.get(f"{self.architecture}.rope.scaling.type", "none")
+        own, said = self.architecture, self.metadata
+        for key in sorted(self.family.gguf_needs):
+            if f"{own}.{key}" not in said:
+                raise ModelNotLoaded(
+                    f"{self.path} does not say {own}.{key}, for which GGUF has no default.",
+                    remedy=_FOLDER,
+                )
+        is_scaled = any(said.get(f"{own}.rope.{key}", 1) not in (0, 1) for key in _FACTORS)
+        scaling = said.get(f"{own}.rope.scaling.type", "linear" if is_scaled else "none")
         if scaling != "none":
             raise self._not_read(f'scales its positions ("{scaling}")')
         names = {entry.name for entry in self.tensors}
         values: dict[str, Any] = {"tie_word_embeddings": "output.weight" not in names}
-        for key, value in self.metadata.items():
+        table = _ALSO | GGUF_CONFIG_MAPPING.get(own, {}) | self.family.gguf_options
+        for key, value in said.items():
             prefix, _, rest = key.partition(".")
-            known = GGUF_CONFIG_MAPPING.get(prefix, {}).get(rest)
-            if prefix == self.architecture:
-                known = self.family.gguf_options.get(rest) or known or _ALSO.get(rest)
-            if known is not None:
+            if known := (table if prefix == own else GGUF_CONFIG_MAPPING.get(prefix, {})).get(rest):
                 values[known] = value
-        values.setdefault("vocab_size", self.metadata.get("tokenizer.ggml.tokens"))
+        values.setdefault("vocab_size", said.get("tokenizer.ggml.tokens"))
         values["model_type"] = self.family.name
         # Before anything is made for each layer.
         sizes = Fields(values, str(self.path))
-        sizes.number("num_hidden_layers", "n_layer", most=MOST_LAYERS)
         sizes.number("vocab_size", most=MOST_TOKENS)
+        _, heads, d_model = sizes.layers, sizes.heads, sizes.d_model
+        if not self.family.layout.positions:
+            # GGUF's own defaults, which are not transformers'.
+            width = values["head_dim"] = said.get(f"{own}.attention.key_length", d_model // heads)
+            values.setdefault("num_key_value_heads", heads)
+            if (rotated := said.get(f"{own}.rope.dimension_count", width)) != width:
+                raise self._not_read(f"rotates {rotated} of the {width} dimensions of a head")
         try:
             whole: dict[str, Any] = AutoConfig.for_model(**values).to_dict()
         except (ValueError, TypeError, KeyError, StrictDataclassError) as error:

@@ -20,9 +20,12 @@ _CONV1D = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 def write_gguf(
     path: Path, config: Any, tensors: dict[str, Tensor], tokenizer: Tokenizer, *,
     kind: GGMLQuantizationType = F32, cut: str = "gpt-2", bos: int | None = 0,
-    is_bare: bool = False, **more: Any,
+    is_bare: bool = False, without: tuple[str, ...] = (), **more: Any,
 ) -> Path:  # fmt: skip
-    """Write a Hugging Face model's tensors and a byte-level tokenizer, in llama.cpp's own layout."""
+    """Write a Hugging Face model's tensors and a byte-level tokenizer, in llama.cpp's own layout.
+
+    `without` names keys of the architecture to leave out.
+    """
     architecture = {"gemma3_text": "gemma3"}.get(config.model_type, config.model_type)
     writer = GGUFWriter(path, architecture)
     writer.add_block_count(config.num_hidden_layers)
@@ -45,10 +48,19 @@ def write_gguf(
             writer.add_rope_dimension_count(width)
         else:
             writer.add_key_length(width)
+    if architecture.startswith("gemma"):
+        writer.add_sliding_window(config.sliding_window)
+    if architecture == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if architecture == "gemma3":
+        writer.add_rope_freq_base(config.rope_parameters["full_attention"]["rope_theta"])
     if is_bare:
         writer.add_add_space_prefix(False)
     for key, value in more.items():
         writer.add_key_value(f"{architecture}.{key}", value, _type_of(value))
+    for key in without:
+        del writer.kv_data[0][f"{architecture}.{key}"]
     _write_tokenizer(writer, tokenizer, config.vocab_size, cut, bos)
     for name, tensor in _by_gguf_names(config, architecture, tensors).items():
         data = tensor.float().numpy()

@@ -13,10 +13,11 @@ from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.gguf_header import read_header
 from tests.builders import TINY, random_weights, write_model
 
-U32, STRING, ARRAY, U64, TRUE = 4, 8, 9, 10, 7
+U32, F32, STRING, ARRAY, U64, TRUE = 4, 6, 8, 9, 10, 7
 SIZES = {
     "gpt2.block_count": (U32, 3), "gpt2.context_length": (U32, 29), "gpt2.embedding_length": (U32, 35),
     "gpt2.feed_forward_length": (U32, 52), "gpt2.attention.head_count": (U32, 5),
+    "gpt2.attention.layer_norm_epsilon": (F32, 1e-5),
     "tokenizer.ggml.tokens": (ARRAY, (STRING, 301, bytes(301 * 8))),
 }  # fmt: skip
 
@@ -31,7 +32,7 @@ def written(kind, value):
     if kind == ARRAY:
         inner, count, data = value
         return struct.pack("<IQ", inner, count) + data
-    return struct.pack({U32: "<I", U64: "<Q", TRUE: "<?"}[kind], value)
+    return struct.pack({U32: "<I", F32: "<f", U64: "<Q", TRUE: "<?"}[kind], value)
 
 
 def write(path, fields=None, tensors=(), *, counts=None):

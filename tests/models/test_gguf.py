@@ -282,6 +282,63 @@ def test_what_would_be_left_out_is_refused(words, tmp_path):
         open_gguf(unknown).tokenizer()
 
 
+EPSILON, WINDOW = "attention.layer_norm_rms_epsilon", "attention.sliding_window"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "key"),
+    [
+        *((name, EPSILON) for name in CONFIGS if name not in ("gpt2", "llama, tied")),
+        ("gpt2", "attention.layer_norm_epsilon"), ("gpt2", "attention.head_count"),
+        ("llama", "attention.head_count"), ("llama", "feed_forward_length"),
+        ("llama", "block_count"), ("qwen2", "context_length"), ("qwen3", "embedding_length"),
+        ("gemma2", WINDOW), ("gemma2", "attn_logit_softcapping"), ("gemma2", "final_logit_softcapping"),
+        ("gemma3", WINDOW), ("gemma3", "rope.freq_base"),
+    ],
+)  # fmt: skip
+def test_what_a_file_must_say_is_not_guessed(architecture, key, words, tmp_path):
+    kind, fields = CONFIGS[architecture]
+    config = configure(kind, **fields)
+    path = write_gguf(tmp_path / "a.gguf", config, {}, words, without=(key,))
+    said = f"{architecture}.{key}, for which GGUF has no default"
+    with pytest.raises(ModelNotLoaded, match=said) as caught:
+        fp.load(path)
+    assert caught.value.remedy == "the same model as a folder in Hugging Face layout"
+    assert said in refused("params", "-m", path)
+    assert open_gguf(write_gguf(path, config, {}, words)).values
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gemma2"])
+def test_what_the_format_has_a_default_for_may_be_left_out(architecture, words, tmp_path):
+    kind, fields = CONFIGS[architecture]
+    config = configure(kind, **fields | {"hidden_size": 6 * 256, "head_dim": 256})
+    width = "rope.dimension_count" if architecture == "llama" else "attention.key_length"
+    left_out = (width, "attention.head_count_kv")
+    values = open_gguf(write_gguf(tmp_path / "a.gguf", config, {}, words, without=left_out)).values
+    assert (values["num_key_value_heads"], values["head_dim"]) == (6, 256)
+    assert values["rope_parameters"]["rope_theta"] == 10000, "no file here says rope.freq_base"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "option", "value", "said"),
+    [
+        ("qwen2", "rope.scaling.factor", 4.0, 'scales its positions \\("linear"\\)'),
+        ("llama", "rope.scale_linear", 2.0, 'scales its positions \\("linear"\\)'),
+        ("llama", "attention.key_length", 32, "rotates 16 of the 32 dimensions of a head"),
+        ("qwen3", "rope.dimension_count", 12, "rotates 12 of the 24 dimensions of a head"),
+    ],
+)
+def test_positions_that_would_be_read_in_another_way_are_refused(
+    architecture, option, value, said, words, tmp_path
+):
+    kind, fields = CONFIGS[architecture]
+    config = configure(kind, **fields)
+    with pytest.raises(ModelNotLoaded, match=said):
+        _ = open_gguf(write_gguf(tmp_path / "a.gguf", config, {}, words, **{option: value})).values
+    if isinstance(value, float):  # a factor of one is none
+        assert open_gguf(write_gguf(tmp_path / "b.gguf", config, {}, words, **{option: 1.0})).values
+
+
 def test_a_part_of_a_model_is_refused(words, tmp_path):
     config = configure("LlamaConfig", **SIZES)
     path = write_gguf(tmp_path / "a.gguf", config, {}, words, parts=3)
