@@ -42,13 +42,14 @@ def read_weights(folder: Path, config: Config) -> dict[str, Tensor]:
 def _open(path: Path, most: int) -> dict[str, Tensor]:
     """Map the tensors of one file, or of every shard an index names, if they are not far too many."""
     if path.suffix == ".json":
-        tensors: dict[str, Tensor] = {}
+        found: list[tuple[str, str, Tensor]] = []
         for shard in list_shards(path):
             if not (path.parent / shard).is_file():
                 raise ModelNotLoaded(f"{path} names {shard}, which is not there.")
-            tensors |= _open(path.parent / shard, most)
-            _check_count(path, len(tensors), most)
-        return tensors
+            inside = _open(path.parent / shard, most)
+            found += [(name, f"in {shard}", tensor) for name, tensor in inside.items()]
+            _check_count(path, len(found), most)
+        return _gather(found, path.parent)
     try:
         if path.suffix == ".safetensors":
             _check_header(path)
@@ -70,6 +71,19 @@ def _open(path: Path, most: int) -> dict[str, Tensor]:
     if not isinstance(loaded, dict) or not all(isinstance(t, Tensor) for t in loaded.values()):
         raise ModelNotLoaded(f"{path} is not a dictionary of tensors.")
     return loaded
+
+
+def _gather(found: list[tuple[str, str, Tensor]], where: str | Path) -> dict[str, Tensor]:
+    """Keep tensors, each with its place, by name; refuse one that stands in two places."""
+    places: dict[str, str] = {}
+    for name, place, _ in found:
+        if name in places:
+            raise ModelNotLoaded(
+                f"{where} holds {name} twice: {places[name]} and {place}.",
+                remedy="a checkpoint that holds each tensor once",
+            )
+        places[name] = place
+    return {name: tensor for name, _, tensor in found}
 
 
 def _check_header(path: Path) -> None:
@@ -107,7 +121,7 @@ def _load_pickle(path: Path) -> object:
 
 def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dict[str, Tensor]:
     """Bring tensors under the names the configuration demands, in its order: all of them, and finite."""
-    found, wanted = _canonical(tensors, config), config.shapes()
+    found, wanted = _canonical(tensors, config, where), config.shapes()
     if missing := [name for name in wanted if name not in found]:
         raise ModelNotLoaded(f"{where} lacks {_some(missing)}.")
     if unknown := [name for name in found if name not in wanted]:
@@ -128,10 +142,11 @@ def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dic
     return {name: found[name] for name in wanted}
 
 
-def _canonical(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+def _canonical(tensors: Mapping[str, Tensor], config: Config, where: str) -> dict[str, Tensor]:
     """Rename to the family's own names, without buffers or a second copy of a tied head."""
     lay = config.layout
-    renamed = {short_name(name, config): tensor for name, tensor in tensors.items()}
+    named = [(short_name(name, config), f"as {name}", t) for name, t in tensors.items()]
+    renamed = _gather(named, where)
     # Causal masks and rotary frequencies, which older checkpoints carry and no newer one needs.
     attention = re.escape(lay.out.rpartition(".")[0])
     buffers = rf"{lay.block}\.\d+\.{attention}\.(bias|masked_bias|rotary_emb\.inv_freq)"

@@ -174,6 +174,19 @@ def spoil_tie(folder):
     rewrite(folder, weights | {"lm_head.weight": weights["wte.weight"] + 1})
 
 
+def spoil_two_shards(folder):
+    weights = prefixed(random_weights(TINY))
+    shard(folder, weights, ".safetensors")
+    names = sorted(weights)[1::2]
+    twice = {name: weights[name] for name in (*names, "transformer.wpe.weight")}
+    rewrite(folder, twice, name="part-1.safetensors")
+
+
+def spoil_two_names(folder):
+    weights = random_weights(TINY)
+    rewrite(folder, prefixed(weights) | {"wte.weight": weights["wte.weight"] + 1})
+
+
 def spoil_index(folder):
     (folder / "model.safetensors").unlink()
     index = {"weight_map": {"wte.weight": "../elsewhere.safetensors"}}
@@ -195,6 +208,10 @@ SPOILED = {
     "holds h.0.mlp.gate.weight, which its configuration does not know": spoil_unknown,
     "ln_f.bias holds torch.int64, not floats": spoil_integers,
     "lm_head.weight differs from wte.weight": spoil_tie,
+    r"holds transformer.wpe.weight twice: in part-0.safetensors and in part-1.safetensors.\n"
+    ".*each tensor once": spoil_two_shards,
+    r"holds wte.weight twice: as transformer.wte.weight and as wte.weight.\n"
+    ".*each tensor once": spoil_two_names,
     "names a shard outside its folder": spoil_index,
     "has no config.json": lambda folder: (folder / "config.json").unlink(),
     "has no weights": lambda folder: (folder / "model.safetensors").unlink(),
