@@ -74,9 +74,15 @@ def _open(path: Path, most: int) -> dict[str, Tensor]:
 
 
 def _gather(found: list[tuple[str, str, Tensor]], where: str | Path) -> dict[str, Tensor]:
-    """Keep tensors, each with its place, by name; refuse one that stands in two places."""
+    """Keep tensors, each with its place, by name: plain ones, and each in one place."""
     places: dict[str, str] = {}
-    for name, place, _ in found:
+    for name, place, tensor in found:
+        if tensor.is_meta or tensor.layout != torch.strided:
+            kind = "meta" if tensor.is_meta else tensor.layout
+            raise ModelNotLoaded(
+                f"{where}: {name} is {kind}, not kept number by number.",
+                remedy="the same weights as safetensors",
+            )
         if name in places:
             raise ModelNotLoaded(
                 f"{where} holds {name} twice: {places[name]} and {place}.",

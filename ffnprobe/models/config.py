@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from ffnprobe.arguments import show
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.inputs import read_json
 from ffnprobe.models.families import DEFAULT, FAMILIES, LINEARS, Layout
@@ -205,6 +206,10 @@ def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
     for name, wanted in known.needs.items():
         fields.need(name, wanted)
     bos = values.get("bos_token_id", known.bos)
+    if bos is not None and (type(bos) is not int or bos < 0):
+        raise ModelNotLoaded(
+            f"{where}: bos_token_id is {show(bos)}, not a token.", remedy="null, if there is no BOS"
+        )
     return Config(
         layers=fields.layers,
         heads=heads,
@@ -213,7 +218,7 @@ def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
             "n_positions", "n_ctx", "max_position_embeddings", most=MOST_TOKENS
         ),
         vocab=fields.number("vocab_size", most=MOST_TOKENS),
-        bos=bos if isinstance(bos, int) else None,
+        bos=bos,
         family=family,
         native={name: value for name, value in values.items() if name not in _NOT_OURS},
         **known.read(fields),

@@ -43,19 +43,23 @@ class Fields:
         return self.number("n_head", "num_attention_heads", "num_heads")
 
     def number(self, *names: str, default: int | None = None, most: int = MOST_WIDE) -> int:
-        """Return the first of these fields that is set, a positive whole number up to a bound."""
-        for name in names:
-            value = self.values.get(name)
-            if value is None:
-                continue
+        """Return what one of these names of a field says, a positive whole number up to a bound."""
+        said = {name: self.values[name] for name in names if self.values.get(name) is not None}
+        for name, value in said.items():
             if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
                 raise self._refused(name, ", not a positive whole number.")
             if value > most:
                 raise self._refused(name, f"; ffnprobe reads at most {most:,}.")
-            return value
-        if default is None:
+        if len({*said.values()}) > 1:
+            listed = " and ".join(f"{name} is {value}" for name, value in said.items())
+            raise ModelNotLoaded(
+                f"{self.where}: {listed}, which name one thing.",
+                remedy="the right one of them alone",
+            )
+        found: int | None = next(iter(said.values()), default)
+        if found is None:
             raise ModelNotLoaded(f"{self.where} does not say {names[0]}.")
-        return default
+        return found
 
     def real(self, name: str, default: float) -> float:
         """Return a field as a positive float."""

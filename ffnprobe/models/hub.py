@@ -135,9 +135,13 @@ def list_shards(path: Path) -> list[str]:
     except (LookupError, TypeError, AttributeError, OSError) as error:
         raise ModelNotLoaded(f"{path} is not an index of shards: {error}.") from None
     for shard in shards:
-        # An index may only name files in its own folder.
-        if not isinstance(shard, str) or Path(shard).name != shard:
-            raise ModelNotLoaded(f"{path} names a shard outside its folder: {shard!r}.")
+        # An index may only name files of weights, in its own folder.
+        is_index = str(shard).endswith(".json")
+        if is_index or not isinstance(shard, str) or Path(shard).name != shard:
+            what = "an index as a shard" if is_index else "a shard outside its folder"
+            raise ModelNotLoaded(
+                f"{path} names {what}: {shard!r}.", remedy="download or copy it again"
+            )
     return shards
 
 

@@ -187,10 +187,18 @@ def spoil_two_names(folder):
     rewrite(folder, prefixed(weights) | {"wte.weight": weights["wte.weight"] + 1})
 
 
-def spoil_index(folder):
+def spoil_index(folder, named):
     (folder / "model.safetensors").unlink()
-    index = {"weight_map": {"wte.weight": "../elsewhere.safetensors"}}
+    index = {"weight_map": {"wte.weight": named}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def spoil_kind(folder, change):
+    """Keep one tensor of a .bin, the head's second copy too, in another way than number by number."""
+    weights = random_weights(TINY)
+    odd = change(weights["wte.weight"])
+    weights |= {"wte.weight": odd, "lm_head.weight": odd}
+    rewrite(folder, weights, name="pytorch_model.bin")
 
 
 def spoil_config(folder, **values):
@@ -212,7 +220,21 @@ SPOILED = {
     ".*each tensor once": spoil_two_shards,
     r"holds wte.weight twice: as transformer.wte.weight and as wte.weight.\n"
     ".*each tensor once": spoil_two_names,
-    "names a shard outside its folder": spoil_index,
+    "names a shard outside its folder: '../elsewhere.safetensors'": lambda folder: spoil_index(
+        folder, "../elsewhere.safetensors"
+    ),
+    "names a shard outside its folder: '/etc/passwd'": lambda folder: spoil_index(
+        folder, "/etc/passwd"
+    ),
+    "names an index as a shard: 'model.safetensors.index.json'.*copy it again": lambda folder: (
+        spoil_index(folder, "model.safetensors.index.json")
+    ),
+    "wte.weight is torch.sparse_coo, .*as safetensors": lambda folder: spoil_kind(
+        folder, lambda tensor: tensor.to_sparse()
+    ),
+    "wte.weight is meta, .*as safetensors": lambda folder: spoil_kind(
+        folder, lambda tensor: tensor.to("meta")
+    ),
     "has no config.json": lambda folder: (folder / "config.json").unlink(),
     "has no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "has no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
@@ -225,6 +247,17 @@ SPOILED = {
     ),
     "n_layer is 0, not a positive whole number": lambda folder: spoil_config(folder, n_layer=0),
     "d_model 35 does not divide into 4 heads": lambda folder: spoil_config(folder, n_head=4),
+    "bos_token_id is -1, not a token.*null": lambda folder: spoil_config(folder, bos_token_id=-1),
+    "bos_token_id is True, not a token": lambda folder: spoil_config(folder, bos_token_id=True),
+    r"bos_token_id is \[0\], not a token": lambda folder: spoil_config(folder, bos_token_id=[0]),
+    "n_layer is 3 and num_hidden_layers is 2, .*one of them": lambda folder: spoil_config(
+        folder, num_hidden_layers=2
+    ),
+    "n_embd is 35 and hidden_size is 70": lambda folder: spoil_config(folder, hidden_size=70),
+    "n_head is 5 and num_attention_heads is 7": lambda folder: spoil_config(
+        folder, num_attention_heads=7
+    ),
+    "n_positions is 29 and n_ctx is 28": lambda folder: spoil_config(folder, n_ctx=28),
     "does not say vocab_size": lambda folder: spoil_config(folder, vocab_size=None),
 }
 
