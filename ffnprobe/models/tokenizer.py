@@ -6,6 +6,7 @@ one can be given: a file, an object, or "ids", which writes each token as its nu
 
 import json
 import os
+import re
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -15,6 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.inputs import check_regular, read_input, read_json
+from ffnprobe.models.fields import MOST_TOKENS
 
 Made = TypeVar("Made")
 END_OF_TEXT = "<|endoftext|>"
@@ -24,6 +26,8 @@ _PARTS = ("normalizer", "pre_tokenizer")
 IDS = "ids"  # writes each token as its number, with spaces between
 # By how much the rules of a tokenizer may lengthen a text: Llama's make three bytes of a space.
 MOST_GROWTH = 64
+# In JSON, but perhaps inside a text: as many digits as the first number beyond MOST_TOKENS has.
+_LONG_NUMBER = re.compile(rf"[:,\[]\s*[0-9]{{{len(str(MOST_TOKENS + 1))}}}")
 
 
 class TransformersTokenizer(Protocol):
@@ -71,6 +75,7 @@ def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokeniz
         return tokenizer
     if not isinstance(given, str | os.PathLike):
         inner = given if isinstance(given, Tokenizer) else given.backend_tokenizer
+        list_own(inner, size=size)
         return _settle(Tokenizer.from_str(inner.to_str()), "the tokenizer given")
     path = Path(given).expanduser()
     if os.path.isdir(path):
@@ -84,9 +89,35 @@ def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokeniz
     return build_tokenizer(lambda: _read_whole(path), str(path))
 
 
-def _read_whole(path: Path) -> Tokenizer:
-    """Read a tokenizer.json, which is no larger than what is said."""
+def list_own(tokenizer: Tokenizer, *, size: int) -> dict[str, int]:
+    """Return a tokenizer's own tokens; refuse any that the model has no row for.
+
+    A library writes a tokenizer out as a list, as long as its largest id.
+    """
+    own = tokenizer.get_vocab(with_added_tokens=False)
+    if (last := max(own.values(), default=0)) >= size or len(own) > size:
+        what = f"{len(own)} tokens" if len(own) > size else f"token {last}"
+        raise ModelNotLoaded(f"the tokenizer has {what}; the model knows {size}.")
+    return own
+
+
+def _read_ids(path: Path) -> str:
+    """Read a file of JSON with ids, none beyond any vocabulary; a large one is not parsed for that."""
     text = read_input(path, refuse=ModelNotLoaded).decode()
+    if _LONG_NUMBER.search(text):
+        digits: list[str] = []
+        json.loads(text, parse_int=digits.append)
+        if (largest := max(map(int, digits), default=0)) > MOST_TOKENS:
+            raise ModelNotLoaded(
+                f"{path} holds the number {largest:,}; ffnprobe reads ids up to {MOST_TOKENS:,}.",
+                remedy="the tokenizer that the model was published with",
+            )
+    return text
+
+
+def _read_whole(path: Path) -> Tokenizer:
+    """Read a tokenizer.json."""
+    text = _read_ids(path)
     return _settle(Tokenizer.from_str(text), str(path))
 
 
@@ -139,6 +170,7 @@ def _read_pair(vocab: Path, merges: Path) -> Tokenizer:
             f"{vocab.parent} is for a {kind}, which vocab.json and merges.txt do not describe.",
             remedy="its tokenizer.json",
         )
+    _read_ids(vocab)
     tokenizer = Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -33,7 +33,7 @@ from itertools import groupby
 from tokenizers import Encoding, Tokenizer, models
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
-from ffnprobe.models.tokenizer import LibraryPanic, guard, unicode_form, without_prefix
+from ffnprobe.models.tokenizer import LibraryPanic, guard, list_own, unicode_form, without_prefix
 
 _MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 _RESERVED = frozenset("␣⏎⇥⟨⟩")
@@ -116,11 +116,9 @@ class Vocab:
         self.is_begun_by_bos = is_begun_by_bos and bos is not None
         # A model may have more rows than its tokenizer has tokens (padding), never fewer; only
         # what was added to a vocabulary later (a slot for an image) may have no row.
-        own = tokenizer.get_vocab_size(with_added_tokens=False)
-        if own > size:
-            raise ModelNotLoaded(f"the tokenizer has {own} tokens; the model knows {size}.")
-        added = tokenizer.get_added_tokens_decoder()
-        self._spelling = _find_spelling(tokenizer, {token.content for token in added.values()})
+        own, added = list_own(tokenizer, size=size), tokenizer.get_added_tokens_decoder()
+        texts = own.keys() - {token.content for token in added.values()}
+        self._spelling = _find_spelling(tokenizer, set("".join(texts)))
         find = tokenizer.model.token_to_id
         # Added tokens stand for their very text, unless they only name a token of the vocabulary.
         self._literal = {
@@ -283,10 +281,8 @@ class Vocab:
             return ""
 
 
-def _find_spelling(tokenizer: Tokenizer, added: set[str]) -> Spelling:
-    """Tell how a vocabulary's own tokens are spelt, or refuse."""
-    own = set(tokenizer.get_vocab(with_added_tokens=False)) - added
-    letters = set("".join(own))
+def _find_spelling(tokenizer: Tokenizer, letters: set[str]) -> Spelling:
+    """Tell how a vocabulary's own tokens, of these letters, are spelt, or refuse."""
     if isinstance(tokenizer.model, models.BPE):
         if letters <= BYTE_OF_LETTER.keys():
             return Spelling.BYTES

@@ -142,3 +142,79 @@ def test_a_panic_in_the_tokenizer_is_said_in_words(tmp_path):
         TokenNotFound, match="the tokenizer gave up on this text of 2,000 characters"
     ):
         fp.run(fp.load(folder), "x" * 2000)
+
+
+SPECIAL = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}  # fmt: skip
+# Where a tokenizer.json holds ids: what is written into the file's state, with an id.
+PLACES = {
+    "BPE": lambda state, token: state["model"]["vocab"].update({"far": token}),
+    "WordLevel": lambda state, token: state.update(
+        model={"type": "WordLevel", "vocab": {"[UNK]": 0, "far": token}, "unk_token": "[UNK]"}
+    ),
+    "WordPiece": lambda state, token: state.update(
+        model={
+            "type": "WordPiece", "vocab": {"[UNK]": 0, "far": token}, "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+        }
+    ),
+    "Unigram": lambda state, token: state.update(
+        model={"type": "Unigram", "vocab": [["<unk>", 0.0], ["far", -1.5]], "unk_id": token}
+    ),
+    "added": lambda state, token: state["added_tokens"].append(
+        SPECIAL | {"content": "<far>", "id": token}
+    ),
+    "template": lambda state, token: state.update(
+        post_processor={
+            "type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {"<far>": {"id": "<far>", "ids": [0, token], "tokens": ["a", "<far>"]}},
+        }
+    ),
+    "pair of special tokens": lambda state, token: state.update(
+        post_processor={"type": "BertProcessing", "sep": ["[SEP]", token], "cls": ["[CLS]", 0]}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("token", "indent"), [(2**26 + 1, None), (2**32 - 2, 2)])
+@pytest.mark.parametrize("place", PLACES)
+def test_an_id_that_no_vocabulary_has_is_refused_before_a_library_reads_it(
+    place, token, indent, tmp_path, monkeypatch
+):
+    path = write_model(tmp_path) / "tokenizer.json"
+    state = json.loads(path.read_text())
+    PLACES[place](state, token)
+    path.write_text(json.dumps(state, indent=indent))
+    monkeypatch.setattr("ffnprobe.models.tokenizer.Tokenizer", None)
+    with pytest.raises(
+        ModelNotLoaded, match=f"tokenizer.json holds the number {token:,}; ffnprobe reads ids"
+    ):
+        fp.load(tmp_path)
+
+
+def test_an_id_beyond_the_models_rows_is_refused_before_a_list_is_as_long(tmp_path):
+    folder = write_model(tmp_path)
+    state = json.loads((folder / "tokenizer.json").read_text())
+    said = "the tokenizer has token 40000000; the model knows 301"
+    given = Tokenizer(models.WordLevel({"the": 0, "far": 40_000_000}))
+    with pytest.raises(ModelNotLoaded, match=said):
+        fp.load(folder, tokenizer=given)
+    state["model"]["vocab"]["far"] = 40_000_000
+    (folder / "tokenizer.json").write_text(json.dumps(state))
+    with pytest.raises(ModelNotLoaded, match=said):
+        fp.load(folder)
+    (folder / "tokenizer.json").unlink()
+    (folder / "merges.txt").write_text("")
+    (folder / "vocab.json").write_text(json.dumps(state["model"]["vocab"]))
+    with pytest.raises(ModelNotLoaded, match=said):
+        fp.load(folder)
+    (folder / "vocab.json").write_text(json.dumps({"a": 0, "far": 10**9}))
+    with pytest.raises(ModelNotLoaded, match=r"vocab\.json holds the number 1,000,000,000; "):
+        fp.load(folder)
+
+
+def test_a_token_that_reads_like_a_large_id_is_a_token(bare):
+    odd = ':4294967294,"far":4294967294}'
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, odd: 1}, unk_token="[UNK]"))
+    tokenizer.save(str(bare / "tokenizer.json"))
+    assert fp.load(bare).vocab.tokenizer.token_to_id(odd) == 1
