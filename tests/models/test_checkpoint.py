@@ -92,6 +92,14 @@ def test_loading_leaves_the_file_alone(tmp_path):
     assert model.is_unchanged()
 
 
+def test_weights_changed_after_loading_are_seen_when_asked(tmp_path):
+    model = fp.load(write_model(tmp_path))
+    before = model.fingerprint
+    model.weights["h.1.mlp.c_fc.bias"][3] += 1
+    assert not model.is_unchanged()
+    assert model.fingerprint == before, "of what was read"
+
+
 class Trap:
     """A pickle that would create a file if it were executed."""
 
