@@ -35,6 +35,7 @@ PLACES = (
     "tests/explorer/test_server.py::test_many_users_clicks",
     "tests/explorer/test_server.py::test_the_command_serves",
     "tests/models/test_hub.py",
+    "tests/models/test_interrupts.py::test_a_run_after_one_that_was_interrupted_at_any_line_is_right",
     # notebooks, pages, the site, scripts
     "tests/analyses/",
     "tests/whole/test_notebooks.py::test_a_claim_that_fails_stops_the_notebook",

@@ -17,7 +17,8 @@ Hooks, by our words; `[batch pos …]` at each layer:
 Hooks sit on the network itself, so the runs of a model take turns: two threads never see each other's
 hooks. Every model has a network of its own, so those of two models do not wait for each other. It is Hugging
 Face's code around the tensors that were loaded: only options that are read or change no number reach it,
-and what TransformerLens misreads is written so that it reads it right.
+and what TransformerLens misreads is written so that it reads it right. An interrupt may come before
+TransformerLens has taken a hook off: a hook does nothing but in its own run.
 """
 
 import logging
@@ -71,12 +72,16 @@ TOKENS, STRIDE = 8, 7919
 
 
 class Booted(NamedTuple):
-    """A model's bridge, what rotates its positions, and Hugging Face's own logits of a few tokens."""
+    """A model's bridge, what rotates its positions, Hugging Face's own logits of a few tokens.
+
+    `taps` are those of the run that is going on, each by its run, its hook and its layer.
+    """
 
     bridge: "TransformerBridge"
     rotary: Any
     logits: Float[Tensor, "pos vocab"]
     lock: Any
+    taps: dict[tuple[object, str, int], Tap]
 
 
 _booted: "WeakKeyDictionary[Model, Booted]" = WeakKeyDictionary()
@@ -131,7 +136,7 @@ def _boot(model: Model) -> Booted:
             device=str(model.device),
             model_name=model.name,
         )
-        return Booted(bridge, rotary, logits, RLock())
+        return Booted(bridge, rotary, logits, RLock(), {})
 
 
 def _build_network(model: Model) -> Any:
@@ -191,14 +196,23 @@ def forget_bridge(model: Model) -> None:
 def run_hooked(
     model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, int], Tap]
 ) -> Float[Tensor, "batch pos vocab"]:
-    """Run token ids through the hooks; they are gone when this returns, whether or not it succeeds."""
+    """Run token ids through the hooks; they do nothing when this returns, whether or not it succeeds."""
+    booted, run, names = boot(model), object(), hooks_of(model)
+    live = booted.taps
 
-    def hook(tap: Tap) -> Callable[..., Tensor | None]:
-        return lambda tensor, hook: tap(tensor)
+    def hook(name: str, layer: int) -> Callable[..., Tensor | None]:
+        def call(tensor: Tensor, hook: object) -> Tensor | None:
+            tap = live.get((run, name, layer))
+            return None if tap is None else tap(tensor)
 
-    names = hooks_of(model)
-    hooks = [(names[name].format(layer=layer), hook(tap)) for (name, layer), tap in taps.items()]
-    booted = boot(model)
+        return call
+
+    hooks = [(names[name].format(layer=layer), hook(name, layer)) for name, layer in taps]
     with booted.lock:
-        logits: Tensor = booted.bridge.run_with_hooks(ids, fwd_hooks=hooks)
+        try:
+            live.clear()  # an interrupt may have come before this was done below
+            live.update({(run, *place): tap for place, tap in taps.items()})
+            logits: Tensor = booted.bridge.run_with_hooks(ids, fwd_hooks=hooks)
+        finally:
+            live.clear()
     return logits
