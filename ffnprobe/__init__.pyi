@@ -36,7 +36,7 @@ from ffnprobe.interventions.steering import Steering as Steering, steer as steer
 from ffnprobe.labels.labelling import label as label
 from ffnprobe.models.loading import load as load
 from ffnprobe.models.model import Model as Model
-from ffnprobe.models.provenance import Provenance as Provenance
+from ffnprobe.provenance import Provenance as Provenance
 from ffnprobe.names import NeuronId as NeuronId
 from ffnprobe.reading.kinds import Thresholds as Thresholds
 from ffnprobe.reading.matches import Match as Match

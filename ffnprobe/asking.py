@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ffnprobe.arguments import check_option
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import Progress
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.verbs import REQUIRED, Verb
 

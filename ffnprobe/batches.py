@@ -30,8 +30,8 @@ from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten, OptionRe
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.inputs import parse_json, read_input
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import Bos, Progress
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.store import Store, describe, hold_store
 from ffnprobe.tracing.answers import predicted

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ffnprobe.cards import ROWS, card, table_html
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.layout import UNLIMITED, find_width, wrap, write_table
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 
 if TYPE_CHECKING:
     import pandas as pd

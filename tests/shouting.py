@@ -6,8 +6,8 @@ from typing import Annotated
 import pandas as pd
 
 from ffnprobe.arguments import verb
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import Answer, Option, Shown
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.trace import Trace

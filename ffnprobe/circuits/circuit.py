@@ -39,7 +39,6 @@ from ffnprobe.circuits.recovery import Recovery
 from ffnprobe.interventions.choices import Replace
 from ffnprobe.interventions.question import Question, ask
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import (
     CONTRAST,
     REPLACE,
@@ -52,6 +51,7 @@ from ffnprobe.options import (
     Seed,
     Versus,
 )
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.path_tables import Source

@@ -30,8 +30,8 @@ from ffnprobe.circuits.nodes import choose_kept, mark
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.readout import Readout
 from ffnprobe.interventions.sweeps import sweep_sets
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, name_question
 from ffnprobe.tracing.path_tables import Source
 

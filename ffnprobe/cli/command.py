@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ffnprobe.models.model import Model
-    from ffnprobe.models.provenance import Provenance
+    from ffnprobe.provenance import Provenance
     from ffnprobe.results import Result
 
 app = typer.Typer(

@@ -10,8 +10,8 @@ def models(common: Common) -> None:
     import pandas as pd
 
     from ffnprobe.models.config import PUBLISHED
-    from ffnprobe.models.provenance import Provenance
     from ffnprobe.models.sources import EMBEDDED, PACKAGES, Source, find_config
+    from ffnprobe.provenance import Provenance
     from ffnprobe.results import TableSet
 
     rows: list[tuple[str, str, bool, int, int, int]] = []
@@ -36,8 +36,8 @@ def params(common: Common) -> None:
     common.check_out()
     import pandas as pd
 
-    from ffnprobe.models.provenance import Provenance
     from ffnprobe.models.sources import find_config
+    from ffnprobe.provenance import Provenance
     from ffnprobe.results import TableSet
 
     source, config = find_config(common.model_name)

@@ -24,8 +24,8 @@ from ffnprobe.cards import card, tokens_html
 from ffnprobe.corpora.passages import name_text
 from ffnprobe.corpora.peaks import BEFORE, NO_TOKEN, Peaks
 from ffnprobe.corpora.scans import Scan
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 

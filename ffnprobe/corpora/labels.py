@@ -15,7 +15,7 @@ import numpy as np
 
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 

@@ -26,9 +26,9 @@ from ffnprobe.arguments import verb
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Setting
 from ffnprobe.names import NeuronId
 from ffnprobe.options import TOP, Argument, Option, Progress, Seed
+from ffnprobe.provenance import Setting
 from ffnprobe.reading.directions import pick_gates, pick_questions
 from ffnprobe.reading.matches import Match
 from ffnprobe.reading.ordering import check_top

@@ -23,9 +23,9 @@ from ffnprobe.files import quote
 from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.models.sources import Source
 from ffnprobe.names import NeuronId
+from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.results import Result
 from ffnprobe.store import open_store
 

@@ -22,7 +22,7 @@ from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import DataRefused
 from ffnprobe.models import pocket
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.store import Part, Store, encode_part, read_part
 
 LABELS, PARTIAL = "labels", "labels-partial"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ffnprobe.editing.cases import KINDS
 from ffnprobe.editing.drift import Drift
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from ffnprobe.facts.batches import prepare
 from ffnprobe.facts.formats import Facts, read_facts
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ffnprobe.editing.solves import find_free_space
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:

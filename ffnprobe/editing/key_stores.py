@@ -20,7 +20,7 @@ from ffnprobe.errors import DataRefused
 from ffnprobe.files import write_whole
 from ffnprobe.models import pocket
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.store import Part, Store, encode_part, open_store, read_part
 
 KEYS, PART = "scan of keys", "moments"

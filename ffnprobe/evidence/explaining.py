@@ -50,7 +50,6 @@ from ffnprobe.interventions.choices import Replace
 from ffnprobe.interventions.gradients import Gradients, measure_slopes
 from ffnprobe.interventions.question import Question, Removal, ask
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Setting
 from ffnprobe.options import (
     CONTRAST,
     REPLACE,
@@ -64,6 +63,7 @@ from ffnprobe.options import (
     Seed,
     Versus,
 )
+from ffnprobe.provenance import Setting
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.rankings import compare_tokens
 from ffnprobe.tracing.answers import answer_ids, predicted

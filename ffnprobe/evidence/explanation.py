@@ -14,7 +14,7 @@ from ffnprobe.evidence.tables import table_paths, table_pieces, table_shares
 from ffnprobe.interventions.ablation import map_layers
 from ffnprobe.interventions.choices import Replace
 from ffnprobe.interventions.question import Question
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, name_question, name_settings, write_text
 from ffnprobe.tracing.pushes import Pushes
 from ffnprobe.tracing.pushes_by_piece import PushesByPiece

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import Counting, Labels, count_neurons
 from ffnprobe.facts.relations import ROUNDING, check_permutations, name_treatment
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import Counting, count_neurons, name_all, standardise
 from ffnprobe.facts.scores import DIRECTLY
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 

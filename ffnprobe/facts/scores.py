@@ -24,8 +24,8 @@ from ffnprobe.cards import card, table_html
 from ffnprobe.facts.counting import count_neurons, name_all
 from ffnprobe.facts.rows import FactRow, Problem
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import Seed
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:

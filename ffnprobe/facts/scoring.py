@@ -46,8 +46,8 @@ from ffnprobe.interventions.choices import (
     usual_replacement,
 )
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Setting
 from ffnprobe.options import REPLACE, TEMPLATES, TOP, Argument, Bos, Option, Progress
+from ffnprobe.provenance import Setting
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.store import describe, hold_store
 from ffnprobe.tracing.running import run

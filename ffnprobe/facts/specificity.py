@@ -34,8 +34,8 @@ from ffnprobe.interventions.choices import (
     usual_replacement,
 )
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.step import Tap
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 

@@ -54,7 +54,6 @@ from ffnprobe.interventions.sweeps import (
     sweep_layers,
     sweep_neurons,
 )
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import (
     CONTRAST,
     NEURONS,
@@ -69,6 +68,7 @@ from ffnprobe.options import (
     Versus,
     read_group,
 )
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.trace import Trace

@@ -11,8 +11,8 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Setting
 from ffnprobe.names import NeuronId, split_position
+from ffnprobe.provenance import Setting
 from ffnprobe.tracing.trace import Trace
 
 Positions = int | Sequence[int] | str

@@ -36,7 +36,6 @@ from ffnprobe.interventions.effect_tables import table_neurons
 from ffnprobe.interventions.question import Question, ask
 from ffnprobe.interventions.readout import Readout
 from ffnprobe.interventions.sweeps import Change, set_activations
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import (
     CONTRAST,
     NEURONS,
@@ -47,6 +46,7 @@ from ffnprobe.options import (
     Shown,
     Versus,
 )
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, check_alike, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.sinks import find_sinks

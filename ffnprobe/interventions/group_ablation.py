@@ -20,8 +20,8 @@ from ffnprobe.interventions.choices import (
 from ffnprobe.interventions.question import Question, ask
 from ffnprobe.interventions.readout import AnswerValues
 from ffnprobe.interventions.sweeps import Change, mark_sets, sweep_changes, sweep_sets
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId, split_position
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.trace import Trace

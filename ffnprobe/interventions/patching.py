@@ -37,7 +37,6 @@ from ffnprobe.interventions.sweeps import (
     sweep_neurons,
     sweep_sets,
 )
-from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.options import (
     NEURONS,
     POSITIONS,
@@ -48,6 +47,7 @@ from ffnprobe.options import (
     Progress,
     Shown,
 )
+from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.results import Result, name_question
 from ffnprobe.tracing.trace import Trace
 

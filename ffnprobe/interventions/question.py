@@ -33,8 +33,8 @@ from ffnprobe.interventions.choices import (
 )
 from ffnprobe.interventions.readout import AnswerValues, Readout, read_answer
 from ffnprobe.interventions.sweeps import Change, sweep_changes
-from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.options import Progress
+from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.contrast import Contrast, Prompts, choose_contrast
 from ffnprobe.tracing.owners import Owners, find_owners

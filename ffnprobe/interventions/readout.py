@@ -34,8 +34,8 @@ from torch.nn import functional
 from ffnprobe.errors import AccountNotClosed
 from ffnprobe.interventions.log_sums import Surroundings
 from ffnprobe.interventions.replay import Edit, Replay
-from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.models.step import Stream, cap, normalise
+from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.tracing.answers import answer_ids, one_token
 from ffnprobe.tracing.running import extend
 from ffnprobe.tracing.trace import Trace

@@ -28,10 +28,10 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.choices import Positions, choose_positions
 from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.models.step import Tap
 from ffnprobe.names import NeuronId
 from ffnprobe.options import CHANGES, POSITIONS, TOP, Bos, Option, Prompt, Seed
+from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 from ffnprobe.tracing.predictions import check_temperature

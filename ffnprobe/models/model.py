@@ -32,10 +32,10 @@ from ffnprobe.models.families import Layout
 from ffnprobe.models.folding import Attention, LayerWeights, Linear
 from ffnprobe.models.identity import identify
 from ffnprobe.models.means import read_means
-from ffnprobe.models.provenance import HOOKED, OWN, Provenance
 from ffnprobe.models.sources import OBJECT, Source
 from ffnprobe.models.vocab import Vocab
 from ffnprobe.names import NeuronId, check_layer, expand_all, expand_layers
+from ffnprobe.provenance import HOOKED, OWN, Provenance
 
 
 @dataclass(frozen=True, eq=False)

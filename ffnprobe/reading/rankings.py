@@ -31,9 +31,9 @@ from torch import Tensor, linalg
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Setting
 from ffnprobe.names import NeuronId
 from ffnprobe.options import RANKS, SIDES, TOP, Argument, Layers, Option
+from ffnprobe.provenance import Setting
 from ffnprobe.reading.directions import pick_answers, pick_gates, pick_questions
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.projection import answer_readers, question_readers

@@ -22,9 +22,9 @@ from ffnprobe.arguments import verb
 from ffnprobe.errors import NameNotUnderstood
 from ffnprobe.layout import find_width
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import FORMS, NeuronId, split_position
 from ffnprobe.options import NAMES, TOP, Argument, Option
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.cards import card_html, card_text
 from ffnprobe.reading.directions import Directions, layer_runs, pick_directions
 from ffnprobe.reading.kinds import Thresholds

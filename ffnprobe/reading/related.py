@@ -26,8 +26,8 @@ from torch import Tensor, linalg
 
 from ffnprobe.cards import card, table_html
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.tokens import answer_tokens
 from ffnprobe.results import Result, hide_numbers, write_text

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 

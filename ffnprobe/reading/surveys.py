@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import Progress
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.directions import pick_directions
 from ffnprobe.reading.kinds import Thresholds
 from ffnprobe.reading.measures import (

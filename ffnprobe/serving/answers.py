@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ffnprobe.cells import is_missing
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, hide_numbers
 from ffnprobe.views.explorer.cache import LRUCache
 

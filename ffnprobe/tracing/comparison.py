@@ -30,8 +30,8 @@ from torch import Tensor
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.options import Answer, Argument, Convention, Option, Position, Shown, Versus
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token, predicted

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from ffnprobe.arguments import show, verb
 from ffnprobe.errors import OptionRefused, PromptRefused
-from ffnprobe.models.provenance import Provenance, Setting
+from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.results import Result
 from ffnprobe.tracing.alignment import Alignment, align, set_aside
 from ffnprobe.tracing.answers import answer_ids, predicted

@@ -32,10 +32,10 @@ from torch import Tensor
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.step import normalise, open_up, score_questions, write, write_heads
 from ffnprobe.names import NeuronId, check_layer
 from ffnprobe.options import Option
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.trace import Trace

@@ -22,9 +22,9 @@ import torch
 from einops import einsum
 
 from ffnprobe.arguments import verb
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.step import normalise, unembed
 from ffnprobe.options import Answer, Position
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token, predicted
 from ffnprobe.tracing.predictions import rank_of

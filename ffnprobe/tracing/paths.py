@@ -41,9 +41,9 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
 from ffnprobe.options import TOP, Answer, Convention, Option, Position, Versus
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.carrying import (

@@ -38,9 +38,9 @@ from torch import Tensor
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.step import cap, normalise
 from ffnprobe.options import CONTRAST, Answer, Convention, Position, Shown, Versus
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, check_closed, close_account

@@ -26,10 +26,10 @@ from torch import Tensor
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.step import normalise
 from ffnprobe.names import NeuronId, split_position
 from ffnprobe.options import TOP, Argument, Option
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, close_account, write_along

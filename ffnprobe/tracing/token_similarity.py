@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.cards import card, grid_html
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.trace import Trace
 

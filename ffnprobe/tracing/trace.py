@@ -20,9 +20,9 @@ from ffnprobe.cards import card, table_html, tokens_html
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import Provenance, Setting
 from ffnprobe.names import NeuronId
 from ffnprobe.options import TOP, Option, Position
+from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.results import Result
 from ffnprobe.tracing.neurons import table_fired, table_neuron
 from ffnprobe.tracing.predictions import table_predictions

@@ -21,9 +21,9 @@ from typing import Any
 
 from ffnprobe.errors import TokenNotFound
 from ffnprobe.models.model import Model
-from ffnprobe.models.provenance import HOOKED, Provenance
 from ffnprobe.models.sources import PACKAGES
 from ffnprobe.options import Argument
+from ffnprobe.provenance import HOOKED, Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.trace import Trace

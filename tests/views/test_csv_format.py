@@ -7,9 +7,9 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.models.sources import Source
 from ffnprobe.models.vocab import show_bytes
+from ffnprobe.provenance import Provenance
 from ffnprobe.views.files.csv_format import guard, read_csv, unguard, write_csv
 
 STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 from dash import dcc, html
 
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.explorer.blocks import Component
 from ffnprobe.views.files.saving import encode_result

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from ffnprobe.editing.certificates import Certificate
 from ffnprobe.editing.edits import Edited
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.views.figures.bars import height_of
 from ffnprobe.views.figures.grids import label
 from ffnprobe.views.theme import BLUE, GREY, ORANGE, apply_theme, plain

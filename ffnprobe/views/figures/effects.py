@@ -14,8 +14,8 @@ from ffnprobe.interventions.ablation import Effects, LayerEffects
 from ffnprobe.interventions.gradients import Estimates
 from ffnprobe.interventions.group_ablation import GroupEffects
 from ffnprobe.interventions.patching import LayerPatches, Patches
-from ffnprobe.models.provenance import Provenance
 from ffnprobe.names import NeuronId
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import sort_neurons
 from ffnprobe.results import check_alike
 from ffnprobe.tracing.neuron_tables import list_neurons

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.tracing.paths import Paths
 from ffnprobe.views.figures.words import say
 from ffnprobe.views.theme import BLACK, BLUE, GREY, VERMILLION, apply_theme, plain

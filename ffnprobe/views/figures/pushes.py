@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.tracing.pushes import Pushes
 from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.views.figures.bars import bars, height_of, neuron_hovers, neuron_labels, room

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import name_settings
 
 TOKENS = 16

@@ -27,7 +27,7 @@ from pandas.api.types import is_numeric_dtype
 
 from ffnprobe.cells import is_missing
 from ffnprobe.errors import DataRefused
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 
 # Characters that begin a formula, in both widths.
 _FORMULA = "=+\\-@＝＋－＠"

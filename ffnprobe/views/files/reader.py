@@ -23,7 +23,7 @@ import pandas as pd
 from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused, FfnProbeError
 from ffnprobe.inputs import read_input
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.searches import Search
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.results import Result, TableSet

@@ -20,7 +20,7 @@ import pandas as pd
 from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.files import write_whole
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.files.formats import FILES, Tables, check_target, encode_text, to_parquet
 

@@ -11,7 +11,7 @@ from pandas.api.types import is_numeric_dtype
 from plotly.io import to_json
 
 from ffnprobe.cells import format_value
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.views.screens import fit
 
 # Characters in a token that would end a script or a line of it.

@@ -1,7 +1,7 @@
 """A result as a page: an explanation, a survey, or any other."""
 
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.results import Result
 from ffnprobe.views.files.formats import Tables

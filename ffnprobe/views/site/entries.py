@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import xxhash
 
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, TableSet
 from ffnprobe.views.files.formats import to_json
 from ffnprobe.views.files.saving import gather_tables

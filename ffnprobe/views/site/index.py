@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from html import escape
 
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.views.report.blocks import definitions, section, words
 from ffnprobe.views.report.shell import wrap
 from ffnprobe.views.site.entries import Entry

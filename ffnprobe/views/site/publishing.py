@@ -22,7 +22,7 @@ from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
 from ffnprobe.files import TEMPORARY, write_whole
 from ffnprobe.inputs import read_json
 from ffnprobe.models.identity import tell_apart
-from ffnprobe.models.provenance import Provenance
+from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.store import LOCK, hold
 from ffnprobe.views.files.formats import encode_text
