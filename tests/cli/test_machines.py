@@ -67,11 +67,15 @@ def test_what_an_encoding_lacks_is_a_question_mark(shell, named):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits on memory are kept by Linux")
-def test_too_little_memory_is_said_in_a_line(shell):
-    def limit():
-        resource.setrlimit(resource.RLIMIT_AS, (800_000_000, 800_000_000))
+def test_too_little_memory_is_said_in_a_line(shell, tmp_path):
+    facts = tmp_path / "facts.csv"
+    facts.touch()
+    os.truncate(facts, 990_000_000)  # takes no room on disk
 
-    code, _, said = shell("read L0N1", preexec_fn=limit)
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (1_000_000_000, 1_000_000_000))
+
+    code, _, said = shell(f"score {facts}", preexec_fn=limit)
     assert code == 1
     assert "error: there is not enough memory.\n  try: a smaller model" in said
     assert "Traceback" not in said

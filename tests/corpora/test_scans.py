@@ -140,7 +140,7 @@ def test_sigkill_in_the_middle_of_a_write_changes_nothing(
     tiny_folder, tiny, speeches, whole, tmp_path
 ):
     folder = tmp_path / "scan"
-    words = [sys.executable, "-c", KILLED, tiny_folder, speeches, folder, "6"]
+    words = [sys.executable, "-c", KILLED, tiny_folder, speeches, folder, "5"]
     done = subprocess.run(list(map(str, words)), capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert any(name.startswith(".ffnprobe.") for name in os.listdir(folder))

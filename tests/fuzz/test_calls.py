@@ -98,16 +98,20 @@ def test_what_is_accepted_has_been_read(right, tmp_path, monkeypatch, capsys):
     """
     monkeypatch.chdir(tmp_path)
     lines, raw, calls = [], [], 0
+    own = right | {"path": tmp_path / "x.csv"}
+    fp.save(right["result"], own["path"])
     for verb in VERBS:
         function = getattr(fp, verb)
         parameters = inspect.signature(function).parameters
-        given = {n: right[n] for n, p in parameters.items() if p.default is p.empty and n in right}
+        given = {n: own[n] for n, p in parameters.items() if p.default is p.empty and n in own}
         for name, parameter in parameters.items():
             if (verb, name) in LEFT or parameter.kind is parameter.VAR_KEYWORD:
                 continue
             accepted = []
             for value in VALUES:
                 calls += 1
+                if "folder" in given:
+                    given["folder"] = tmp_path / f"new{calls}"
                 try:
                     function(**given | {name: value})
                     accepted.append(_show(value))
