@@ -23,6 +23,7 @@ PLACES = (
     "tests/corpora/test_scans.py::test_it_goes_on_where_it_was_stopped",
     "tests/corpora/test_inputs.py::test_damaged_parquet_is_refused_or_read",
     "tests/cli/test_basic_commands.py::test_commands_that_run_a_prompt_load_no_library",
+    "tests/cli/test_interrupts.py",
     "tests/cli/test_machines.py",
     "tests/cli/test_scan_command.py::test_ctrl_c_keeps_what_is_done",
     # servers and the hub

@@ -14,6 +14,7 @@ import typer
 from ffnprobe.arguments import check_option
 from ffnprobe.cli.failures import flush_output, restate
 from ffnprobe.cli.help import HelpCommand, HelpGroup
+from ffnprobe.cli.interrupts import begin_work, end_work
 from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.options import PROMPT, Argument, Option
 from ffnprobe.verbs import REQUIRED
@@ -235,6 +236,7 @@ def make_command(
     def run_command(**values: Any) -> None:
         common = Common(**{p.name: values.pop(p.name) for p in shared})
         try:
+            begin_work()
             common.check_apart({"model": common.model, **values})
             given = {p.name: read_typed(p, values[p.name]) for p in own}
             for p in own:
@@ -252,6 +254,8 @@ def make_command(
             # Caught here, because typer would end the command silently. Some say what they kept.
             print(f"interrupted: {str(stopped) or 'nothing was written.'}", file=sys.stderr)
             raise typer.Exit(130) from None
+        finally:
+            end_work()
 
     parameters = [offer(p) for p in (*own, *shared)]
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
