@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,10 @@ def serve(
         raise OptionRefused("serve speaks one protocol, which must be named.", remedy="--mcp")
     if not 0 < memory <= 1e6:
         raise OptionRefused(f"--memory {memory:g} is not a number of GB.", remedy="8")
+    if not http and sys.stdin is None:
+        raise OptionRefused(
+            "standard input is closed, so no client can ask over it.", remedy="--http"
+        )
     if importlib.util.find_spec("mcp") is None:
         raise OptionRefused(
             "serving needs the package mcp, which is not installed.", remedy=name_install("mcp")

@@ -8,7 +8,7 @@ the server ends; over HTTP a closed connection is noticed while the client's que
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,6 +19,9 @@ from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from pydantic import TypeAdapter, ValidationError
 
 from ffnprobe.errors import DataRefused, FfnProbeError
 from ffnprobe.serving.budgets import Budget
@@ -40,6 +43,7 @@ Every answer says what its evidence is worth (grade) and where it is from (prove
 location: never conclude that a fact is stored in a neuron. Read {HOW_TO_ASK} before concluding."""
 MORE = "Fetch the next rows of an answer, or another of its tables, by a cursor it gave."
 Asked = Context[Any, Any] | None
+NUMBER: TypeAdapter[types.RequestId | None] = TypeAdapter(types.RequestId | None)
 
 
 @asynccontextmanager
@@ -59,6 +63,25 @@ async def notice_leaving(context: Asked, budget: Budget) -> None:
             budget.is_unwanted = True
             return
         await anyio.sleep(LOOK)
+
+
+def refuse(error: ValidationError) -> types.JSONRPCError | None:
+    """Write the reply to a line that is not a message, by its number if it has one; none to an empty line."""
+    found = error.errors(include_url=False)
+    held, code, number = [each["input"] for each in found], types.INVALID_REQUEST, None
+    if found[0]["type"] == "json_invalid":
+        if not held[0].strip():
+            return None
+        code = types.PARSE_ERROR
+        with suppress(ValueError, RecursionError):  # Python reads half a character
+            held = [json.loads(held[0])]
+    numbered = [each["id"] for each in held if isinstance(each, dict) and "id" in each]
+    with suppress(ValidationError):
+        number = NUMBER.validate_json(json.dumps(numbered[0] if numbered else None))
+    said = f"this is not a message of MCP: {found[0]['msg'][:200]}"
+    return types.JSONRPCError(
+        jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=said)
+    )
 
 
 class AgentServer(MCPServer[None]):
@@ -118,6 +141,23 @@ class AgentServer(MCPServer[None]):
         except Exception as error:
             raise MCPError(types.INTERNAL_ERROR, put_in_words(error)) from None
         return [ReadResourceContents(found, page.mime_type)]
+
+    async def run_stdio_async(self) -> None:
+        """Serve one client over stdio; answer what is not a message with an error, which the SDK would drop."""
+        server = self._lowlevel_server
+        async with stdio_server() as (heard, said), anyio.create_task_group() as tasks:
+            passed, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+
+            async def pass_on() -> None:
+                async with passed:
+                    async for item in heard:
+                        if not isinstance(item, ValidationError):
+                            await passed.send(item)
+                        elif (refusal := refuse(item)) is not None:
+                            await said.send(SessionMessage(refusal))
+
+            tasks.start_soon(pass_on)
+            await server.run(messages, said, server.create_initialization_options())
 
     async def _ask(self, context: Asked, budget: Budget, work: Callable[[], T]) -> T:
         """Do work in a thread; stop it when its time is over or the client has gone."""

@@ -6,8 +6,10 @@ it names an origin, that must be this machine too: other users and other sites a
 """
 
 import asyncio
+import os
+import signal
 import socket
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -25,8 +27,19 @@ REQUEST_BYTES = 4 * 2**20
 
 
 def serve_stdio(server: "MCPServer[Any]") -> None:
-    """Serve one client over standard input and output, until it closes them."""
+    """Serve one client over standard input and output, until it closes them or the process is told to end."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
     server.run("stdio")
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """End at once: a thread waits for the client's next line and cannot be called off."""
+    try:
+        os.write(2, b"interrupted: the server has ended.\n")
+    finally:
+        os._exit(128 + number)
 
 
 def serve_http(server: "MCPServer[Any]", listening: socket.socket, token: str) -> None:

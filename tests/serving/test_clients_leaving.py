@@ -1,5 +1,6 @@
 """Clients that go away and servers that are told to end: work stops, nothing hangs, nothing is dumped."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from tests.conftest import JORDAN
 from tests.serving.conftest import COMMAND, ROOT, TOKEN
-from tests.serving.test_protocol import CALL, INITIALIZE, SLOW, over_http
+from tests.serving.test_protocol import CALL, INITIALIZE, SLOW, over_http, start_stdio
 
 DYING = """
 import asyncio, os, signal, sys
@@ -106,3 +107,25 @@ def test_an_interrupted_server_ends(environment, is_at_work):
     assert "Traceback" not in errors
     if is_at_work:
         asking.communicate(timeout=60)  # its client is told too, and does not wait on
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("is_at_work", [False, True])
+def test_on_stdio_a_server_ends_while_its_client_waits(environment, number, is_at_work):
+    server = start_stdio(environment)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    messages = [INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+    if is_at_work:
+        messages.append(CALL | {"params": {"name": "score", "arguments": ENDLESS}})
+    for message in messages:
+        server.stdin.write(json.dumps(message) + "\n")
+        server.stdin.flush()
+    server.stdout.readline()
+    time.sleep(1)
+    server.send_signal(number)
+    began = time.monotonic()
+    assert server.wait(timeout=20) == 128 + number
+    assert time.monotonic() - began < 3
+    assert server.stderr is not None
+    assert server.stderr.read().endswith("interrupted: the server has ended.\n")

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
@@ -163,6 +164,46 @@ def test_on_stdio_a_server_ends_with_its_client(environment):
     rest = server.stdout.read()
     assert server.wait(timeout=20) == 0
     assert all(json.loads(line)["jsonrpc"] == "2.0" for line in rest.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("line", "number", "code"),
+    [
+        (json.dumps(CALL | {"id": 7}).replace(JORDAN, "half a \\ud800 character"), 7, -32700),
+        (json.dumps(CALL | {"id": "\ud800"}), None, -32700),
+        ("{", None, -32700),
+        ('{"jsonrpc": "2.0", "id": 8}', 8, -32600),
+        ('{"jsonrpc": "2.0", "id": 9, "method": 3}', 9, -32600),
+        ("[]", None, -32600),
+        ("[" * 100_000, None, -32700),
+    ],
+)
+def test_a_line_that_is_no_message_is_answered_with_an_error(line, number, code, environment):
+    server = start_stdio(environment)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    for message in (line, "", json.dumps(INITIALIZE)):
+        server.stdin.write(message + "\n")
+        server.stdin.flush()
+    refusal = json.loads(server.stdout.readline())
+    assert refusal["id"] == number
+    assert refusal["error"]["code"] == code
+    assert "this is not a message of MCP" in refusal["error"]["message"]
+    begun = json.loads(server.stdout.readline())
+    assert begun["result"]["serverInfo"]["name"] == "ffnprobe"
+    server.stdin.close()
+    assert server.wait(timeout=20) == 0
+
+
+def test_without_standard_input_there_is_nobody_to_serve(environment):
+    line = f"{shlex.join(COMMAND)} <&-"
+    done = subprocess.run(
+        line, shell=True, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    last = "error: standard input is closed, so no client can ask over it.\n  try: --http\n"
+    assert done.stderr.endswith(last)
+    assert "Traceback" not in done.stderr
 
 
 def test_standard_output_is_nothing_but_messages(environment, tmp_path):
