@@ -1,6 +1,7 @@
 """The first page of a site: every result in a table that can be searched, and what model it is of."""
 
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -13,6 +14,9 @@ SHOWN_NEURONS = 3
 HEADS = {"result": "text", "kind": "text", "asked": "text", "rows": "number", "neurons": "text"}
 FOLDER = "results"
 SUFFIXES = (".json", ".csv", ".parquet")
+# What Markdown or HTML may read as markup, and what cannot be seen or turns the direction of writing.
+_MARKUP = re.compile(r"[!-&*+/:-@\[-`{-~]")
+_TURNS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 def write_index(known: Provenance, entries: Sequence[Entry]) -> str:
@@ -50,12 +54,13 @@ def write_readme(known: Provenance, entries: Sequence[Entry]) -> str:
         for entry in entries
     )
     rows = "\n".join(
-        f"| {_cell(entry.title)} | {entry.kind} | {FOLDER}/{entry.name}.parquet |"
+        f"| {_plain(entry.title)} | {_plain(entry.kind)} | {FOLDER}/{entry.name}.parquet |"
         for entry in entries
     )
+    weights, identity = _plain(known.fingerprint), _plain(known.identity or "not known")
     return (
-        f"---\nconfigs:\n{configs}\n---\n# What ffnprobe found in {known.model}\n\n"
-        f"Weights {known.fingerprint}, identity {known.identity}. Every file holds its provenance: "
+        f"---\nconfigs:\n{configs}\n---\n# What ffnprobe found in {_plain(known.model)}\n\n"
+        f"Weights {weights}, identity {identity}. Every file holds its provenance: "
         "`fp.open_result(path)` of a .json, .csv or .parquet gives the tables and the provenance back.\n\n"
         f"| result | kind | file |\n|---|---|---|\n{rows}\n"
     )
@@ -95,5 +100,7 @@ def _how_to_read() -> str:
     )
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "&#124;").replace("\n", " ")
+def _plain(text: str) -> str:
+    """Write a text in one line of Markdown that reads nothing in it as markup."""
+    text = _TURNS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", " ".join(text.split()))
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", text)
