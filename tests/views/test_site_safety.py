@@ -1,5 +1,7 @@
 """A site's files when texts mean harm, and a site that somebody has changed."""
 
+import json
+import random
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -8,6 +10,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 import ffnprobe as fp
+from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.results import TableSet
 
 HARM = (
@@ -56,3 +59,53 @@ def test_the_card_of_a_site_shows_names_as_text(golf, text, tmp_path):
     head, title = (" ".join(shown.texts[n].split()) for n in (1, 2))
     assert head.startswith(f"What ffnprobe found in {said} Weights")
     assert title == said
+
+
+FLIPS = 60
+
+
+def test_no_change_of_the_manifest_is_accepted(golf, tmp_path):
+    site, other = tmp_path / "site", tmp_path / "other"
+    fp.publish(golf, site)
+    manifest = site / "site.json"
+    whole, drawn = manifest.read_bytes(), random.Random(0)
+    others = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
+    for _ in range(FLIPS):
+        changed = bytearray(whole)
+        changed[drawn.randrange(len(whole))] ^= 1 << drawn.randrange(8)
+        manifest.write_bytes(changed)
+        for results, target in ((golf, site), (site, other)):  # added to, and merged from
+            # A change in the checksum itself leaves none.
+            with pytest.raises(DataRefused, match=r"checksum does not fit|no checksum") as refusal:
+                fp.publish(results, target)
+            assert str(site / "results") in refusal.value.remedy
+        assert manifest.read_bytes() == changed
+    assert not other.exists()
+    manifest.write_bytes(whole)
+    fp.publish(golf, site)
+    assert {path: path.read_bytes() for path in others} == others
+
+
+def test_a_manifest_without_a_checksum_is_refused_by_name(golf, tmp_path):
+    site = tmp_path / "site"
+    fp.publish(golf, site)
+    held = json.loads((site / "site.json").read_text(encoding="utf-8"))
+    del held["checksum"]
+    (site / "site.json").write_text(json.dumps(held), encoding="utf-8")
+    with pytest.raises(DataRefused) as refusal:
+        fp.publish(golf, site)
+    assert refusal.value.what == (
+        f"{site / 'site.json'} is damaged or of an earlier version: it has no checksum."
+    )
+    again = tmp_path / "again"
+    fp.publish(sorted((site / "results").glob("*.json")), again)  # as the remedy says
+    assert len(list((again / "results").iterdir())) == 4
+
+
+def test_a_title_that_reads_as_an_empty_checksum_is_refused_before_anything_is_written(
+    golf, tmp_path
+):
+    harm = TableSet(f"xxh3:{'0' * 32}", golf.named, golf.provenance, "Search")
+    with pytest.raises(FileNotWritten, match="as an empty checksum does"):
+        fp.publish(harm, tmp_path / "site")
+    assert not (tmp_path / "site").exists()

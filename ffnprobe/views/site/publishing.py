@@ -4,7 +4,7 @@
     results/NAME.html        a result's page: figures if it has them, tables, provenance
     results/NAME.json …      its data, which `open_result` reads back; also .csv and .parquet
     README.md                the card of a data set
-    site.json                what the site is of, written last
+    site.json                what the site is of, with a checksum; written last
 
 Results are of one model. Published again to the same folder, or together with the folder of somebody
 else, results of the same identity (weights, configuration, vocabulary) are merged, each kept once; those
@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from ffnprobe.arguments import verb
-from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
-from ffnprobe.files import TEMPORARY, write_whole
-from ffnprobe.inputs import read_json
+from ffnprobe.errors import DataRefused, FileNotWritten
+from ffnprobe.files import TEMPORARY, quote, write_whole
+from ffnprobe.inputs import parse_json, read_input
 from ffnprobe.models.identity import tell_apart
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
+from ffnprobe.seals import BLANK, is_sealed, seal
 from ffnprobe.store import LOCK, hold
 from ffnprobe.views.files.formats import encode_text
 from ffnprobe.views.files.reader import open_result
@@ -63,15 +64,22 @@ def publish(
     _check_folder(target)
     rendered = [_render(result) for result in found]
     with hold(target, remedy="wait for it to end, or another folder"):
-        entries = _read_entries(target, known)
+        entries = _read_entries(target, known) | {entry.name: entry for entry, _, _ in rendered}
+        model = Provenance(known.model, known.source, known.fingerprint, known.identity)
+        manifest = _seal(model, listed := [entries[name] for name in sorted(entries)])
         (target / FOLDER).mkdir(exist_ok=True)
         for entry, is_plain, data in rendered:
             # A page that is there may have figures, that of a file has none.
             if not (is_plain and (target / FOLDER / f"{entry.name}.html").is_file()):
                 for suffix, content in data.items():
                     write_whole(target / FOLDER / f"{entry.name}{suffix}", content)
-            entries[entry.name] = entry
-        return _write_site(target, known, [entries[name] for name in sorted(entries)])
+        index = target / "index.html"
+        write_whole(index, encode_text(write_index(model, listed)))
+        write_whole(target / "README.md", encode_text(write_readme(model, listed)))
+        # GitHub Pages would leave out what begins with an underscore and run the rest through Jekyll.
+        write_whole(target / ".nojekyll", b"")
+        write_whole(target / MANIFEST, manifest)
+        return index
 
 
 def _gather(given: object) -> list[Result]:
@@ -85,6 +93,7 @@ def _gather(given: object) -> list[Result]:
         raise DataRefused(
             f"{path} is not a site that ffnprobe published.", remedy="files of results"
         )
+    _read_manifest(path)
     return [open_result(file) for file in sorted((path / FOLDER).glob("*.json"))]
 
 
@@ -116,17 +125,27 @@ def _check_folder(target: Path) -> None:
 
 def _read_entries(target: Path, known: Provenance) -> dict[str, Entry]:
     """Read what a site has already, if it is of the same model."""
-    path = target / MANIFEST
-    if not path.is_file():
+    if not (target / MANIFEST).is_file():
         return {}
-    try:
-        held: dict[str, Any] = read_json(path)
-        other = Provenance.from_dict(held["model"])
-        entries = {each["name"]: Entry.from_dict(each) for each in held["entries"]}
-    except (FfnProbeError, KeyError, TypeError) as error:
-        raise DataRefused(f"{path} is damaged: {error}.", remedy="another folder") from None
-    _check_same(other, known, "what is published now")
-    return entries
+    held = _read_manifest(target)
+    _check_same(Provenance.from_dict(held["model"]), known, "what is published now")
+    return {each["name"]: Entry.from_dict(each) for each in held["entries"]}
+
+
+def _read_manifest(site: Path) -> dict[str, Any]:
+    """Read what a site is of, once its checksum fits."""
+    path = site / MANIFEST
+    data = read_input(path)
+    if not (is_whole := is_sealed(data)):
+        why = "of an earlier version: it has no checksum"
+        if is_whole is not None:
+            why = "was changed: its checksum does not fit"
+        raise DataRefused(
+            f"{path} is damaged or {why}.",
+            remedy=f"publish its results, {quote(site / FOLDER)}/*.json, to another folder",
+        )
+    held: dict[str, Any] = parse_json(data, where=str(path))
+    return held
 
 
 def _render(result: Result) -> tuple[Entry, bool, dict[str, bytes]]:
@@ -139,14 +158,8 @@ def _render(result: Result) -> tuple[Entry, bool, dict[str, bytes]]:
     return entry, isinstance(result, TableSet), data
 
 
-def _write_site(target: Path, known: Provenance, entries: list[Entry]) -> Path:
-    """Write the index, the card and, last, what the site is of."""
-    model = Provenance(known.model, known.source, known.fingerprint, known.identity)
-    index = target / "index.html"
-    write_whole(index, encode_text(write_index(model, entries)))
-    write_whole(target / "README.md", encode_text(write_readme(model, entries)))
-    # GitHub Pages would leave out what begins with an underscore and run the rest through Jekyll.
-    write_whole(target / ".nojekyll", b"")
+def _seal(model: Provenance, entries: list[Entry]) -> bytes:
+    """Write what the site is of as bytes, with their checksum."""
     held = {"model": model.as_dict(), "entries": [entry.as_dict() for entry in entries]}
-    write_whole(target / MANIFEST, encode_text(json.dumps(held, ensure_ascii=False, indent=1)))
-    return index
+    text = json.dumps(held | {"checksum": BLANK.decode()}, ensure_ascii=False, indent=1)
+    return seal(encode_text(text))
