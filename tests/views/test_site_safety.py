@@ -109,3 +109,74 @@ def test_a_title_that_reads_as_an_empty_checksum_is_refused_before_anything_is_w
     with pytest.raises(FileNotWritten, match="as an empty checksum does"):
         fp.publish(harm, tmp_path / "site")
     assert not (tmp_path / "site").exists()
+
+
+@pytest.fixture
+def outside(golf, tmp_path):
+    """A folder elsewhere, with a result and a text that is nobody's business."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    fp.save(golf, folder / "golf.json")
+    (folder / "secret.txt").write_text("a secret")
+    return folder
+
+
+def read_all(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+LINKS = {
+    "results": lambda site, outside: ((site / "results"), outside),
+    "a result": lambda site, outside: (
+        next((site / "results").glob("*.json")), outside / "golf.json",
+    ),
+    "a page": lambda site, outside: (
+        next((site / "results").glob("*.html")), outside / "secret.txt",
+    ),
+    "index": lambda site, outside: (site / "index.html", outside / "secret.txt"),
+    "card": lambda site, outside: (site / "README.md", outside / "secret.txt"),
+    "manifest": lambda site, outside: (site / "site.json", outside / "secret.txt"),
+    "lock": lambda site, outside: (site / ".lock", outside / "secret.txt"),
+    "dangling": lambda site, outside: (site / ".nojekyll", outside / "new.txt"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_nothing_is_written_or_read_through_a_link_in_a_site(name, golf, pocket, outside, tmp_path):
+    site = tmp_path / "site"
+    fp.publish(golf, site)
+    link, leads_to = LINKS[name](site, outside)
+    if link.is_dir():
+        link.rename(tmp_path / "moved")
+    else:
+        link.unlink(missing_ok=True)
+    link.symlink_to(leads_to)
+    before = read_all(outside)
+    for results, target in ((fp.read(pocket, "L0N1"), site), (site, tmp_path / "other")):
+        with pytest.raises(DataRefused) as refusal:
+            fp.publish(results, target)
+        assert refusal.value.what == (
+            f"{link} is a link; a published site holds files, so that nothing outside of it is "
+            "read or overwritten."
+        )
+    assert read_all(outside) == before
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_site_that_is_begun_is_checked_for_links_too(golf, outside, tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "results").symlink_to(outside)
+    before = read_all(outside)
+    with pytest.raises(DataRefused, match="results is a link"):
+        fp.publish(golf, site)
+    assert read_all(outside) == before
+
+
+def test_a_link_to_the_whole_site_is_followed(golf, pocket, tmp_path):
+    """Its name was typed: this is where the user wants the site to be."""
+    fp.publish(golf, tmp_path / "site")
+    (tmp_path / "link").symlink_to(tmp_path / "site")
+    fp.publish(fp.read(pocket, "L0N1"), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert len(list((tmp_path / "site" / "results").glob("*.html"))) == 2

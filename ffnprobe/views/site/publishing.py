@@ -8,12 +8,14 @@
 
 Results are of one model. Published again to the same folder, or together with the folder of somebody
 else, results of the same identity (weights, configuration, vocabulary) are merged, each kept once; those
-of another are refused, and nothing is written.
+of another are refused, and nothing is written. So is a site with links among its files: they may lead
+anywhere.
 """
 
 import json
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,7 @@ def _gather(given: object) -> list[Result]:
         raise DataRefused(
             f"{path} is not a site that ffnprobe published.", remedy="files of results"
         )
+    _check_links(path)
     _read_manifest(path)
     return [open_result(file) for file in sorted((path / FOLDER).glob("*.json"))]
 
@@ -115,11 +118,26 @@ def _check_folder(target: Path) -> None:
     """Refuse a folder that holds something else."""
     if target.exists() and not target.is_dir():
         raise FileNotWritten(f"{target} is a file; a site is a folder.")
-    if target.is_dir() and not (target / MANIFEST).is_file():
+    if not target.is_dir():
+        return
+    _check_links(target)
+    if not (target / MANIFEST).is_file():
         others = [name for name in os.listdir(target) if name not in OWN]
         if any(not name.startswith(TEMPORARY) for name in others):
             raise FileNotWritten(
                 f"{target} holds files that are not a published site's.", remedy="an empty folder"
+            )
+
+
+def _check_links(site: Path) -> None:
+    """Refuse links among a site's files; that to the site itself is where the user wants it to be."""
+    own = (site / name for name in (*OWN, MANIFEST))
+    for path in chain(own, (site / FOLDER).glob("*")):
+        if path.is_symlink():
+            raise DataRefused(
+                f"{path} is a link; a published site holds files, so that nothing outside of it is "
+                "read or overwritten.",
+                remedy=f"if you trust where links lead, cp -rL {quote(site)} COPY has files in their place",
             )
 
 
