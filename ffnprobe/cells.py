@@ -1,7 +1,11 @@
 """How a value is written where people read it: in a terminal, a card, a page, Markdown."""
 
 import math
+import re
 from typing import Any
+
+# What turns the direction of writing, also of what stands after it.
+_TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def is_missing(value: Any) -> bool:
@@ -11,6 +15,11 @@ def is_missing(value: Any) -> bool:
     return value is None or is_na or (isinstance(value, float) and math.isnan(value))
 
 
+def spell_turns(text: str) -> str:
+    """Write out characters that turn the direction of writing, as tokens are shown: `⟨U+202E⟩`."""
+    return _TURNS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+
+
 def format_value(value: Any) -> str:
     """Show a value in a table: floats to four significant digits, lists joined by spaces."""
     if is_missing(value):
@@ -18,7 +27,9 @@ def format_value(value: Any) -> str:
     if isinstance(value, float):
         value += 0.0  # no "-0"
         return f"{value:.4g}" if abs(value) < 1 else f"{value:.3f}"
-    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return spell_turns(
+        " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    )
 
 
 def format_short(value: Any) -> str:

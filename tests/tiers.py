@@ -45,6 +45,7 @@ PLACES = (
     "tests/whole/test_pictures.py",
     "tests/whole/test_site.py",
     "tests/test_tiers.py::test_both_parts_are_everything",
+    "tests/views/test_hostile_labels.py",
     "tests/views/test_report.py::test_the_page_can_be_got_again_as_it_says",
     # what is said of pocket, measured over many facts
     "tests/cli/test_score_command.py::test_the_readme_says_how_many_facts",

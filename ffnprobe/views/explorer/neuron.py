@@ -3,6 +3,7 @@
 from dash import Dash, dcc, html
 
 from ffnprobe.cards import shade
+from ffnprobe.cells import spell_turns
 from ffnprobe.corpora.contexts import HEADS, Example, Examples, join, name_numbers, name_source
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.reading.cards import TITLES, describe
@@ -84,7 +85,9 @@ def _card(session: Session, reading: Reading, address: Address) -> Component:
         lists.append(html.Div([html.H3(TITLES[str(side)]), whole]))
     numbers = [html.P(line, className="soft") for line in describe(reading)]
     known = None if session.labels is None else session.labels.of(reading.name)
-    labelled = [] if known is None else [html.P(f"Label: {known.describe()}", id="label")]
+    labelled = (
+        [] if known is None else [html.P(spell_turns(f"Label: {known.describe()}"), id="label")]
+    )
     return section("Question and answer", *labelled, html.Div(lists, className="lists"), *numbers)
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 
+from ffnprobe.cells import spell_turns
 from ffnprobe.provenance import Provenance
 from ffnprobe.views.report.blocks import definitions, section, words
 from ffnprobe.views.report.shell import wrap
@@ -14,9 +15,8 @@ SHOWN_NEURONS = 3
 HEADS = {"result": "text", "kind": "text", "asked": "text", "rows": "number", "neurons": "text"}
 FOLDER = "results"
 SUFFIXES = (".json", ".csv", ".parquet")
-# What Markdown or HTML may read as markup, and what cannot be seen or turns the direction of writing.
+# What Markdown or HTML may read as markup.
 _MARKUP = re.compile(r"[!-&*+/:-@\[-`{-~]")
-_TURNS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 def write_index(known: Provenance, entries: Sequence[Entry]) -> str:
@@ -84,8 +84,8 @@ def _row(entry: Entry) -> str:
     # What is hidden is found by a search all the same.
     more = f" … <span hidden>{escape(' '.join(rest))}</span>" if rest else ""
     return (
-        f'<tr><td style="white-space:normal"><a href="{FOLDER}/{escape(entry.name)}.html">{escape(entry.title)}</a></td>'
-        f"<td>{escape(entry.kind)}</td><td>{escape(entry.asked)}</td>"
+        f'<tr><td style="white-space:normal"><a href="{FOLDER}/{escape(entry.name)}.html">{escape(spell_turns(entry.title))}</a></td>'
+        f"<td>{escape(entry.kind)}</td><td>{escape(spell_turns(entry.asked))}</td>"
         f"<td class=number>{entry.rows:,}</td><td>{escape(' '.join(first))}{more}</td></tr>"
     )
 
@@ -102,5 +102,5 @@ def _how_to_read() -> str:
 
 def _plain(text: str) -> str:
     """Write a text in one line of Markdown that reads nothing in it as markup."""
-    text = _TURNS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", " ".join(text.split()))
+    text = spell_turns(" ".join(text.split()))
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", text)
