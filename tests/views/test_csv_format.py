@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from ffnprobe.models.sources import Source
 from ffnprobe.models.vocab import show_bytes
 from ffnprobe.provenance import Provenance
-from ffnprobe.views.files.csv_format import guard, read_csv, unguard, write_csv
+from ffnprobe.views.files.csv_format import UNGUARD, guard, read_csv, unguard, write_csv
 
 STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 NASTY = [
     "=1+1", "+1", "-1", "@x", "'", "''", "null", "NA", "nan", "NaN", "None", "n/a", "", "true", "1e5", "007",
-    ".5", "a,b", 'a"b', "a\nb", "a\tb", " a", "a ", "#", "# x", "x;=1", "\u2028", "⟨E2⟩", "␣=", " =1", "\n=1",
+    ".5", "a,b", 'a"b', "a\nb", "a\tb", " a", "a ", "#", "# x", "x;=1", "x;'=1", 'x; "=1', "x|@;\t+", "x\n=1", "\u2028", "⟨E2⟩", "␣=", " =1", "\n=1",
 ]  # fmt: skip
 texts = st.lists(
     st.one_of(
@@ -37,8 +37,8 @@ def known(prompt: str = "x", tokens: tuple[str, ...] = ("x",)) -> Provenance:
 def table_of(cells: list[str]) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "token": pd.Series(cells, dtype="str"),
             "=z of +": [n / 3 for n in range(len(cells))],
+            "token": pd.Series(cells, dtype="str"),
             "layer": pd.array([None if n % 2 else n for n in range(len(cells))], dtype="Int64"),
         }
     )
@@ -65,7 +65,7 @@ def test_our_reader_gives_the_table_back(cells, prompt):
 def test_pandas_alone_gives_the_table_back(cells):
     table = table_of([cell or "x" for cell in cells])
     written = io.StringIO(write_csv(table, known()), newline="")
-    found = pd.read_csv(written).drop(columns="provenance").replace("^'", "", regex=True)
+    found = pd.read_csv(written).drop(columns="provenance").replace(UNGUARD, "", regex=True)
     found.columns = found.columns.str.removeprefix("'")
     pd.testing.assert_frame_equal(found, table, check_dtype=False)
     assert found["token"].tolist() == table["token"].tolist()
@@ -77,10 +77,7 @@ def test_no_cell_begins_a_formula_however_the_file_is_cut(cells, prompt, comma):
     written = write_csv(
         table_of(cells), known(f"a,{prompt};{prompt}|{prompt} {prompt}", tuple(NASTY))
     )
-    head = sum(line.startswith("# ") for line in written.split("\n"))
-    for number, row in enumerate(csv.reader(io.StringIO(written, newline=""), delimiter=comma)):
-        if comma != "," and number >= head:
-            break  # a table cut at the wrong sign is one long cell that begins with its first
+    for row in csv.reader(io.StringIO(written, newline=""), delimiter=comma):
         for cell in row:
             if not _is_number(cell):
                 assert not cell.strip().strip("\"'").lstrip().startswith(STARTS) or cell.startswith(

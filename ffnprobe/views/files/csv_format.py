@@ -3,17 +3,18 @@
 The first line names the columns, so that a plain `pandas.read_csv` opens the file. The last column,
 `provenance`, holds in its first row the provenance, the columns' types and the file's checksum as JSON.
 Every text is in quotes. A text that a spreadsheet would take for a formula or a number, or pandas for a
-missing value, has an apostrophe in front, and so has one that begins with an apostrophe: removing one from
-every text that has one restores all texts. `read_csv` does this; with pandas alone it is
+missing value, has an apostrophe in front, and so has one that begins with an apostrophe. A spreadsheet that
+cuts lines at semicolons, as in many countries, may begin a cell in the middle of a text: there, too, an
+apostrophe stands in front of a formula. `read_csv` removes all of them; with pandas alone it is
 
-    pandas.read_csv("jordan.csv").replace("^'", "", regex=True)
+    pandas.read_csv("jordan.csv").replace(UNGUARD, "", regex=True)
 
 which reads an empty text as a missing value. A text that is missing is written `NA`, a number that is
 missing as an empty cell. In the provenance, what could begin a formula or turn the direction of
 writing is written as `\\u003d`: a spreadsheet may cut it into cells, too.
 
->>> [guard(text) for text in ("=1+1", "␣=", "007", "null", "'s")]
-["'=1+1", '␣=', "'007", "'null", "''s"]
+>>> [guard(text) for text in ("=1+1", "␣=", "007", "null", "'s", "a;=1")]
+["'=1+1", '␣=', "'007", "'null", "''s", "a;'=1"]
 """
 
 import csv
@@ -32,6 +33,10 @@ from ffnprobe.provenance import Provenance
 # Characters that begin a formula, in both widths.
 _FORMULA = "=+\\-@＝＋－＠"
 _GUARDED = re.compile(rf"\s*[{_FORMULA}'.\d]")
+# Where a cell may begin inside of a text if the file is cut at other signs than commas.
+_INSIDE = rf"(?<=[;|\t\r\n]){{}}(?=[\s\"']*[{_FORMULA}])"
+UNGUARD = "^'|" + _INSIDE.format("'")
+_BEFORE_FORMULA = re.compile(_INSIDE.format(""))
 # Words that pandas reads as missing, or spreadsheets as true or false.
 _WORDS = frozenset(
     ("na", "n/a", "nan", "null", "none", "<na>", "#n/a", "#na", "inf", "true", "false")
@@ -53,14 +58,14 @@ _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
 
 
 def guard(text: str) -> str:
-    """Prepend an apostrophe to a text that would not stay a text."""
+    """Write an apostrophe before a text, or a piece of one, that would not stay a text."""
     needs = _GUARDED.match(text) or text.strip().lower() in _WORDS
-    return f"'{text}" if needs else text
+    return ("'" if needs else "") + _BEFORE_FORMULA.sub("'", text)
 
 
 def unguard(text: str) -> str:
-    """Remove the apostrophe."""
-    return text.removeprefix("'")
+    """Remove the apostrophes."""
+    return re.sub(UNGUARD, "", text)
 
 
 def write_csv(table: pd.DataFrame, provenance: Provenance, **more: str) -> str:
