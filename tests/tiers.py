@@ -33,6 +33,7 @@ PLACES = (
     "tests/explorer/test_callbacks.py::test_beyond_what_can_be_answered",
     "tests/explorer/test_callbacks.py::test_malformed_callbacks_are_refused",
     "tests/explorer/test_callbacks.py::test_idle_connections_hold_no_more",
+    "tests/explorer/test_memory.py",
     "tests/explorer/test_server.py::test_many_users_clicks",
     "tests/explorer/test_server.py::test_the_command_serves",
     "tests/models/test_hub.py",

@@ -4,6 +4,7 @@ import http.client
 import json
 from urllib.parse import urlsplit
 
+CALLBACK = "/_dash-update-component"
 PAGE = ("page.children", "navigation.children", "live.data")
 
 
@@ -31,24 +32,33 @@ class Client:
 
     def call(self, outputs, inputs, state=(), **headers):
         """Call back as Dash does; return its reply."""
-        props = [output.split(".") for output in outputs]
-        asked = {
-            "output": f"..{'...'.join(outputs)}.." if len(outputs) > 1 else outputs[0],
-            "outputs": [{"id": name, "property": prop.partition("@")[0]} for name, prop in props],
-            "inputs": [_prop(name, value) for name, value in inputs.items()],
-            "changedPropIds": list(inputs),
-            "state": [_prop(name, value) for name, value in dict(state).items()],
-        }
+        asked = write_call(outputs, inputs, state)
         headers = {"Content-Type": "application/json"} | headers
-        return self.ask("POST", "/_dash-update-component", json.dumps(asked), **headers)
+        return self.ask("POST", CALLBACK, json.dumps(asked), **headers)
 
     def page(self, path, search=""):
         """Show a page; return its text, as JSON."""
-        screen = {"dark": False, "narrow": False}
-        inputs = {"location.pathname": path, "location.search": search, "screen.data": screen}
-        status, _, body = self.call(PAGE, inputs)
+        status, _, body = self.call(PAGE, name_inputs(path, search))
         assert status == 200, body
         return body.decode()
+
+
+def name_inputs(path, search=""):
+    """Name what a page depends on."""
+    screen = {"dark": False, "narrow": False}
+    return {"location.pathname": path, "location.search": search, "screen.data": screen}
+
+
+def write_call(outputs, inputs, state=()):
+    """Write what Dash sends to call back."""
+    props = [output.split(".") for output in outputs]
+    return {
+        "output": f"..{'...'.join(outputs)}.." if len(outputs) > 1 else outputs[0],
+        "outputs": [{"id": name, "property": prop.partition("@")[0]} for name, prop in props],
+        "inputs": [_prop(name, value) for name, value in inputs.items()],
+        "changedPropIds": list(inputs),
+        "state": [_prop(name, value) for name, value in dict(state).items()],
+    }
 
 
 def _prop(name, value):
