@@ -21,7 +21,7 @@ from ffnprobe.lab.tallies import table_scan, tally_scores
 from ffnprobe.models import pocket
 from ffnprobe.views.files.pictures import save_figures
 from ffnprobe.views.lab.activations import plot_curves, plot_gate_surface, plot_scores
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 

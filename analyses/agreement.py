@@ -22,7 +22,7 @@ import pandas as pd
 import ffnprobe as fp
 from circuits.measure import count_beaten, measure, share_neurons, summarise
 from circuits.pairs import find_known, read_pairs
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import run_script
 
 

@@ -25,7 +25,7 @@ from editing.figures import draw_alone, draw_sequence
 from editing.runs import KINDS, METHODS, edit_alone, edit_in_turn
 from ffnprobe.editing.key_stores import open_keys
 from ffnprobe.views.files.pictures import save_figures
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 STOPS = (1, 3, 10, 30, 100)

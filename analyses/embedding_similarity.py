@@ -16,7 +16,7 @@ import ffnprobe as fp
 from ffnprobe.lab.embeddings import compare_tokens, find_neighbours, sweep_temperatures
 from ffnprobe.views.files.pictures import save_figures
 from ffnprobe.views.lab.embeddings import plot_temperatures, plot_tokens, plot_word_similarity
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 TOKENS = [" basketball", " football", " tennis", " Paris", " London", " France", " Klimt"]

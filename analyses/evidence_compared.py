@@ -23,7 +23,7 @@ from evidence.facts import find_known
 from evidence.figures import draw
 from evidence.removals import compare
 from ffnprobe.views.files.pictures import save_figures
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 

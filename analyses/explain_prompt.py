@@ -12,8 +12,7 @@ that read ␣Jordan (L0H5, +1.6 of a score of 3.2) and Michael (L0H3, +1.0), and
 """
 
 import ffnprobe as fp
-from ffnprobe.views.terminal.explanations import print_explanation
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_document, print_tables
 from script import new_parser, run_script
 
 DRIVERS = 8
@@ -30,7 +29,7 @@ def main(argv: list[str] | None = None) -> None:
     explanation = fp.explain(
         model, options.prompt, options.answer, versus=options.versus, top=options.top
     )
-    print_explanation(explanation)
+    print_document("", explanation.document())
     strongest = explanation.neurons.iloc[0]
     trace = fp.run(model, options.prompt)
     drivers = fp.drivers(trace, strongest["name"], position=int(strongest.position))

@@ -15,7 +15,7 @@ import pandas as pd
 
 import ffnprobe as fp
 from ffnprobe.views.files.pictures import save_figures
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 

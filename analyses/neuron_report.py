@@ -17,7 +17,7 @@ import pandas as pd
 
 import ffnprobe as fp
 from ffnprobe.views.files.formats import check_target
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 SHOWN = ["name", "kind", "promotes", "suppresses", "vocab_skew", "vocab_kurtosis", "null_space"]

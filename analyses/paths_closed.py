@@ -17,7 +17,7 @@ import ffnprobe as fp
 from ffnprobe.facts.formats import read_facts
 from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.owners import find_owners
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import run_script
 
 DEPTHS = (1, 2)

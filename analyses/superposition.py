@@ -21,7 +21,7 @@ from ffnprobe.models import pocket
 from ffnprobe.names import check_layer
 from ffnprobe.views.files.pictures import save_figures
 from ffnprobe.views.lab.superposition import plot_crowding, plot_fact_load, plot_sparse
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 

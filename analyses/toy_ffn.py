@@ -21,7 +21,7 @@ from ffnprobe.lab.activations import NAMES
 from ffnprobe.lab.toy import CASES, read_toy, table_departure
 from ffnprobe.views.files.pictures import save_figures
 from ffnprobe.views.lab.toys import plot_departure, plot_toy_stages
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 

@@ -18,7 +18,7 @@ from asking.questions import list_questions
 from ffnprobe.serving.models import GB, ServedModels
 from ffnprobe.serving.protocol import build_server
 from ffnprobe.serving.service import Service
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 

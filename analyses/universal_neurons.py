@@ -20,7 +20,7 @@ import torch
 import ffnprobe as fp
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.views.files.pictures import save_figures
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 

@@ -27,7 +27,7 @@ from ffnprobe.evidence.tables import read_sites
 from ffnprobe.facts.formats import read_facts
 from ffnprobe.interventions.readout import read_answer
 from ffnprobe.interventions.sweeps import Change
-from ffnprobe.views.terminal.printing import print_tables
+from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 
 SIZES, OTHERS, LENGTH = (5, 10, 20, 50), 12, 8

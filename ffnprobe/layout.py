@@ -243,3 +243,19 @@ def _rows(
             for cell, column, width in zip(cells, columns, widths, strict=True)
         ]
         yield (" " * GAP).join(padded).rstrip()
+
+
+def lay_out_map(table: "pd.DataFrame", values: str = "effect") -> "pd.DataFrame":
+    """Lay the map out with a row per layer and a column per position, the token above."""
+    import pandas as pd
+
+    grid = table.pivot(index="layer", columns="position", values=values)
+    tokens = table.drop_duplicates("position").set_index("position").token
+    rows = [
+        [f"L{layer}", *(f"{value:+.2f}" for value in row)]
+        for layer, row in zip(grid.index, grid.to_numpy(), strict=True)
+    ]
+    # Columns may hold the same token twice, so the frame is built from rows, not from names.
+    frame = pd.DataFrame(rows)
+    frame.columns = pd.Index(["", *(str(tokens[position]) for position in grid.columns)])
+    return frame

@@ -1,8 +1,9 @@
 """What every verb returns: tables, a title and a provenance, shown alike everywhere.
 
 A result type is a frozen dataclass that inherits `Result`. It has a `provenance`, a `title` (one
-line), a `table` (the one a reader wants first) and, if there are more, `tables()`. Text, card, files,
-figures and pages follow from these.
+line), a `table` (the one a reader wants first) and, if there are more, `tables()`. Files follow from these.
+What is read, in a terminal, a notebook, a page or the explorer, is its `document()`: by default its figures,
+its tables and how to read them.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -11,17 +12,22 @@ figures and pages follow from these.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from ffnprobe.cards import ROWS, card, table_html
+from ffnprobe.documents.blocks import Block, Figure, Section, Table, Words
+from ffnprobe.documents.html import write_card
+from ffnprobe.documents.text import write_text
 from ffnprobe.errors import DataRefused, OptionRefused
-from ffnprobe.layout import UNLIMITED, find_width, wrap, write_table
 from ffnprobe.provenance import Provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Tables by their names; None: those of the result itself.
+Tables: TypeAlias = "Mapping[str, pd.DataFrame] | None"
 
 
 class Result:
@@ -59,6 +65,11 @@ class Result:
         return self.title
 
     @property
+    def heading(self) -> str:
+        """What its page is called."""
+        return f"{self.title} ({self.provenance.model})"
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is said beside the tables."""
         return ()
@@ -75,11 +86,29 @@ class Result:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.title})"
 
+    def document(self, tables: Tables = None) -> Iterator[Block]:
+        """Tell the result in blocks, in the order they are read; with other tables than its own, if given."""
+        named = self.tables() if tables is None else tables
+        first = self.in_terminal or tuple(named)
+        yield Figure(self)
+        yield from (Table(named[name], name, is_long=True) for name in named if name in first)
+        yield Words(self.caption, "soft")
+        yield from self.fold({name: named[name] for name in named if name not in first})
+
+    def fold(self, tables: Tables = None) -> Iterator[Block]:
+        """Fold tables, each under its name: what is not read first."""
+        for name, table in (self.tables() if tables is None else tables).items():
+            yield Section(name, partial(_alone, table), is_folded=True)
+
     def __str__(self) -> str:
-        return write_text(self.title, {"": self.table}, self.caption)
+        return write_text(self.title, self.document())
 
     def _repr_html_(self) -> str:
-        return card(self.title, table_html(hide_numbers(self.table)), note=self.caption)
+        return write_card(self.title, self.document())
+
+
+def _alone(table: "pd.DataFrame") -> list[Block]:
+    return [Table(table, is_long=True)]
 
 
 Kind = TypeVar("Kind", bound=Result)
@@ -138,23 +167,6 @@ def as_result(given: object) -> Result:
         f"{type(given).__name__} is not a result of ffnprobe.",
         remedy="what fp.run, fp.attribute, fp.explain, … return, or a table of theirs",
     )
-
-
-def hide_numbers(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Leave out layer and neuron where a neuron's name says both."""
-    return table.drop(columns=["layer", "neuron"], errors="ignore") if "name" in table else table
-
-
-def write_text(title: str, tables: "Mapping[str, pd.DataFrame]", note: str = "") -> str:
-    """Write a title, tables as wide as the terminal (80 without one), and how to read them."""
-    found = find_width()
-    width = 80 if found == UNLIMITED else found
-    parts = ["\n".join(wrap(title, width))]
-    for name, table in tables.items():
-        text = write_table(hide_numbers(table.head(ROWS)), width=width)
-        more = f"\n… {len(table) - ROWS:,} more rows" if len(table) > ROWS else ""
-        parts.append(f"{name}\n{text}{more}".lstrip("\n"))
-    return "\n\n".join([*parts, *filter(None, ["\n".join(wrap(note, width))])])
 
 
 def name_question(provenance: Provenance) -> str:

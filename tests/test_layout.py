@@ -90,7 +90,7 @@ def test_print_shows_the_title_the_table_and_the_note(tiny_trace, monkeypatch):
 
 def test_print_says_how_many_rows_it_leaves_out(tiny):
     survey = fp.survey(tiny)
-    assert f"… {len(survey.table) - 60:,} more rows" in str(survey)
+    assert f"the first 40 of {len(survey.table):,} rows" in str(survey)
     assert "more rows" not in str(fp.search(tiny, " sat"))
 
 

@@ -27,8 +27,6 @@ KINDS = {
     "<class 'float'>": "NUMBER",
     "list[str]": "TEXT",
 }
-# Enough rows for a terminal; files and --format csv, json and md hold all of them.
-ROWS = 40
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,10 +185,11 @@ class Common:
             save_result(result, self.out, tables=tables, provenance=known)
             self.note(f"wrote {self.out}{name_unwritten(tables, self.out)}")
         elif self.format == "table":
-            from ffnprobe.views.terminal.printing import print_tables
+            from ffnprobe.documents.blocks import ROWS
+            from ffnprobe.views.terminal import print_document
 
             shown = tables if printed is None else printed
-            print_tables(shown, title=result.headline, most=ROWS, note=result.caption)
+            print_document(result.headline, result.document(shown), most=ROWS)
         else:
             if "utf" not in (sys.stdout.encoding or "utf-8").lower():
                 self.note(

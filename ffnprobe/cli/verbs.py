@@ -20,6 +20,8 @@ from ffnprobe.verbs import VERBS, Verb
 if TYPE_CHECKING:
     from ffnprobe.asking import Answered
 
+MORE = "more: --full (all columns, map, paths, parts, curve), --html FILE (a page)"
+
 
 def read_graph(text: str) -> Path:
     """Check the name of a graph's file before any work is done."""
@@ -48,10 +50,12 @@ def end_explain(
     if not common.is_for_terminal:
         end(common, answered)
         return
-    from ffnprobe.views.terminal.explanations import print_explanation
+    from ffnprobe.documents.blocks import Words
+    from ffnprobe.views.terminal import print_document
 
     found: Any = answered.result
-    print_explanation(found, full=full)
+    more = [] if full else [Words(MORE, "soft")]
+    print_document("", [*found.document(), *more], is_full=full)
     if len(found.pushes.pieces) > 1 and not full:
         common.note("numbers are added up over the answer's tokens; --full prints each one's")
     common.write(found)
@@ -78,21 +82,6 @@ def end_circuit(
     end(common, answered)
 
 
-def end_map(common: Common, answered: "Answered") -> None:
-    """Print a row for each layer and a column for each token."""
-    if not common.is_for_terminal:
-        end(common, answered)
-        return
-    from ffnprobe.views.terminal.explanations import lay_out_map
-    from ffnprobe.views.terminal.printing import print_grid
-
-    found = answered.result
-    common.write(found)
-    shown = found.table.rename(columns={"token_target": "token"})
-    values = "carried" if "carried" in shown else "effect"
-    print_grid(found.headline, lay_out_map(shown, values), note=found.caption)
-
-
 def end_read(common: Common, answered: "Answered") -> None:
     """Print one neuron as a card: text, which needs no pandas, whose import takes longer than reading it."""
     readings: Any = answered.result
@@ -113,15 +102,18 @@ def end_read(common: Common, answered: "Answered") -> None:
         print("\n" + "\n".join(wrap(f"label: {known.describe()}", find_width())))
     scan = embedded_scan(answered.model) if answered.scan is None else answered.scan
     if scan is not None:
-        from ffnprobe.views.terminal.examples import print_examples
+        from ffnprobe.views.terminal import print_document
 
-        print_examples(examples(scan, reading.name), top=top)
+        found = examples(scan, reading.name)
+        print()
+        print_document(found.title, found.document(top=top))
 
 
 ENDINGS: dict[str, Callable[..., None]] = {
-    "explain": end_explain, "circuit": end_circuit, "read": end_read,
-    "ablate_layers": end_map, "patch_layers": end_map,
-}  # fmt: skip
+    "explain": end_explain,
+    "circuit": end_circuit,
+    "read": end_read,
+}
 
 
 def list_options(verb: Verb) -> list[inspect.Parameter]:

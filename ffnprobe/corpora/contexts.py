@@ -11,23 +11,24 @@ that are nearly the same sentence are shown once, with their number.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from html import escape
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
 from ffnprobe.arguments import verb
-from ffnprobe.cards import card, tokens_html
 from ffnprobe.corpora.passages import name_text
 from ffnprobe.corpora.peaks import BEFORE, NO_TOKEN, Peaks
 from ffnprobe.corpora.scans import Scan
+from ffnprobe.documents.blocks import Block, Figure, Quote, Section, Words
+from ffnprobe.documents.html import largest
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top
-from ffnprobe.results import Result
+from ffnprobe.results import Result, Tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,9 +78,6 @@ class Examples(Result):
     middle: tuple[Example, ...]
     provenance: Provenance
 
-    def __str__(self) -> str:
-        return self.text()
-
     @property
     def title(self) -> str:
         """Name the neuron with its mean activation and how often it fires."""
@@ -127,22 +125,34 @@ class Examples(Result):
                    "mean_activation", "token", "text", "position", "before", "after", "alike"]  # fmt: skip
         return self.provenance.note(pd.DataFrame(rows, columns=columns))
 
-    def text(self, top: int | None = None) -> str:
-        """Write the examples so that they paste as text, the token itself in brackets."""
-        lines = [self.title]
+    def quotes(self, side: str, top: int | None = None) -> list[Quote]:
+        """Quote a list's examples, each token coloured by its activation."""
+        listed = self.sides(top)[side]
+        most = largest([example.activation for example in listed])
+        return [
+            Quote(
+                join(e.before),
+                e.token,
+                join(e.after),
+                e.activation / most,
+                name_numbers(e),
+                name_source(e),
+            )
+            for e in listed
+        ]
+
+    def quote(self, top: int | None = None) -> Iterator[Block]:
+        """Quote the examples of each list, `top` at most."""
         for side, listed in self.sides(top).items():
             if listed:
-                lines += ["", HEADS[side]]
-            lines += [f"{name_numbers(e)}  {quote(e)}  {name_source(e)}" for e in listed]
-        return "\n".join(lines)
+                yield Section(HEADS[side], partial(self.quotes, side, top))
 
-    def _repr_html_(self) -> str:
-        parts = [
-            f"<p>{HEADS[side]}</p>{_rows(listed)}"
-            for side, listed in self.sides().items()
-            if listed
-        ]
-        return card(self.title, *parts, note=self.caption)
+    def document(self, tables: Tables = None, *, top: int | None = None) -> Iterator[Block]:
+        """Draw the examples, and quote `top` of each list."""
+        yield Figure(self)
+        yield from self.quote(top)
+        yield Words(self.caption, "soft")
+        yield from self.fold(tables)
 
 
 @verb
@@ -262,14 +272,3 @@ def _look_up(scan: Scan, *columns: Tensor) -> tuple[Example, ...]:
             )
         )
     return tuple(found)
-
-
-def _rows(listed: tuple[Example, ...]) -> str:
-    """Write examples as lines of HTML, each token coloured by its activation."""
-    most = max((abs(example.activation) for example in listed), default=0.0)
-    lines = [
-        f"{escape(join(e.before))}{tokens_html([e.token], [e.activation], most=most)}"
-        f"{escape(join(e.after))} <small>{name_numbers(e)} {escape(name_source(e))}</small>"
-        for e in listed
-    ]
-    return "<br>".join(lines)

@@ -10,10 +10,9 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ffnprobe.arguments import verb
-from ffnprobe.cards import card, table_html
 from ffnprobe.corpora.kept import Kept, none_kept
 from ffnprobe.corpora.passages import Done
 from ffnprobe.corpora.states import SCAN, read_state
@@ -48,6 +47,7 @@ class Scan(Result):
     True
     """
 
+    in_terminal: ClassVar = ("layers",)
     manifest: dict[str, Any]
     statistics: Statistics
     done: Done
@@ -73,9 +73,6 @@ class Scan(Result):
             store.manifest, state.statistics, state.done, tokens, state.is_finished, state.kept,
             store.folder,
         )  # fmt: skip
-
-    def _repr_html_(self) -> str:
-        return card(self.title, table_html(self.by_layer()))
 
     @property
     def title(self) -> str:

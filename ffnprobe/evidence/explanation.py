@@ -1,13 +1,15 @@
 """The evidence for one answer, as tables that can be read, saved and drawn."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING
 
-from ffnprobe.cards import card, table_html
 from ffnprobe.corpora.scans import Scan
+from ffnprobe.documents.blocks import Block
+from ffnprobe.documents.html import write_card
+from ffnprobe.documents.text import write_text
 from ffnprobe.evidence.curve import Curve, percent
 from ffnprobe.evidence.grades import RANK_SAID
 from ffnprobe.evidence.tables import table_paths, table_pieces, table_shares
@@ -15,7 +17,7 @@ from ffnprobe.interventions.ablation import map_layers
 from ffnprobe.interventions.choices import Replace
 from ffnprobe.interventions.question import Question
 from ffnprobe.provenance import Provenance
-from ffnprobe.results import Result, name_question, name_settings, write_text
+from ffnprobe.results import Result, Tables, name_question, name_settings
 from ffnprobe.tracing.pushes import Pushes
 from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.tracing.sinks import find_sinks
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 PREDICTIONS = 5
 QUIET = 3  # named in a remark
+GRADES = "grade A: weights, push and effect agree, B: two of them, C: one, ?: near its bar"
 # Up to so many parameters, the map of layers is measured at every position.
 SMALL = 20_000_000
 
@@ -83,15 +86,17 @@ class Explanation(Result):
         for table in (self.neurons, self.against):
             self.provenance.note(table)
 
+    def document(self, tables: Tables = None) -> Iterator[Block]:
+        """Tell it: the verdict, ten rows, cards, and folded behind them everything measured."""
+        from ffnprobe.evidence.telling import tell
+
+        return tell(self)
+
     def __str__(self) -> str:
-        said = "\n".join([self.standing, *self.verdict])
-        return write_text(said, {"": self.shown}, " ".join([*self.remarks, self.caption]))
+        return write_text("", self.document())
 
     def _repr_html_(self) -> str:
-        said = [f"<div>{escape(line)}</div>" for line in self.verdict]
-        under = [f"<div>{escape(line)}</div>" for line in self.remarks]
-        table = table_html(self.shown)
-        return card(self.standing, *said, table, *under, note=self.caption)
+        return write_card("", self.document())
 
     @property
     def trace(self) -> Trace:
@@ -239,11 +244,23 @@ class Explanation(Result):
     @property
     def caption(self) -> str:
         """How to read the grades, and what removed means."""
-        return (
-            "push: direct, and through attention; effect: what the answer loses without the neuron, in "
-            "logits; grade A: weights, push and effect agree, B: two of them, C: one, ?: near its bar. "
-            f"{name_settings(self.provenance)}"
-        )
+        return f"{self.how_to_read}; {GRADES}. {self.settings}"
+
+    @property
+    def how_to_read(self) -> str:
+        """Say what the numbers of a row are."""
+        lost = "; effect: lost without the neuron" if "effect" in self.neurons else ""
+        return f"push: direct and through attention{lost}; in logits"
+
+    @property
+    def settings(self) -> str:
+        """Say what removed means, and what was compared with."""
+        return name_settings(self.provenance)
+
+    @property
+    def heading(self) -> str:
+        """Ask what the page answers."""
+        return f"Why {self.title}?"
 
     @property
     def table(self) -> "pd.DataFrame":

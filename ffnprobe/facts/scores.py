@@ -20,7 +20,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ffnprobe.arguments import verb
-from ffnprobe.cards import card, table_html
 from ffnprobe.facts.counting import count_neurons, name_all
 from ffnprobe.facts.rows import FactRow, Problem
 from ffnprobe.models.model import Model
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from ffnprobe.facts.specificity import Specificity
     from ffnprobe.interventions.choices import Replace
 
-SHOWN = 8
 # What every list of a table's neurons is about.
 DIRECTLY = (
     "neurons: by direct push where the answer is predicted (the last token); what neurons at the subject say "
@@ -64,10 +62,6 @@ class Scores(Result):
     problems: "pd.DataFrame"
     bos: bool
     provenance: Provenance
-
-    def _repr_html_(self) -> str:
-        shown = self.table.drop(columns=["subject", "pieces", "mlp", "attention", "where"])
-        return card(self.title, table_html(shown, most=SHOWN), note=self.caption)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -38,7 +38,7 @@ from ffnprobe.interventions.choices import (
     choose_positions,
     split_positions,
 )
-from ffnprobe.interventions.effect_tables import spread, table_map, table_neurons
+from ffnprobe.interventions.effect_tables import LayerMap, spread, table_map, table_neurons
 from ffnprobe.interventions.group_ablation import (
     MEANING,
     GroupEffects,
@@ -291,7 +291,7 @@ def _estimate(question: Question) -> "Estimates":
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LayerEffects(Result):
+class LayerEffects(LayerMap):
     """What the answer loses without each MLP layer's neurons at each of some positions.
 
     `tokens` are those at the positions.

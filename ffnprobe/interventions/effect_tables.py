@@ -1,6 +1,6 @@
 """Lay results out: chosen neurons back in their cells, tables of neurons, layer × position maps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -8,12 +8,28 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ffnprobe.documents.blocks import Block, Figure, Table, Words
+from ffnprobe.layout import lay_out_map
 from ffnprobe.models.model import Model
 from ffnprobe.reading.ordering import check_top, sort_neurons
+from ffnprobe.results import Result, Tables
 from ffnprobe.tracing.neuron_tables import list_neurons
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class LayerMap(Result):
+    """A result of which each layer and position has a number, read as a grid."""
+
+    def document(self, tables: Tables = None) -> Iterator[Block]:
+        """Show a row for each layer and a column for each token; the table is folded."""
+        table = (self.tables() if tables is None else tables)["map"]
+        tokens = table.rename(columns={"token_target": "token"})
+        grid = lay_out_map(tokens, "carried" if "carried" in table else "effect")
+        yield Figure(self, instead=Table(grid, is_whole=True))
+        yield Words(self.caption, "soft")
+        yield from self.fold(tables)
 
 
 def spread(

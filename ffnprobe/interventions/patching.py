@@ -28,7 +28,7 @@ from torch import Tensor
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.interventions.choices import Neurons, Positions, choose_neurons, choose_positions
-from ffnprobe.interventions.effect_tables import spread, table_map, table_neurons
+from ffnprobe.interventions.effect_tables import LayerMap, spread, table_map, table_neurons
 from ffnprobe.interventions.readout import Readout, read_answer
 from ffnprobe.interventions.sweeps import (
     join_values,
@@ -132,7 +132,7 @@ class Patches(Result):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LayerPatches(Result):
+class LayerPatches(LayerMap):
     """What each MLP layer carries at each position.
 
     >>> import ffnprobe as fp

@@ -1,15 +1,18 @@
-"""A neuron's card: its token lists side by side, its numbers below, as text or HTML."""
+"""A neuron's card: its token lists side by side, its numbers below, as text."""
 
 from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
 
-from ffnprobe.cards import card, grid_html
 from ffnprobe.layout import UNLIMITED, wrap
 from ffnprobe.reading.measures import Measures
 from ffnprobe.reading.tokens import TokenValue
 
 Lists = Mapping[str, Sequence[TokenValue]]
+ABOUT = (
+    "A neuron asks a question about the text so far. The better the text matches it, the more of its answer it "
+    "adds, which makes some next tokens likelier and others less likely."
+)
 TITLES = {
     "gate_tokens": "gate opens on",
     "question_tokens": "question opens on",
@@ -46,17 +49,6 @@ def _side_by_side(columns: Sequence[Sequence[str]]) -> str:
 
 def _breadth(column: Sequence[str]) -> int:
     return max(map(cell_len, column))
-
-
-def card_html(measures: Measures, lists: Lists) -> str:
-    """Write a card as a small HTML table."""
-    heads = [head for side in lists for head in (TITLES[side], "")]
-    rows = [
-        [cell for token, _, value in row for cell in (token, value)]
-        for row in zip(*lists.values(), strict=True)
-    ]
-    title = f"{measures.name} {measures.kind}"
-    return card(title, grid_html(heads, rows), note="; ".join(describe(measures)))
 
 
 def describe(m: Measures) -> list[str]:

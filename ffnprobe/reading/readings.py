@@ -19,13 +19,14 @@ import torch
 from torch import Tensor
 
 from ffnprobe.arguments import verb
+from ffnprobe.documents.blocks import Beside, Block, Figure, Table, Words
 from ffnprobe.errors import NameNotUnderstood
 from ffnprobe.layout import find_width
 from ffnprobe.models.model import Model
 from ffnprobe.names import FORMS, NeuronId, split_position
 from ffnprobe.options import NAMES, TOP, Argument, Option
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.cards import card_html, card_text
+from ffnprobe.reading.cards import TITLES, card_text, describe
 from ffnprobe.reading.directions import Directions, layer_runs, pick_directions
 from ffnprobe.reading.kinds import Thresholds
 from ffnprobe.reading.measures import Measures, measure_neurons, project_measured, table_measures
@@ -33,7 +34,7 @@ from ffnprobe.reading.moments import Moments
 from ffnprobe.reading.related import Related, find_related
 from ffnprobe.reading.sides import AnswerSide, QuestionSide
 from ffnprobe.reading.tokens import TokenValue, list_sides, only_tokens
-from ffnprobe.results import Result
+from ffnprobe.results import Result, Tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,8 +70,24 @@ class Reading(Result, Measures):
         """The neuron as one row, with the columns of a survey."""
         return self._alone.table
 
-    def _repr_html_(self) -> str:
-        return card_html(self, self._lists(min(LISTED, self.question.model.config.vocab)))
+    def document(self, tables: Tables = None, *, top: int = LISTED) -> Iterator[Block]:
+        """Show the `top` tokens of each list side by side, and the numbers below."""
+        import pandas as pd
+
+        yield Figure(self)
+        lists = self._lists(min(top, self.question.model.config.vocab)).items()
+        yield Beside(
+            [
+                Table(
+                    pd.DataFrame([(t, v) for t, _, v in listed], columns=["token", "value"]),
+                    TITLES[side],
+                )
+                for side, listed in lists
+            ]
+        )
+        for line in describe(self):
+            yield Words(line, "soft")
+        yield from self.fold(tables)
 
     def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of this neuron holds: its numbers, and its tokens with values."""

@@ -16,6 +16,7 @@ the LayerNorm's scale divides them, and attention also carries answers over from
 True
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,18 +25,25 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, linalg
 
-from ffnprobe.cards import card, table_html
+from ffnprobe.documents.blocks import Block, Table, Words
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.tokens import answer_tokens
-from ffnprobe.results import Result, hide_numbers, write_text
+from ffnprobe.results import Result, Tables
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TOKENS = 5
+RELATIONS = {
+    "feeds": "Its answer feeds the questions of",
+    "fed_by": "Its question is fed by the answers of",
+    "similar": "Its answer resembles those of",
+    "opens": "Its answer feeds the gates of",
+    "opened_by": "Its gate is fed by the answers of",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,6 +64,13 @@ class Related(Result):
     opens: "pd.DataFrame | None" = None
     opened_by: "pd.DataFrame | None" = None
 
+    def document(self, tables: Tables = None) -> Iterator[Block]:
+        """Table each relation that has neurons, under what it is."""
+        for relation, found in (self.tables() if tables is None else tables).items():
+            if len(found):
+                yield Table(found, RELATIONS[relation])
+        yield Words("From the weights alone.", "soft")
+
     @property
     def title(self) -> str:
         """Name the neuron."""
@@ -72,13 +87,6 @@ class Related(Result):
         if self.opens is not None and self.opened_by is not None:
             tables |= {"opens": self.opens, "opened_by": self.opened_by}
         return tables
-
-    def __str__(self) -> str:
-        return write_text(self.title, self.tables())
-
-    def _repr_html_(self) -> str:
-        parts = (f"<i>{name}</i>{table_html(hide_numbers(t))}" for name, t in self.tables().items())
-        return card(self.title, *parts)
 
 
 def find_related(model: Model, name: str, *, top: int = 10) -> Related:

@@ -6,16 +6,18 @@ time and used up at once, so that the products, 7.4 GB a side for GPT-2 small, n
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from ffnprobe.documents.blocks import Block, Figure, OnScreen, Section, Table, Terms, Words
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.options import Progress
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.cards import ABOUT
 from ffnprobe.reading.directions import pick_directions
 from ffnprobe.reading.kinds import Thresholds
 from ffnprobe.reading.measures import (
@@ -27,10 +29,20 @@ from ffnprobe.reading.measures import (
 from ffnprobe.reading.moments import Moments
 from ffnprobe.reading.ordering import check_top, top_tokens
 from ffnprobe.reading.projection import project_blocks, question_readers
-from ffnprobe.results import Result
+from ffnprobe.results import Result, Tables
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# A browser sorts this many rows quickly, and the page stays small enough to send.
+ROWS = 5_000
+COLUMNS = {
+    "kind": "derived from the numbers: prediction (promotes a few tokens strongly), suppression (suppresses a few), entropy (writes where the unembedding barely reads), partition (pushes one large set of tokens against another), unlabelled",
+    "promotes, suppresses": "the tokens the answer makes likelier and less likely, by the weights",
+    "reads writes, role": "the cosine between question and answer: near 1 a neuron strengthens what it reads, near −1 it erases it, in between it translates",
+    "vocab mean … kurtosis": "moments over all tokens of the cosine between the answer and the token; a normal distribution has kurtosis 3",
+    "null space": "the share of the answer's norm that the unembedding barely reads",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,6 +72,31 @@ class Survey(Result):
         return f"{len(self):,} neurons of {self.provenance.model}"
 
     @property
+    def heading(self) -> str:
+        """What its page is called."""
+        return f"The neurons of {self.provenance.model}"
+
+    def document(self, tables: Tables = None) -> Iterator[Block]:
+        """Show all neurons in figures, and in one table; of many only the most selective, and say so."""
+        layers, known = _spell(self.layers), self.provenance.model
+        shown, said = (
+            self,
+            f"Every neuron of {layers} of {known}, {len(self):,} in all, read from the weights alone.",
+        )
+        if len(self) > ROWS:
+            shown = replace(self, table=self.top(ROWS).sort_index())
+            said = (
+                f"{layers.capitalize()} of {known} have {len(self):,} neurons; this shows the {ROWS:,} whose "
+                "answers are the most selective (largest kurtosis). All of them: save to .csv or .parquet, or "
+                "survey a layer at a time."
+            )
+        yield OnScreen(lambda: [Words(said), Words(ABOUT), Figure(shown)])
+        yield Table(shown.table, "neurons", is_long=True)
+        yield OnScreen(
+            lambda: [Section("What the columns mean", lambda: [Terms(COLUMNS)], is_folded=True)]
+        )
+
+    @property
     def layers(self) -> list[int]:
         """The layers surveyed."""
         return sorted(set(self.table.layer.tolist()))
@@ -83,6 +120,13 @@ class Survey(Result):
             kinds = ", ".join(sorted(set(self.table.kind)))
             raise OptionRefused(f'no neuron surveyed is of the kind "{kind}".', remedy=kinds)
         return names
+
+
+def _spell(layers: list[int]) -> str:
+    if len(layers) == 1:
+        return f"layer {layers[0]}"
+    is_run = layers == list(range(layers[0], layers[-1] + 1))
+    return f"layers {layers[0]}–{layers[-1]}" if is_run else f"layers {', '.join(map(str, layers))}"
 
 
 def survey_layers(

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ffnprobe.cells import is_missing
+from ffnprobe.documents.blocks import Table
 from ffnprobe.errors import OptionRefused
 from ffnprobe.provenance import Provenance
-from ffnprobe.results import Result, hide_numbers
+from ffnprobe.results import Result
 from ffnprobe.views.explorer.cache import LRUCache
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Answers:
             "provenance": (found.provenance or result.provenance).as_dict(),
         }
         # A cursor leads back to tables, not to the trace and the model they were made from.
-        tables = {name: hide_numbers(table) for name, table in found.tables.items()}
+        tables = {name: Table(table).shown for name, table in found.tables.items()}
         size = sum(int(table.memory_usage(deep=True).sum()) for table in tables.values())
         self._kept.put(key, (about, tables), size)
         first, *others = tables

@@ -9,6 +9,7 @@ The first stage is the bare token embedding; "before L0" has the position embedd
 ('token embedding', 'before L0', 'after L0')
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.arguments import verb
-from ffnprobe.cards import card, grid_html
+from ffnprobe.documents.blocks import Block, Figure, Table
 from ffnprobe.provenance import Provenance
-from ffnprobe.results import Result
+from ffnprobe.results import Result, Tables
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -43,11 +44,16 @@ class Similarity(Result):
     cosines: Float[Tensor, "stage pos other"]
     provenance: Provenance
 
-    def _repr_html_(self) -> str:
-        rows = [
-            [token, *row] for token, row in zip(self.tokens, self.cosines[-1].tolist(), strict=True)
-        ]
-        return card(f"cosines {self.stages[-1]}", grid_html(["", *self.tokens], rows))
+    def document(self, tables: Tables = None) -> Iterator[Block]:
+        """Lay the last stage out as a grid; every pair at every stage is folded."""
+        import pandas as pd
+
+        rows = zip(self.tokens, self.cosines[-1].tolist(), strict=True)
+        grid = pd.DataFrame([[token, *row] for token, row in rows])
+        grid.columns = pd.Index(["", *self.tokens])  # a token may come twice
+        yield Figure(self)
+        yield Table(grid, f"cosines {self.stages[-1]}", is_whole=True)
+        yield from self.fold(tables)
 
     @property
     def title(self) -> str:

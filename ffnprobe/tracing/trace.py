@@ -7,7 +7,7 @@ Memory: a trace of GPT-2 small holds about 0.6 MB a token, and 576 bytes for eac
 for the attention patterns (at 1,024 tokens 0.6 GB and 0.6 GB); `patterns=False` leaves these out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
@@ -16,14 +16,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.cards import card, table_html, tokens_html
+from ffnprobe.documents.blocks import Block, Tokens
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.options import TOP, Option, Position
 from ffnprobe.provenance import Provenance, Setting
-from ffnprobe.results import Result
+from ffnprobe.results import Result, Tables
 from ffnprobe.tracing.neurons import table_fired, table_neuron
 from ffnprobe.tracing.predictions import table_predictions
 from ffnprobe.tracing.streams import read_logits
@@ -74,11 +74,10 @@ class Trace(Result):
                 remedy="run the prompt on this model",
             )
 
-    def _repr_html_(self) -> str:
-        shown = self.predictions(min(5, len(self.model.vocab)))
-        note = f"{self.model.name}, weights {self.model.fingerprint[:8]}; {len(self)} tokens"
-        tokens, table = tokens_html(self.tokens), table_html(shown)
-        return card("what the model says next", tokens, table, note=note)
+    def document(self, tables: Tables = None) -> Iterator[Block]:
+        """Show what the model has read, then what it says next."""
+        yield Tokens(self.tokens)
+        yield from super().document(tables)
 
     @property
     def title(self) -> str:

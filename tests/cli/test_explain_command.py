@@ -29,9 +29,9 @@ def test_full_prints_every_table():
     assert few.exit_code == every.exit_code == 0, few.output + every.output
     assert every.stdout.startswith(few.stdout.partition("\npush: ")[0])
     for title in (
-        "the neurons", "what holds the answer back", "what it becomes without the first neurons",
-        "what the model predicts next", "what the answer loses without an MLP layer",
-        "the strongest paths through attention", "what makes up the logit",
+        "The evidence, every number", "What holds the answer back", "What it becomes without the first neurons",
+        "What the model predicts next", "Where the MLP layers matter", "How it got there, through attention",
+        "What makes up the answer's logit", "The prompts it was compared with", "How it was measured",
     ):  # fmt: skip
         assert f"\n{title}" in every.stdout
         assert f"\n{title}" not in few.stdout
@@ -53,5 +53,5 @@ def test_each_piece_s_own_numbers_are_printed_on_request(more):
     words = ("explain", JORDAN, " basketball golf", "-k", "2", "--no-effects", "--model", "pocket")
     found = ffnprobe(*words, *more)
     assert found.exit_code == 0, found.output
-    assert ("the same neurons, piece by piece" in found.stdout) == bool(more)
+    assert ("The same neurons, piece by piece" in found.stdout) == bool(more)
     assert ("--full prints each one's" in found.stderr) == (not more)

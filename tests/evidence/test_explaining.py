@@ -5,12 +5,12 @@ import random
 import pytest
 
 import ffnprobe as fp
+from ffnprobe.documents.html import write_html
 from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.evidence import explanation as explanations
 from ffnprobe.evidence.explaining import PHASES
 from ffnprobe.models import pocket as table
-from ffnprobe.views.report.explanations import explanation_sections
-from ffnprobe.views.terminal.explanations import print_explanation
+from ffnprobe.views.terminal import print_document
 from tests.conftest import JORDAN
 
 
@@ -50,9 +50,9 @@ def test_of_a_larger_model_layers_are_removed_only_where_it_looks(pocket, monkey
     assert effects[2] == pytest.approx(float(whole[:, 2].sum()), abs=1e-4)
     assert list(fp.plot(found, "map").layout.xaxis.ticktext) == ["Michael", "␣Jordan", "␣of"]
     assert "more than any other measured" in fp.plot(found, "map").layout.title.text
-    assert "were not measured" in explanation_sections(found)[0]
-    print_explanation(found, full=True)
-    assert "by position (logits); ablate-layers: at all" in capsys.readouterr().out
+    assert write_html(found.document()).count("the last token were measured; ablate-layers") == 2
+    print_document("", found.document(), is_full=True)
+    assert "the last token were measured; ablate-layers" in capsys.readouterr().out
 
 
 def test_its_numbers_are_those_of_attribute_paths_and_ablate(explanation, jordan):

@@ -24,6 +24,7 @@ PAGES = {
     "facts": "facts?relation=sport",
 }
 PATIENCE = 60_000
+LISTED = "#evidence > .scroll"  # the ten rows, before everything that is folded
 
 
 class Tab:
@@ -54,7 +55,7 @@ class Tab:
         return {name: values[0] for name, values in parse_qs(urlsplit(self.page.url).query, keep_blank_values=True).items()}  # fmt: skip
 
     def await_evidence(self):
-        self.page.wait_for_selector("#curve > p")
+        self.page.wait_for_selector("#part-settings")
 
     def cells(self, table, column):
         heads = self.page.locator(f"{table} th").all_inner_texts()
@@ -105,24 +106,26 @@ def test_a_new_user_goes_from_a_prompt_to_an_export(tab, pocket, tmp_path):
     assert one.options()["answer"] == " basketball"
     assert one.options()["temperature"] == "2", "the slider stays where it was moved to"
     explanation = fp.explain(pocket, JORDAN, " basketball")
-    names = one.cells("#evidence", "name")
-    assert set(names) & set(explanation.neurons.name)
+    names = one.cells(LISTED, "name")
+    assert names == explanation.shown.name.tolist()
 
     page.locator(f"#evidence a:text-is('{names[0]}')").first.click()
     page.wait_for_selector("#set")
-    assert urlsplit(page.url).path == f"/neuron/{names[0]}"
+    name, position = names[0].split("@")
+    assert urlsplit(page.url).path == f"/neuron/{name}"
+    assert one.options()["position"] == position
     assert one.options()["prompt"] == JORDAN
     page.locator("#set").fill("-2")
     page.wait_for_selector("#steered td")
-    steered = fp.steer(pocket, JORDAN, {names[0]: -2.0}).predictions(8)
+    steered = fp.steer(pocket, JORDAN, {name: -2.0}).predictions(8)
     after = [float(cell) for cell in one.cells("#steered", "probability after")]
     assert after == pytest.approx(steered.probability_after.tolist(), rel=2e-3)
     page.get_by_role("button", name="Generate both texts").click()
     page.wait_for_selector("#texts dd")
-    assert page.locator("#texts dt").all_inner_texts() == ["as it is", f"{names[0]} = -2"]
+    assert page.locator("#texts dt").all_inner_texts() == ["as it is", f"{name} = -2"]
 
     page.wait_for_selector("#recipes:has-text('steer')")
-    assert f"--set={names[0]}=-2" in one.text("#recipes")
+    assert f"--set={name}=-2" in one.text("#recipes")
     page.locator("#save-table").get_by_text("predictions", exact=True).click()
     for button, suffix in (("csv", ".csv"), ("parquet", ".parquet"), ("HTML report", ".html")):
         with page.expect_download() as waiting:
@@ -222,7 +225,7 @@ def test_two_tabs_on_different_prompts_do_not_mix(tab):
     for answer, one in tabs.items():
         one.await_evidence()
         assert one.text("h1") == f"␣{answer} comes next"
-        assert f"the neurons behind ␣{answer} after" in one.page.locator("#evidence caption").inner_text()  # fmt: skip
+        assert one.text("#evidence .strong").startswith(f"␣{answer}, ")
         assert one.page.locator("#prompt").input_value() in others
         # The export bar follows the evidence by one more request.
         one.page.wait_for_selector(f'#recipes:has-text("explain"):has-text("{answer}")')
@@ -264,7 +267,7 @@ def test_the_keyboard_alone_leads_from_a_prompt_to_a_neuron(tab):
     link.focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("#set")
-    assert one.text("h1").startswith(name)
+    assert one.text("h1").startswith(name.partition("@")[0])
     assert page.evaluate("document.activeElement.id") == "page"
     page.locator("#set").focus()
     page.keyboard.press("ArrowRight")
@@ -305,7 +308,7 @@ def test_facts_lead_to_prompts(tab):
 def test_a_card_shows_the_examples_of_a_scan(tab, session):
     one = tab("neuron/L0N378")
     found = fp.examples(session.scan, "L0N378")
-    marks = one.page.locator(".quotes mark").all_inner_texts()
+    marks = one.page.locator(".quote mark").all_inner_texts()
     assert marks == [e.token for side in found.sides(5).values() for e in side]
 
 
@@ -331,11 +334,11 @@ def test_the_evidence_can_be_stopped_and_begun_again(tab, pocket, monkeypatch):
             page.get_by_role("button", name="Cancel").click()
         gate.release()
         page.wait_for_selector("#progress:has-text('cancelled')")
-        assert page.locator("#curve table").count() == 0
+        assert page.locator("#part-curve").count() == 0
         gate.release(1000)
         page.get_by_role("button", name="Measure the effects").click()
         one.await_evidence()
-        effects = [float(cell) for cell in one.cells("#evidence", "effect")]
+        effects = [float(cell) for cell in one.cells(LISTED, "effect")]
         truth = fp.explain(pocket, JORDAN, " basketball").neurons.effect.tolist()
         assert effects == pytest.approx(truth, rel=2e-3, abs=1e-5)
         assert not any(math.isnan(effect) for effect in effects)
@@ -392,27 +395,29 @@ def test_contrast_is_asked_for_on_the_page_and_shown_as_explain_shows_it(tab, po
     one = tab(f"?{urlencode(ASKED)}")
     page = one.page
     one.await_evidence()
-    before = one.cells("#evidence", "effect")
+    before = one.cells(LISTED, "effect")
     page.get_by_text("Why this subject, not this kind of sentence?").click()
     page.get_by_label("contrast with other facts of the relation").check()
     page.wait_for_url("**related=1**")
-    page.wait_for_selector("#others summary:has-text('with 20 prompts')")
+    page.wait_for_selector("#part-others p:nth-of-type(20)", state="attached")
     one.await_evidence()
-    assert one.cells("#evidence", "effect") != before
+    assert one.cells(LISTED, "effect") != before
     rows = fp.find_contrast_rows("pocket", JORDAN, " basketball")
     truth = fp.explain(pocket, JORDAN, " basketball", contrast=rows)
-    assert one.cells("#evidence", "name") == truth.neurons.name.tolist()
-    assert one.cells("#evidence", "through") == truth.neurons.through.tolist()
-    shown = [float(cell) for cell in one.cells("#evidence", "effect")]
+    assert one.cells(LISTED, "name") == truth.shown.name.tolist()
+    page.locator("#part-numbers summary").click()
+    assert one.cells("#part-numbers", "through") == truth.neurons.through.tolist()
+    shown = [float(cell) for cell in one.cells(LISTED, "effect")]
     assert shown == pytest.approx(truth.neurons.effect.tolist(), rel=2e-3, abs=1e-5)
-    page.wait_for_selector("#paths .main-svg")
-    page.locator("#others summary").click()
-    assert page.locator("#others li").all_inner_texts() == [row.prompt for row in rows]
+    page.locator("#part-paths summary").click()
+    page.wait_for_selector("#part-paths .main-svg")
+    page.locator("#part-others summary").click()
+    assert page.locator("#part-others p").all_inner_texts() == [row.prompt for row in rows]
     page.wait_for_selector("#recipes:has-text('contrast=')")
     page.locator("#evidence a").first.click()
     page.wait_for_selector("#drivers")
     page.get_by_role("link", name="Back to the prompt").click()
-    page.wait_for_selector("#others summary:has-text('with 20 prompts')")
+    page.wait_for_selector("#part-others p:nth-of-type(20)", state="attached")
 
 
 def test_contrast_prompts_are_typed_one_a_line_and_errors_in_them_said(tab):
@@ -423,10 +428,10 @@ def test_contrast_prompts_are_typed_one_a_line_and_errors_in_them_said(tab):
     page.get_by_text("Why this subject, not this kind of sentence?").click()
     page.locator("#contrast").fill("\n".join(others))
     page.get_by_role("button", name="Run").click()
-    page.wait_for_selector("#others summary:has-text('with 2 prompts')")
+    page.wait_for_selector("#part-others p:nth-of-type(2):last-of-type", state="attached")
     one.await_evidence()
-    page.locator("#others summary").click()
-    assert page.locator("#others li").all_inner_texts() == others
+    page.locator("#part-others summary").click()
+    assert page.locator("#part-others p").all_inner_texts() == others
     assert page.locator("#contrast").input_value() == "\n".join(others)
     page.locator("#contrast").fill(JORDAN)
     page.get_by_role("button", name="Run").click()
@@ -454,15 +459,15 @@ def test_a_click_on_a_head_sorts_and_new_rows_come_in_their_own_order(tab, pocke
     one = tab(f"?{urlencode(ASKED)}")
     page = one.page
     one.await_evidence()
-    own = one.cells("#evidence", "effect")
-    head = page.locator("#evidence th", has_text="effect")
+    own = one.cells(LISTED, "effect")
+    head = page.locator(f"{LISTED} th", has_text="effect")
     head.locator("button").click()
-    down = [float(cell) for cell in one.cells("#evidence", "effect")]
+    down = [float(cell) for cell in one.cells(LISTED, "effect")]
     assert down == sorted(down, reverse=True)
     assert len(set(down)) > 2
     assert head.get_attribute("aria-sort") == "descending"
     head.locator("button").click()
-    assert [float(cell) for cell in one.cells("#evidence", "effect")] == sorted(down)
+    assert [float(cell) for cell in one.cells(LISTED, "effect")] == sorted(down)
     page.locator("#predictions th", has_text="token").locator("button").click()
     names = one.cells("#predictions", "token")
     assert names == sorted(names)
@@ -471,12 +476,12 @@ def test_a_click_on_a_head_sorts_and_new_rows_come_in_their_own_order(tab, pocke
     truth = fp.run(pocket, JORDAN).predictions(10, temperature=2.0)
     assert one.cells("#predictions", "token") == truth.token.tolist()
     assert page.locator("#predictions th:not([aria-sort=none])").count() == 0
-    assert sorted(one.cells("#evidence", "effect")) == sorted(own)
+    assert sorted(one.cells(LISTED, "effect")) == sorted(own)
 
 
 @pytest.mark.parametrize("name", ["prompt", "neuron", "search", "facts", "contrast"])
 def test_at_1400_pixels_no_column_is_clipped_and_no_modebar_is_over_a_title(tab, name):
-    wanted = {"prompt": "#curve table", "contrast": "#others", "search": "#survey table"}
+    wanted = {"prompt": "#part-curve", "contrast": "#part-others", "search": "#survey table"}
     where = PAGES.get(name, f"?{urlencode(RELATED)}")
     one = tab(where, viewport={"width": 1400, "height": 900})
     page = one.page

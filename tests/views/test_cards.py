@@ -4,7 +4,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ffnprobe.cards import card, table_html, tokens_html
+from ffnprobe.documents.blocks import ROWS, Table, Tokens, Words
+from ffnprobe.documents.html import write_card
 
 
 class Tags(HTMLParser):
@@ -54,16 +55,18 @@ def test_a_card_reads_on_light_and_on_dark(jordan):
 
 
 def test_tokens_are_coloured_by_sign_and_size():
-    html = tokens_html(["<b>", "y", "z"], [2.0, -1.0, 0.0])
+    html = write_card("", [Tokens(["<b>", "y", "z"], [2.0, -1.0, 0.0])])
     assert "&lt;b&gt;" in html
     assert "rgba(0,114,178,0.650)" in html
     assert "rgba(213,94,0,0.325)" in html
     assert "0.000)" in html
-    assert tokens_html(["a"], [0.0])
+    assert write_card("", [Tokens(["a"], [0.0])])
 
 
 def test_a_long_table_says_how_much_is_left_out(results):
-    html = table_html(results["Survey"].table, most=7)
-    assert html.count("<tr>") == 8
-    assert f"{len(results['Survey']) - 7} more rows" in html
-    assert "&lt;" in card("<x>", note="<y>")
+    survey = results["Survey"]
+    html = write_card("<x>", [Table(survey.table), Words("<y>", "soft")])
+    assert html.count("<tr>") == 1 + ROWS
+    assert f"{len(survey) - ROWS} more rows" in html
+    assert "&lt;x&gt;" in html
+    assert "&lt;y&gt;" in html

@@ -8,8 +8,7 @@ from plotly.utils import PlotlyJSONEncoder
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.explorer.blocks import Viewport
-from ffnprobe.views.explorer.evidence import _carriers
+from ffnprobe.views.explorer.blocks import Viewport, show_blocks
 from ffnprobe.views.theme import BLUE, VERMILLION
 from tests.conftest import JORDAN
 
@@ -47,9 +46,9 @@ def test_an_explanation_draws_its_paths(pocket, tiny):
 
 def test_the_explorer_draws_them_too(pocket):
     found = fp.explain(pocket, JORDAN, " basketball", effects=False, top=2)
-    blocks = _carriers(found, Address("/", (("prompt", JORDAN),)), Viewport())
+    blocks = show_blocks(found.document(), Address("/", (("prompt", JORDAN),)), Viewport())
     shown = json.dumps(blocks, cls=PlotlyJSONEncoder, ensure_ascii=False)
-    assert "How it got there: the strongest paths through attention" in shown
+    assert "How it got there, through attention" in shown
     for row in found.paths.itertuples():
         assert f"{row.name}  {row.push_through_attention:+.3f}" in shown
         assert row.through in shown

@@ -1,5 +1,7 @@
 """The page: complete, self-contained, small enough, and true to its result."""
 
+import base64
+import gzip
 import json
 import os
 import re
@@ -10,10 +12,12 @@ from html import unescape
 
 import pytest
 import torch
+from plotly.offline import get_plotlyjs
 
 import ffnprobe as fp
-from ffnprobe.views.report import surveys
-from ffnprobe.views.report.blocks import safe_json
+from ffnprobe.cells import format_value
+from ffnprobe.reading import surveys
+from ffnprobe.views.page import safe_json
 from tests.conftest import JORDAN
 from tests.families.builders import write_family
 
@@ -34,36 +38,49 @@ def page(explanation, tmp_path_factory):
 
 def test_the_page_is_one_small_file_without_addresses(page):
     text = page.read_text(encoding="utf-8")
-    assert page.stat().st_size < 6_000_000
+    assert page.stat().st_size < 2_300_000
     own = text.partition("<script>")[0] + text.rpartition("</script>")[2]
     assert "http:" not in own
     assert "https:" not in own
     assert "src=" not in own
-    assert text.count("plotly.js v") == 1
+    (packed,) = re.findall('<script type="application/gzip" id="plotly">(.*?)</script>', text)
+    assert gzip.decompress(base64.b64decode(packed)).decode() == get_plotlyjs()
 
 
 def test_the_page_holds_everything_a_stranger_needs(page, explanation):
     text = unescape(page.read_text(encoding="utf-8").partition("<script>")[0])
     for words in (
         f"Why {explanation.title}?", "What the model predicts next", "What makes up the answer's logit",
-        "How it got there", "Where the feed-forward layers matter", "The evidence", "The neurons, one by one",
+        "How it got there", "Where the MLP layers matter", "The evidence", "The neurons, one by one",
         "carry it: ", "Held back by ", "What the words mean", "How to get this page again",
         "Where the numbers come from", explanation.provenance.fingerprint, f"rank 1 of {len(explanation.trace.model.vocab):,}, after",
     ):  # fmt: skip
         assert words in text, words
-    assert text.count("<details") == len(explanation.neurons)
+    assert text.count("<article") == len(explanation.neurons)
     for name in explanation.neurons["name"]:
         assert name in text
 
 
+def test_every_id_is_there_once_and_every_link_leads_to_one(page):
+    text = page.read_text(encoding="utf-8")
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids)) > 20
+    links = re.findall(r'href="#([^"]+)"', text)
+    assert links
+    assert set(links) <= set(ids)
+
+
 def test_each_card_says_who_asked(page, explanation):
     text = unescape(page.read_text(encoding="utf-8"))
-    cards = re.findall(r"<details.*?</details>", text, flags=re.DOTALL)
+    cards = re.findall(r"<article.*?</article>", text, flags=re.DOTALL)
     for card, row in zip(cards, explanation.neurons.itertuples(), strict=True):
         found = fp.drivers(explanation.trace, row.name, position=row.position)
         assert f"who asked: parts of its score {found.score:+.3f}" in card
         first = found.table.iloc[0]
-        assert f"<td class=token>{first.part}</td><td>{first.drive:.3f}</td>" in card
+        assert (
+            f'<td class="text">{first.part}</td><td class="number">{format_value(first.drive)}</td>'
+            in card
+        )
 
 
 def test_a_card_names_earlier_neurons_and_who_asked_the_gate(tmp_path):
@@ -72,12 +89,13 @@ def test_a_card_names_earlier_neurons_and_who_asked_the_gate(tmp_path):
     fp.save(explanation, tmp_path / "x.html")
     text = (tmp_path / "x.html").read_text(encoding="utf-8")
     name = explanation.neurons[explanation.neurons.layer > 0].name.iloc[0]
-    card = next(c for c in text.split("<details") if f"<b>{name}</b>" in c)
+    card = next(c for c in text.split("<article") if f"> {name}@" in c)
     found = fp.drivers(explanation.trace, name)
     for side, of in ((found, ""), (found.gate, " of the gate")):
         assert f"who asked{of}: parts of its score {side.score:+.3f}" in card
         first, asked = side.top(1).iloc[0], card.partition(f"earlier neurons that asked{of}")[2]
-        assert f"<td class=token>{first['name']}</td><td>{first.drive:.3f}</td>" in asked
+        drive = f'<td class="number">{format_value(first.drive)}</td>'
+        assert f'<td class="text">{first["name"]}</td>{drive}' in asked
 
 
 def test_figures_in_the_page_are_the_result(page, explanation):
@@ -138,7 +156,7 @@ def test_without_effects_the_page_has_no_map(pocket, tmp_path):
         fp.explain(pocket, JORDAN, versus=" football", top=2, effects=False), tmp_path / "x.html"
     )
     text = unescape((tmp_path / "x.html").read_text(encoding="utf-8"))
-    assert "Where the feed-forward layers matter" not in text
+    assert "Where the MLP layers matter" not in text
     assert "␣basketball rather than ␣football, 99.97 %" in text
     assert "--no-effects" in text
     assert "--versus= football" in text.replace("'", "")
@@ -149,9 +167,9 @@ def test_a_large_survey_shows_the_most_selective_and_says_so(results, tmp_path, 
     monkeypatch.setattr(surveys, "ROWS", 20)
     fp.save(survey, tmp_path / "x.html")
     text = (tmp_path / "x.html").read_text(encoding="utf-8").partition("<script>")[0]
-    assert f"have {len(survey)} neurons; this page shows the 20" in text
+    assert f"have {len(survey)} neurons; this shows the 20" in text
     best = survey.top(20)
-    shown = re.findall(r"<tr><td>(L\d+N\d+)</td>", text)
+    shown = re.findall(r'<tr><td class="text">(L\d+N\d+)</td>', text)
     assert shown == [name for name in survey.table["name"] if name in set(best["name"])]
 
 

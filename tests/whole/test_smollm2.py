@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.views.terminal.explanations import print_explanation
+from ffnprobe.views.terminal import print_document
 from tests.cli.runner import ffnprobe
 from tests.whole.pages import ROOT, compare
 
@@ -92,7 +92,7 @@ def test_the_page_shows_what_it_found(explanation, capsys):
     page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
     name = "␣Paris, 70.2 %"
     shown = name + page.partition(name)[2].partition("```")[0]
-    print_explanation(explanation)
+    print_document("", explanation.document())
     compare(capsys.readouterr().out, shown)
 
 

@@ -1,6 +1,7 @@
-"""The components a page is made of; a token is always text, never markup."""
+"""The components a page is made of, and documents as components; a token is always text, never markup."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,15 +10,19 @@ import plotly.graph_objects as go
 from dash import dcc, html
 from pandas.api.types import is_numeric_dtype
 
-from ffnprobe.cards import largest, shade
-from ffnprobe.cells import format_value
+from ffnprobe.cells import format_value, spell_turns
+from ffnprobe.documents import blocks
+from ffnprobe.documents.html import largest, shade
 from ffnprobe.errors import FfnProbeError
+from ffnprobe.names import split_position
 from ffnprobe.views.explorer.addresses import Address
+from ffnprobe.views.plots import plot, plot_all
 from ffnprobe.views.recipes import Recipe
 from ffnprobe.views.screens import fit
 
 Component = Any  # dash's own types are not checked
 ROWS = 200
+SITE = re.compile(r"L\d+N\d+(@\d+)?")
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,90 @@ def link(text: Component, href: str, *, is_near: bool = False, **more: Any) -> C
     return html.A(text, href=href, **more)
 
 
-def neuron_link(address: Address, name: str, position: int | None = None) -> Component:
+def neuron_link(
+    address: Address, name: str, position: int | None = None, *, shown: str = ""
+) -> Component:
     """Link to a neuron, at a position of the prompt if it is listed there, and keep the question."""
     at = {} if position is None else {"position": position}
-    return link(name, address.to(f"/neuron/{name}", **at), className="neuron")
+    return link(shown or name, address.to(f"/neuron/{name}", **at), className="neuron")
+
+
+def show_blocks(
+    told: Iterable[blocks.Block], address: Address, viewport: Viewport, *, is_card: bool = False
+) -> list[Component]:
+    """Show a document's blocks; of a card what is not folded, since its title leads to the neuron."""
+    shown = []
+    for block in told:
+        if isinstance(block, blocks.Words):
+            shown += [html.P(spell_turns(block.text), className=block.tone)] if block.text else []
+        elif isinstance(block, blocks.Tokens):
+            shown.append(chips(block.tokens, block.values))
+        elif isinstance(block, blocks.Table):
+            shown += _show_table(block, address)
+        elif isinstance(block, blocks.Figure):
+            every = (
+                plot_all(block.result) if block.name is None else [plot(block.result, block.name)]
+            )
+            shown += [figure(each, viewport) for each in every]
+        elif isinstance(block, blocks.Quote):
+            shown.append(_show_quote(block))
+        elif isinstance(block, blocks.Terms):
+            pairs = block.pairs.items()
+            shown.append(html.Dl([part for t, m in pairs for part in (html.Dt(t), html.Dd(m))]))
+        elif isinstance(block, blocks.Code):
+            shown.append(html.Pre(block.text))
+        elif isinstance(block, blocks.Beside):
+            every = [html.Div(show_blocks([each], address, viewport)) for each in block.blocks]
+            shown.append(html.Div(every, className="beside"))
+        elif isinstance(block, blocks.Cards):
+            every = [_show_card(part, address, viewport) for part in block.parts]
+            shown.append(html.Div(every, className="cards"))
+        elif isinstance(block, blocks.Section):
+            shown += [] if is_card and block.is_folded else _show_part(block, address, viewport)
+        else:
+            shown += show_blocks(block.tell(), address, viewport)
+    return shown
+
+
+def _show_part(part: blocks.Section, address: Address, viewport: Viewport) -> list[Component]:
+    inside = show_blocks(part.tell(), address, viewport)
+    if not part.is_folded:
+        return [html.H3(part.title), *inside]
+    named = {"id": f"part-{part.anchor}"} if part.anchor else {}
+    return [html.Details([html.Summary(part.title), *inside], **named)] if inside else []
+
+
+def _show_card(part: blocks.Section, address: Address, viewport: Viewport) -> Component:
+    mark = html.Span(part.mark or "–", className=f"grade grade-{part.mark[:1]}")
+    head = html.H3(
+        [mark, " ", _link_site(address, part.anchor), part.title.removeprefix(part.anchor)]
+    )
+    return html.Article([head, *show_blocks(part.tell(), address, viewport, is_card=True)])
+
+
+def _show_table(block: blocks.Table, address: Address) -> list[Component]:
+    frame, links = block.shown, {}
+    if "name" in frame:
+        places = frame["position"] if "position" in frame else [None] * len(frame)
+        pairs = zip(frame["name"], places, strict=True)
+        links["name"] = [_link_site(address, str(name), position) for name, position in pairs]
+    name = "" if block.name == "rows" else block.name
+    head = [html.H3(name)] if name else []
+    return [*head, table(frame, caption=name or "table", links=links)]
+
+
+def _link_site(address: Address, name: str, position: int | None = None) -> Component:
+    """Link a neuron's name, with or without its position; other names are text."""
+    if not SITE.fullmatch(name):
+        return name
+    alone, at = split_position(name)
+    return neuron_link(address, alone, position if at is None else at, shown=name)
+
+
+def _show_quote(block: blocks.Quote) -> Component:
+    mark = html.Mark(block.token, style={"backgroundColor": shade(block.share)})
+    where = html.Small(f" {block.numbers} {block.source}", className="soft")
+    return html.P([block.before, mark, block.after, where], className="quote")
 
 
 def figure(drawn: go.Figure, viewport: Viewport, *, name: str = "") -> Component:

@@ -1,6 +1,5 @@
 """Why this answer: the evidence as it comes in, with its progress and a button to cancel."""
 
-from collections.abc import Callable
 from typing import Any
 
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
@@ -12,28 +11,16 @@ from ffnprobe.views.explorer.blocks import (
     Component,
     Viewport,
     alert,
-    chips,
-    figure,
     link,
-    neuron_link,
     read_viewport,
     section,
-    table,
-    words,
+    show_blocks,
 )
 from ffnprobe.views.explorer.jobs import Job
 from ffnprobe.views.explorer.session import AskedPrompt, Session
-from ffnprobe.views.plots import plot
 from ffnprobe.views.recipes import spell_token
 
 TICK = 300  # milliseconds between two polls of the background work
-# What the name says, and what the neuron's own card shows.
-HIDDEN = ["layer", "neuron", "position", "gate_score", "score", "strongest_example"]
-SAID = (
-    "Three kinds of evidence, because each one alone can mislead: what the weights promote (z), "
-    "what the neuron pushed here, and what the answer loses when it is ablated (effect). A: all three, "
-    "B: two, C: one. Click a name to see the neuron."
-)
 
 
 def panel(session: Session, address: Address, viewport: Viewport) -> Component:
@@ -42,11 +29,7 @@ def panel(session: Session, address: Address, viewport: Viewport) -> Component:
     if question.answer is None:
         return section("Why?", *_offer(session, address), name="why")
     explanation = session.explanation(question)
-    known = (
-        {}
-        if explanation is None
-        else {part: show(explanation, address, viewport) for part, show in PARTS.items()}
-    )
+    known = [] if explanation is None else _tell(explanation, address, viewport)
     bar = html.Div(
         [
             html.Div(id="progress", role="status"),
@@ -61,9 +44,8 @@ def panel(session: Session, address: Address, viewport: Viewport) -> Component:
         dcc.Store(id="question", data=question.name),
         # It ticks once, and again when told to, so that two polls never overlap.
         dcc.Interval(id="tick", interval=TICK, max_intervals=0),
-        words(SAID),
         bar,
-        *(html.Div(known.get(part, []), id=part) for part in PARTS),
+        html.Div(known, id="evidence"),
         name="why",
     )
 
@@ -98,81 +80,8 @@ def _name(session: Session, question: AskedPrompt) -> str:
     return f"{show(question.answer or '')}{than}"
 
 
-def _neurons(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
-    shown = explanation.neurons.drop(columns=HIDDEN, errors="ignore")
-    places = zip(shown.name, explanation.neurons.position, strict=True)
-    names = [neuron_link(address, name, position) for name, position in places]
-    whole = table(shown, caption=f"the neurons behind {explanation.title}", links={"name": names})
-    said = " ".join([f"{explanation.standing}.", *explanation.verdict])
-    remarks = [words(" ".join(explanation.remarks))] if explanation.remarks else []
-    return [words(said), whole, *remarks, *_others(explanation)]
-
-
-def _others(explanation: Explanation) -> list[Component]:
-    """List the contrast prompts."""
-    contrast = explanation.question.contrast
-    if contrast is None:
-        return []
-    listed = [html.Li(other.prompt) for other in contrast.others]
-    head = html.Summary(f"Compared with {len(listed)} prompts")
-    return [html.Details([head, html.Ul(listed)], id="others")]
-
-
-def _map(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
-    if explanation.map is None:
-        return []
-    effects = explanation.position_effects
-    said = "Colour: what the answer loses without the MLP layers at a token, added up (blue: they help)."
-    if None in effects:
-        said += " Tokens without colour were not measured."
-    return [
-        html.H3("Where the MLP layers matter"),
-        figure(plot(explanation, "map"), viewport),
-        chips(explanation.trace.tokens, effects),
-        words(said, is_soft=True),
-    ]
-
-
-def _carriers(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
-    return [
-        html.H3("What makes up the answer's logit"),
-        figure(plot(explanation, "account"), viewport),
-        figure(plot(explanation, "layers"), viewport),
-        *_paths(explanation, address, viewport),
-    ]
-
-
-def _paths(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
-    if not len(explanation.paths):
-        return []
-    title = "How it got there: the strongest paths through attention"
-    shown = explanation.paths.drop(columns=["layer", "neuron"])
-    places = zip(shown.name, shown.position, strict=True)
-    names = [neuron_link(address, name, position) for name, position in places]
-    return [
-        html.H3(title),
-        figure(plot(explanation, "paths"), viewport, name="paths"),
-        table(shown, caption=title, links={"name": names}),
-    ]
-
-
-def _curve(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
-    if explanation.curve is None or not len(explanation.curve.table):
-        return [words(f"{explanation.caption}.", is_soft=True)]
-    return [
-        html.H3("Without the first of them"),
-        figure(plot(explanation, "curve"), viewport),
-        table(explanation.curve.table, caption="what the answer becomes without them"),
-        words(f"{explanation.caption}.", is_soft=True),
-    ]
-
-
-PARTS: dict[str, Callable[[Explanation, Address, Viewport], list[Component]]] = {
-    "evidence": _neurons,
-    "map": _map,
-    "carriers": _carriers,
-    "curve": _curve,
-}
+def _tell(explanation: Explanation, address: Address, viewport: Viewport) -> list[Component]:
+    return show_blocks(explanation.document(), address, viewport)
 
 
 def register(app: Dash, session: Session) -> None:
@@ -218,25 +127,21 @@ def register(app: Dash, session: Session) -> None:
         address, viewport = read_address(path, search), read_viewport(screen)
         question = session.question(address)
         if job is None or not job["question"] == asked == question.name:
-            return (no_update,) * (len(PARTS) + 5)
+            return (no_update,) * 6
         found = session.jobs.find(job["name"])
         if found is None:
             # The job was dropped: the result may be in the cache, else it can be asked for again.
             whole = session.explanation(question)
-            told = [
-                show(whole, address, viewport) if whole else no_update for show in PARTS.values()
-            ]
-            return *told, "", no_update, True, whole is not None, no_update
-        parts: list[object] = [no_update] * len(PARTS)
-        if found.found is not None:
-            parts = [show(found.found, address, viewport) or no_update for show in PARTS.values()]
+            told = _tell(whole, address, viewport) if whole else no_update
+            return told, "", no_update, True, whole is not None, no_update
+        told = no_update if found.found is None else _tell(found.found, address, viewport)
         return (
-            *parts, _progress(found), (ticks or 0) + (not found.is_over), found.is_over,
+            told, _progress(found), (ticks or 0) + (not found.is_over), found.is_over,
             found.state != "cancelled", {**job, "done": True} if found.is_over else no_update,
         )  # fmt: skip
 
     app.callback(
-        *(Output(part, "children") for part in PARTS),
+        Output("evidence", "children"),
         Output("progress", "children", allow_duplicate=True),
         Output("tick", "max_intervals", allow_duplicate=True),
         Output("cancel", "hidden", allow_duplicate=True), Output("again", "hidden"),

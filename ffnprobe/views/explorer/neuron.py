@@ -2,13 +2,11 @@
 
 from dash import Dash, dcc, html
 
-from ffnprobe.cards import shade
 from ffnprobe.cells import spell_turns
-from ffnprobe.corpora.contexts import HEADS, Example, Examples, join, name_numbers, name_source
+from ffnprobe.corpora.contexts import Examples
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.reading.cards import TITLES, describe
 from ffnprobe.reading.readings import Reading, Readings
-from ffnprobe.reading.related import Related
 from ffnprobe.results import Result
 from ffnprobe.tracing.score_drivers import Drivers
 from ffnprobe.views.explorer import forms, whatif
@@ -22,6 +20,7 @@ from ffnprobe.views.explorer.blocks import (
     link,
     neuron_link,
     section,
+    show_blocks,
     table,
     words,
 )
@@ -31,13 +30,6 @@ from ffnprobe.views.recipes import spell_token, write_recipe
 
 TOKENS = 10
 DRIVERS = 10
-RELATIONS = {
-    "feeds": "Its answer feeds the questions of",
-    "fed_by": "Its question is fed by the answers of",
-    "similar": "Its answer resembles those of",
-    "opens": "Its answer feeds the gates of",
-    "opened_by": "Its gate is fed by the answers of",
-}
 
 
 def show_none(session: Session, address: Address, viewport: Viewport) -> Component:
@@ -65,8 +57,11 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
             _chooser(address),
             _card(session, reading, address),
             *_on_prompt(session, address, reading, viewport),
-            *_examples(session.examples(reading.name)),
-            _related(session.related(reading), address),
+            *_examples(session.examples(reading.name), address, viewport),
+            section(
+                "Related neurons",
+                *show_blocks(session.related(reading).document(), address, viewport),
+            ),
             bar(),
         ]
     )
@@ -96,38 +91,11 @@ def _token(address: Address, shown: str, token: str | int) -> Component:
     return shown if isinstance(token, int) else link(shown, address.to("/search", token=token))
 
 
-def _related(related: Related, address: Address) -> Component:
-    tables = []
-    for relation, found in related.tables().items():
-        if found.empty:
-            continue
-        names = [neuron_link(address, name) for name in found.name]
-        shown = found.drop(columns=["layer", "neuron"])
-        tables += [
-            html.H3(RELATIONS[relation]),
-            table(shown, caption=RELATIONS[relation], links={"name": names}),
-        ]
-    return section("Related neurons", words("From the weights alone.", is_soft=True), *tables)
-
-
-def _examples(found: Examples | None) -> list[Component]:
+def _examples(found: Examples | None, address: Address, viewport: Viewport) -> list[Component]:
     if found is None:
         return []
-    parts = [words(f"{found.title}; {found.provenance.describe()}.", is_soft=True)]
-    for side, listed in found.sides(EXAMPLES).items():
-        if listed:
-            parts += [
-                html.H3(HEADS[side]),
-                html.Ul([_example(e, listed) for e in listed], className="quotes"),
-            ]
-    return [section("Examples", *parts)]
-
-
-def _example(example: Example, listed: tuple[Example, ...]) -> Component:
-    most = max(abs(e.activation) for e in listed) or 1.0
-    mark = html.Mark(example.token, style={"backgroundColor": shade(example.activation / most)})
-    where = html.Small(f" {name_numbers(example)} {name_source(example)}", className="soft")
-    return html.Li([join(example.before), mark, join(example.after), where])
+    about = words(f"{found.title}; {found.provenance.describe()}.", is_soft=True)
+    return [section("Examples", about, *show_blocks(found.quote(EXAMPLES), address, viewport))]
 
 
 def _on_prompt(
@@ -168,7 +136,7 @@ def _drivers(found: Drivers, address: Address) -> Component:
         names = [neuron_link(address, name) for name in listed.name]
         tables.append(table(listed, caption="earlier neurons", links={"name": names}))
     said = f"{found.title}. What in the stream gave it this score: all parts add up to it."
-    return section("Who asked", words(said), html.Div(tables, className="beside"), name="drivers")
+    return section("Who asked", words(said), html.Div(tables, className="pair"), name="drivers")
 
 
 def gather(session: Session, address: Address, live: Live) -> Export:

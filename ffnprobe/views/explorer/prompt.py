@@ -115,7 +115,7 @@ def _predictions(
     said = "Click a token to see why the model predicts it."
     return [
         html.P(html.Output(f"temperature {temperature:g}")),
-        html.Div([whole, figure(drawn, viewport)], className="beside"),
+        html.Div([whole, figure(drawn, viewport)], className="pair"),
         words(said, is_soft=True),
     ]
 

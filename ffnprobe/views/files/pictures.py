@@ -8,8 +8,7 @@ import plotly.graph_objects as go
 
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import check_writable, write_whole
-from ffnprobe.views.report.blocks import figure_html
-from ffnprobe.views.report.shell import wrap
+from ffnprobe.views.page import figure_html, wrap
 
 SUFFIXES = (".html", ".png")
 _SHARPNESS = 2

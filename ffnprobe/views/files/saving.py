@@ -83,7 +83,7 @@ def encode_result(
     if suffix == ".parquet":
         return to_parquet(written)
     if suffix == ".html":
-        from ffnprobe.views.report.pages import write_page
+        from ffnprobe.views.page import write_page
 
         return encode_text(write_page(result, written.named, written.provenance))
     if suffix == ".jsonl":

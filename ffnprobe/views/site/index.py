@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from html import escape
 
 from ffnprobe.cells import spell_turns
+from ffnprobe.documents.blocks import Section, Terms, Words
+from ffnprobe.documents.html import write_html
 from ffnprobe.provenance import Provenance
-from ffnprobe.views.report.blocks import definitions, section, words
-from ffnprobe.views.report.shell import wrap
+from ffnprobe.views.page import wrap
 from ffnprobe.views.site.entries import Entry
 
 SHOWN_NEURONS = 3
 HEADS = {"result": "text", "kind": "text", "asked": "text", "rows": "number", "neurons": "text"}
 FOLDER = "results"
 SUFFIXES = (".json", ".csv", ".parquet")
+HOW_TO_READ = (
+    "A grade counts kinds of evidence for a neuron; it does not say where a fact is stored. "
+    "Pushes add up to a logit, effects do not. Results of other weights are not in this site."
+)
 # What Markdown or HTML may read as markup.
 _MARKUP = re.compile(r"[!-&*+/:-@\[-`{-~]")
 
@@ -22,10 +27,10 @@ _MARKUP = re.compile(r"[!-&*+/:-@\[-`{-~]")
 def write_index(known: Provenance, entries: Sequence[Entry]) -> str:
     """Write the index as a page."""
     many = f"{len(entries):,} result{'s' * (len(entries) != 1)} of one model"
-    said = words(
+    said = Words(
         f"{many}, each with its tables, its provenance and its data. Type to search: a word, a token, a neuron."
     )
-    about = definitions(
+    about = Terms(
         {
             "model": known.model,
             "source": str(known.source),
@@ -35,7 +40,14 @@ def write_index(known: Provenance, entries: Sequence[Entry]) -> str:
     )
     return wrap(
         f"What ffnprobe found in {known.model}",
-        "".join([said, _table(entries), section("The model", about), _how_to_read()]),
+        write_html([said])
+        + _table(entries)
+        + write_html(
+            [
+                Section("The model", lambda: [about]),
+                Section("How to read it", lambda: [Words(HOW_TO_READ)]),
+            ]
+        ),
     )
 
 
@@ -87,16 +99,6 @@ def _row(entry: Entry) -> str:
         f'<tr><td style="white-space:normal"><a href="{FOLDER}/{escape(entry.name)}.html">{escape(spell_turns(entry.title))}</a></td>'
         f"<td>{escape(entry.kind)}</td><td>{escape(spell_turns(entry.asked))}</td>"
         f"<td class=number>{entry.rows:,}</td><td>{escape(' '.join(first))}{more}</td></tr>"
-    )
-
-
-def _how_to_read() -> str:
-    return section(
-        "How to read it",
-        words(
-            "A grade counts kinds of evidence for a neuron; it does not say where a fact is stored. "
-            "Pushes add up to a logit, effects do not. Results of other weights are not in this site."
-        ),
     )
 
 

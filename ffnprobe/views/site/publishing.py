@@ -31,7 +31,7 @@ from ffnprobe.store import LOCK, hold
 from ffnprobe.views.files.formats import encode_text
 from ffnprobe.views.files.reader import open_result
 from ffnprobe.views.files.saving import encode_result
-from ffnprobe.views.report.pages import write_page
+from ffnprobe.views.page import write_page
 from ffnprobe.views.site.entries import Entry, describe
 from ffnprobe.views.site.index import FOLDER, SUFFIXES, write_index, write_links, write_readme
 

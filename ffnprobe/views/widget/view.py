@@ -9,8 +9,8 @@ from plotly.offline import get_plotlyjs
 
 from ffnprobe.results import Result
 from ffnprobe.views.files.saving import gather_tables
-from ffnprobe.views.report.pages import write_body
-from ffnprobe.views.report.shell import SHARED, read_asset
+from ffnprobe.views.page import SHARED, read_asset, write_body
+from ffnprobe.views.page import write_style as write_page_style
 
 SCRIPTS = (*SHARED, "widget/widget.js")
 # Beside what a page looks like: a widget is a part of one, with a shadow root of its own.
@@ -26,9 +26,9 @@ class ReportWidget(anywidget.AnyWidget):
 
     def __init__(self, result: Result) -> None:
         held = gather_tables(result)
-        title, body = write_body(result, held.named, held.provenance)
+        body = write_body(result, held.named, held.provenance)
         self._card = result._repr_html_()
-        super().__init__(html=f"<h1>{escape(title)}</h1>{body}", look=write_style())
+        super().__init__(html=f"<h1>{escape(result.heading)}</h1>{body}", look=write_style())
         self.on_msg(self._answer)
 
     def _answer(self, _: object, content: Any, buffers: object) -> None:
@@ -51,5 +51,5 @@ class ReportWidget(anywidget.AnyWidget):
 
 def write_style() -> str:
     """Write the page's style for a part of a page: what is said of the root and the body, of its own."""
-    style = read_asset("report/style.css")
+    style = write_page_style()
     return style.replace(":root", ":host").replace("\nbody {", "\n.page {").replace("  body {", "  .page {").replace("  html {", "  .page {") + _STYLE  # fmt: skip

@@ -52,7 +52,8 @@ async function render({ model, el }) {
     const link = event.target.closest?.('a[href^="#"]');
     if (!link) return;
     event.preventDefault();
-    openCard(root, decodeURIComponent(link.getAttribute("href").slice(1)))?.scrollIntoView();
+    const name = decodeURIComponent(link.getAttribute("href").slice(1));
+    root.querySelector(`#${CSS.escape(name)}`)?.scrollIntoView();
   });
   if (!root.querySelector(".plot")) return;
   try {

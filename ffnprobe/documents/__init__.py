@@ -1,0 +1,1 @@
+"""What a result says, as blocks, and how blocks are written: as text, as HTML, as Markdown."""

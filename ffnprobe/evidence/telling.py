@@ -1,0 +1,233 @@
+"""An explanation told as a document: the verdict, the neurons, and folded behind them everything measured.
+
+1. **The verdict**: how the model ranks the answer, which few neurons carry it, what happens without them;
+   on a screen the prompt in colours and the curve.
+2. **Ten rows**: where each neuron is, how good the evidence, how much, what it asks and says.
+3. **The neurons as cards**: asks → says, examples, what it did here, who asked.
+4. **The rest**, folded: every number, the prediction, the logit's parts, paths, the map, the curve.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ffnprobe.corpora.contexts import Examples, examples
+from ffnprobe.corpora.embedded import embedded_scan
+from ffnprobe.documents.blocks import (
+    Beside,
+    Block,
+    Cards,
+    Figure,
+    OnScreen,
+    Section,
+    Table,
+    Tokens,
+    Words,
+)
+from ffnprobe.layout import lay_out_map
+from ffnprobe.reading.cards import ABOUT, TITLES
+from ffnprobe.reading.readings import Readings, read
+from ffnprobe.tracing.score_drivers import Drivers, drivers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ffnprobe.evidence.explanation import Explanation
+
+TOKENS = 8  # on a card
+EXAMPLES = 2  # of the strongest, on a card; the rest is folded
+COLOURED = (
+    "Colour: what the answer loses without the MLP layers at a token, added up (blue: they help, orange: they "
+    "hinder)."
+)
+EVIDENCE = (
+    "Three kinds of evidence, because each one alone can mislead: what the weights promote (z), what the neuron "
+    "pushed here, and what the answer loses without it (effect)."
+)
+SUM = (
+    "The answer's logit is a sum: every neuron, the embeddings and the biases each add a number, directly or "
+    "carried there by attention, and nothing is left out. The neurons listed come first."
+)
+PATHS = (
+    "What a neuron writes at an earlier token reaches the answer through attention heads. These are the "
+    "strongest such paths: the token, the neuron, the head that carried most of it, the answer."
+)
+UNMEASURED = " Only the subject and the last token were measured; ablate-layers measures all."
+MAP = (
+    "All neurons of one layer are removed at one token, and the rest of the model runs again. At the last token "
+    "the answer is assembled. Large numbers at earlier tokens are where the model looks up what it knows about "
+    "them."
+)
+
+
+def tell(found: "Explanation") -> Iterator[Block]:
+    """Tell an explanation in the order it is read."""
+    yield Words(found.standing, "strong")
+    for sentence in found.verdict:
+        yield Words(sentence)
+    yield OnScreen(partial(_colour, found))
+    yield Table(found.shown, has_cards=True)
+    for remark in found.remarks:
+        yield Words(remark)
+    yield Words(found.how_to_read, "soft")
+    yield OnScreen(
+        lambda: [Words(ABOUT), Section("The neurons, one by one", lambda: [_cards(found)])]
+    )
+    for name, (title, told) in REST.items():
+        yield Section(title, partial(told, found), is_folded=True, anchor=name)
+
+
+def _colour(found: "Explanation") -> Iterator[Block]:
+    """Colour the prompt by what the layers at each token are worth, and draw the curve."""
+    effects = found.position_effects
+    yield Tokens(found.trace.tokens, None if found.map is None else effects)
+    if found.map is not None:
+        yield Words(COLOURED + (UNMEASURED if None in effects else ""), "soft")
+    if found.curve is not None and len(found.curve.table):
+        yield Figure(found, "curve")
+
+
+def _evidence(found: "Explanation") -> Iterator[Block]:
+    yield Words(f"{EVIDENCE} {found.graded}.")
+    yield Table(found.neurons)
+    if "effect" in found.neurons:
+        yield Figure(found, "evidence")
+
+
+def _pieces(found: "Explanation") -> Iterator[Block]:
+    if found.pieces is not None:
+        yield Table(found.pieces)
+
+
+def _against(found: "Explanation") -> Iterator[Block]:
+    if len(found.against):
+        yield Table(found.against)
+
+
+def _curve(found: "Explanation") -> Iterator[Block]:
+    if found.curve is not None and len(found.curve.table):
+        yield Table(found.curve.table)
+        yield Table(found.curve.sites, "the neurons, in the order they are removed")
+
+
+def _predictions(found: "Explanation") -> Iterator[Block]:
+    yield Figure(found, "predictions", instead=Table(found.predictions.drop(columns="id")))
+
+
+def _account(found: "Explanation") -> Iterator[Block]:
+    yield Words(SUM)
+    yield Figure(found, "account", instead=Table(found.parts))
+    yield Figure(found, "layers")
+
+
+def _paths(found: "Explanation") -> Iterator[Block]:
+    if len(found.paths):
+        yield Words(PATHS)
+        yield Figure(found, "paths")
+        yield Table(found.paths)
+
+
+def _map(found: "Explanation") -> Iterator[Block]:
+    if found.map is not None:
+        yield Words(MAP + (UNMEASURED if None in found.position_effects else ""))
+        yield Figure(found, "map", instead=Table(lay_out_map(found.map), is_whole=True))
+
+
+def _others(found: "Explanation") -> Iterator[Block]:
+    if found.question.contrast is not None:
+        yield from (Words(other.prompt) for other in found.question.contrast.others)
+
+
+def _settings(found: "Explanation") -> Iterator[Block]:
+    yield Words(f"{found.settings}.")
+
+
+# What is folded, by its anchor, in its order; a part that has nothing to say is left out.
+REST = {
+    "numbers": ("The evidence, every number", _evidence),
+    "pieces": ("The same neurons, piece by piece (logits)", _pieces),
+    "against": ("What holds the answer back", _against),
+    "curve": ("What it becomes without the first neurons", _curve),
+    "predictions": ("What the model predicts next", _predictions),
+    "account": ("What makes up the answer's logit", _account),
+    "paths": ("How it got there, through attention (logits)", _paths),
+    "map": ("Where the MLP layers matter (logits)", _map),
+    "others": ("The prompts it was compared with", _others),
+    "settings": ("How it was measured", _settings),
+}
+
+
+def _cards(found: "Explanation") -> Cards:
+    """Make a card of each neuron: what it asks and says, what it did here, who asked, examples."""
+    model = found.trace.model
+    readings = read(model, list(found.neurons.name))
+    assert isinstance(readings, Readings)
+    lists = readings.tokens(min(TOKENS, model.config.vocab))
+    scan = found.options.scan or embedded_scan(model)
+    parts = []
+    for shown, row in zip(
+        found.shown.to_dict("records"), found.neurons.to_dict("records"), strict=True
+    ):
+        quoted = None if scan is None else examples(scan, row["name"])
+        own = lists[lists.name == row["name"]]
+        told = partial(_card, found, shown, row, own, quoted)
+        title = f"{shown['name']} at {row['token']}"
+        parts.append(Section(title, told, anchor=shown["name"], mark=row["grade"]))
+    return Cards(parts)
+
+
+def _card(
+    found: "Explanation", shown: dict[Any, Any], row: dict[Any, Any], lists: "pd.DataFrame",
+    quoted: Examples | None,
+) -> Iterator[Block]:  # fmt: skip
+    yield Words(f"{shown['asks']} → {shown['says']}", "strong")
+    if row.get("label"):
+        yield Words(f"{row['label']} (F1 {row['label_f1']:.2f})")
+    yield Words(_say(str(found.provenance.answer), row))
+    strongest = quoted.quotes("strongest", EXAMPLES) if quoted is not None else []
+    yield from strongest
+    yield Section("more of it", partial(_detail, found, row, lists, quoted), is_folded=True)
+
+
+def _say(answer: str, row: dict[Any, Any]) -> str:
+    """Say in sentences what a neuron did."""
+    said = f"Its activation is {row['activation']:.3f}"
+    if "set_to" in row:
+        said += f"; removed, it is set to {row['set_to']:.3f}"
+    said += f". It pushed {answer} by {row['push']:+.3f} logits directly"
+    said += f", by {row['push_through_attention']:+.3f} through attention"
+    if row["through"]:
+        said += f" (most by {row['through']})"
+    if "effect" in row:
+        said += f"; without it {answer} loses {row['effect']:.3f}"
+    said += f". By its weights the token stands out by z = {row['z']:.2f}."
+    if row["activation"] < 0:
+        said += " The activation is negative: here the neuron adds the negative of its answer."
+    return said
+
+
+def _detail(
+    found: "Explanation", row: dict[Any, Any], lists: "pd.DataFrame", quoted: Examples | None
+) -> Iterator[Block]:
+    """Show the neuron over the text, its lists with their values, who asked, more examples."""
+    trace = found.trace
+    yield Tokens(trace.tokens, trace.activations[row["layer"], :, row["neuron"]].tolist())
+    yield Words("The text is coloured by the neuron's activation at each token.", "soft")
+    sides = [
+        Table(part[["token", "value"]], TITLES[str(side)])
+        for side, part in lists.groupby("list", sort=False)
+    ]
+    yield Beside([*sides, *_ask(drivers(trace, row["name"], position=row["position"]))])
+    if quoted is not None:
+        yield from quoted.quote()
+
+
+def _ask(found: Drivers) -> Iterable[Table]:
+    """List who asked: the strongest parts of the stream and earlier neurons, by their share in the score."""
+    for side in filter(None, (found, found.gate)):
+        of = "" if side.asks == "question" else f" of the {side.asks}"
+        parts = side.table.head(TOKENS)[["part", "drive"]]
+        yield Table(parts, f"who asked{of}: parts of its score {side.score:+.3f}")
+        if earlier := side.account.neurons.numel():
+            neurons = side.top(min(TOKENS, earlier))[["name", "drive"]]
+            yield Table(neurons, f"earlier neurons that asked{of}")

@@ -1,0 +1,153 @@
+"""A result's document as one self-contained page: it works from disk and offline, and contains plotly.
+
+Plotly is compressed; the browser unpacks it. The content security policy allows only the page's own scripts
+(by hash, plotly's too) and loads nothing else. Figures that are folded are drawn when they are opened.
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.io import to_json
+from plotly.offline import get_plotlyjs
+
+from ffnprobe.documents.blocks import Block, Code, Figure, Section, Terms, Words
+from ffnprobe.documents.html import write_html
+from ffnprobe.provenance import Provenance
+from ffnprobe.results import Result, Tables
+from ffnprobe.views.plots import plot, plot_all
+from ffnprobe.views.recipes import has_recipe, write_recipe
+from ffnprobe.views.screens import fit
+
+# What pages and the widget share, and what only a page does.
+SHARED = ("explorer/assets/tables.js", "live.js")
+STYLES = ("explorer/assets/blocks.css", "style.css")
+SCRIPTS = (*SHARED, "explorer/assets/tables_on_page.js", "script.js")
+# What the words and marks on a page mean, for a reader who has never seen the tool.
+TERMS = {
+    "␣ ⏎ ⇥": "a space, a line break, a tab in a token; ⟨E2⟩ is a byte that is only part of a character",
+    "token": "what the model reads and writes: a word, a part of a word, or a character; ␣basketball has a leading space",
+    "<|endoftext|>": "the BOS token before the text, as in the model's training; it is position 0",
+    "L3N12@5": "neuron 12 of layer 3, both counted from 0, at position 5",
+    "question": "what a neuron looks for; question tokens are those whose embedding matches it best; above layer 0 they are only a hint",
+    "activation": "how strongly the neuron answers at a token; most neurons are a little below zero most of the time",
+    "answer": "what the neuron adds, scaled by its activation; answer tokens are those it makes likelier, negated where the activation is negative",
+    "logit": "the model's score for a next token; one more unit multiplies its odds by e",
+    "push": "what a neuron adds to the answer's logit directly, above the mean over all tokens (or above the rival's logit); a neuron before the last token adds nothing directly",
+    "push through attention": "what attention heads carry of it to the answer, however many of them one after the other, with their patterns as they were",
+    "through": "the attention head that carried most of a push from an earlier token to the answer",
+    "effect": "what the answer's logit loses when the neuron is ablated and the rest of the model runs again, so that all later layers can react",
+    "ablated": "its activation is replaced by its mean over the same sentence about others; without these by its mean over a corpus if that is known, else by zero",
+    "z": "how much this neuron's answer favours the token over all tokens, in standard deviations, with the sign the neuron acted with here; from the weights alone",
+    "grade": "how many of three tests the neuron passes: weights (z), push, effect, each above a bar that is not passed by chance however many neurons are looked at. A is all three, with an effect of at least 2 % of what all neurons are worth here; B two, C one; a question mark: near its bar. A grade counts evidence for the neuron; it does not mean that the fact is stored in it",
+}
+TYPED = (
+    "This needs Python: an option or token cannot be typed as a command. … stands for your data."
+)
+# Characters in a token that would end a script or a line of it.
+_IN_SCRIPTS = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
+
+
+def write_page(result: Result, tables: Tables, known: Provenance) -> str:
+    """Write a result as a page."""
+    return wrap(result.heading, write_body(result, tables, known))
+
+
+def write_body(result: Result, tables: Tables, known: Provenance) -> str:
+    """Write what a page holds: the document, what its words mean, how to get it again, where it is from."""
+    return write_html([*result.document(tables), *_end(result, known)], _draw)
+
+
+def _end(result: Result, known: Provenance) -> Iterator[Block]:
+    yield Section("What the words mean", lambda: [Terms(TERMS)], is_folded=True)
+    if has_recipe(result):
+        recipe = write_recipe(result, page=True)
+        first = Words(TYPED) if recipe.command is None else Code(recipe.command)
+        yield Section("How to get this page again", lambda: [first, Code(recipe.python)])
+    lines = (line.partition(": ") for line in known.as_lines())
+    terms = Terms({name: value for name, _, value in lines})
+    yield Section("Where the numbers come from", lambda: [terms])
+
+
+def _draw(block: Figure) -> str:
+    drawn = plot_all(block.result) if block.name is None else [plot(block.result, block.name)]
+    return "".join(map(figure_html, drawn))
+
+
+def figure_html(figure: go.Figure) -> str:
+    """Write a figure: its title and note as text above it, its data as JSON."""
+    # As text, the title can be selected and read by a screen reader.
+    screen = fit(figure)
+    caption = f"<b>{escape(screen.title)}</b><span>{escape(screen.note)}</span>"
+    data = safe_json(_short(json.loads(to_json(screen.figure, validate=False))))
+    return (
+        f'<figure><figcaption>{caption}</figcaption><div class="plot" style="height:{screen.height}px">'
+        f'</div><script type="application/json">{data}</script></figure>'
+    )
+
+
+def _short(value: Any) -> Any:
+    """Round every number to six digits, more than a screen shows."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _short(part) for name, part in value.items()}
+    return [_short(part) for part in value] if isinstance(value, list) else value
+
+
+def safe_json(value: object) -> str:
+    """Write JSON that is safe within a script element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for letter, name in _IN_SCRIPTS.items():
+        text = text.replace(letter, name)
+    return text
+
+
+def wrap(title: str, body: str) -> str:
+    """Write a page around its body."""
+    scripts = [read_asset(name) for name in SCRIPTS]
+    packed, hashes = "", [_hash(script) for script in scripts]
+    if 'class="plot"' in body:
+        packed, plotly = _pack_plotly()
+        hashes.append(plotly)
+    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+    )
+    needed = "".join(f"<script>{script}</script>\n" for script in scripts)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{write_style()}</style></head>\n"
+        f"<body><h1>{escape(title)}</h1>\n{body}\n{packed}{needed}</body></html>\n"
+    )
+
+
+@cache
+def _pack_plotly() -> tuple[str, str]:
+    """Write plotly compressed, as an element that no browser executes, and the hash of what is in it."""
+    code = get_plotlyjs()
+    packed = base64.b64encode(gzip.compress(code.encode(), 9, mtime=0)).decode()
+    return f'<script type="application/gzip" id="plotly">{packed}</script>\n', _hash(code)
+
+
+def write_style() -> str:
+    """Write the style sheet: of blocks, and of a page."""
+    return "".join(map(read_asset, STYLES))
+
+
+def read_asset(name: str) -> str:
+    """Read a script or a style sheet of the package."""
+    return files("ffnprobe.views").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
