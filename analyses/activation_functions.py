@@ -16,12 +16,12 @@ import pandas as pd
 
 import ffnprobe as fp
 from ffnprobe.corpora.scans import Scan
-from ffnprobe.lab.activations import CURVES, find_bump
-from ffnprobe.lab.tallies import table_scan, tally_scores
 from ffnprobe.models import pocket
 from ffnprobe.views.files.pictures import save_figures
-from ffnprobe.views.lab.activations import plot_curves, plot_gate_surface, plot_scores
 from ffnprobe.views.terminal import print_tables
+from lab.activations import CURVES, find_bump
+from lab.figures import plot_curves, plot_gate_surface, plot_scores
+from lab.tallies import table_scan, tally_scores
 from script import new_parser, run_script
 
 

@@ -13,10 +13,10 @@ temperature 2.
 """
 
 import ffnprobe as fp
-from ffnprobe.lab.embeddings import compare_tokens, find_neighbours, sweep_temperatures
 from ffnprobe.views.files.pictures import save_figures
-from ffnprobe.views.lab.embeddings import plot_temperatures, plot_tokens, plot_word_similarity
 from ffnprobe.views.terminal import print_tables
+from lab.embeddings import compare_tokens, find_neighbours, sweep_temperatures
+from lab.figures import plot_temperatures, plot_tokens, plot_word_similarity
 from script import new_parser, run_script
 
 TOKENS = [" basketball", " football", " tennis", " Paris", " London", " France", " Klimt"]

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from ffnprobe.lab.activations import NAMES
-from ffnprobe.lab.toy import CASES, read_toy, table_departure
 from ffnprobe.views.files.pictures import save_figures
-from ffnprobe.views.lab.toys import plot_departure, plot_toy_stages
 from ffnprobe.views.terminal import print_tables
+from lab.activations import NAMES
+from lab.figures import plot_departure, plot_toy_stages
+from lab.toy import CASES, read_toy, table_departure
 from script import new_parser, run_script
 
 

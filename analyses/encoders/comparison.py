@@ -20,8 +20,8 @@ from encoders.encoder import VARIANTS, Encoder, EncoderSettings
 from encoders.training import History, train_encoder
 from encoders.wordpieces import Pieces
 from ffnprobe.errors import OptionRefused
-from ffnprobe.lab.activations import find_bump
-from ffnprobe.lab.tallies import Tally
+from lab.activations import find_bump
+from lab.tallies import Tally
 
 MEASURES = ("accuracy", "train_loss", "dev_loss", "gradient", "unsteadiness", "small_negative",
             "below_zero", "in_bump", "in_bump_at_start", "in_bump_if_normal")  # fmt: skip

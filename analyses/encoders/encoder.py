@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.lab.activations import find_curve, is_gated
+from lab.activations import find_curve, is_gated
 
 VARIANTS = {
     "relu": "relu",

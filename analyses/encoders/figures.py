@@ -9,9 +9,9 @@ from torch import Tensor
 
 from encoders.comparison import EncoderComparison, Outcome
 from encoders.encoder import VARIANTS
-from ffnprobe.lab.activations import find_bump, find_curve
-from ffnprobe.lab.tallies import EDGES
 from ffnprobe.views.theme import BLACK, GREY, SHADE, apply_theme, line_of
+from lab.activations import find_bump, find_curve
+from lab.tallies import EDGES
 
 LABELS = {
     "relu": "ReLU", "gelu": "GELU", "swish": "Swish", "swiglu": "SwiGLU",

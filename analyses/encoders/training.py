@@ -21,8 +21,8 @@ from encoders.encoder import Encoder, EncoderSettings
 from encoders.wordpieces import Pieces
 from ffnprobe.errors import DataRefused
 from ffnprobe.files import write_whole
-from ffnprobe.lab.sparse import one_thread
 from ffnprobe.models.checkpoint import fingerprint
+from lab.superposition import one_thread
 
 
 @dataclass

@@ -11,8 +11,8 @@ from encoders.comparison import EncoderComparison, Outcome
 from encoders.encoder import VARIANTS, EncoderSettings
 from encoders.training import History
 from ffnprobe.errors import OptionRefused
-from ffnprobe.lab.activations import find_bump
-from ffnprobe.lab.tallies import Tally
+from lab.activations import find_bump
+from lab.tallies import Tally
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8, 20])

@@ -155,5 +155,5 @@ def test_no_module_of_the_library_sets_threads_for_its_caller():
         for path in root.rglob("*.py")
         if "set_num_threads(" in path.read_text()
     }
-    # A worker's own process, the command's own process, and the lab's toy training, which restores it.
-    assert found == {"corpora/clusters.py", "cli/terminal.py", "cli/threads.py", "lab/sparse.py"}
+    # A worker's own process, and the command's own process.
+    assert found == {"corpora/clusters.py", "cli/terminal.py", "cli/threads.py"}

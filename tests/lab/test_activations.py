@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import erf, expit, lambertw
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.lab.activations import CURVES, NAMES, find_bump, find_curve, find_slope
+from lab.activations import CURVES, NAMES, find_bump, find_curve, find_slope
 
 POINTS = np.linspace(-6, 6, 1001) + 1e-4  # not on 0, where ReLU has no derivative
 

@@ -7,7 +7,7 @@ from scipy.stats import entropy
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused, TokenNotFound
-from ffnprobe.lab.embeddings import (
+from lab.embeddings import (
     compare_tokens,
     find_neighbours,
     sweep_temperatures,

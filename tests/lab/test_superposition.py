@@ -5,9 +5,8 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.lab.sparse import train_sparse
-from ffnprobe.lab.superposition import count_facts, draw_like, measure_crowding, table_crowding
 from ffnprobe.models import pocket as facts
+from lab.superposition import count_facts, draw_like, measure_crowding, table_crowding, train_sparse
 
 
 def test_crowding_equals_numpys():

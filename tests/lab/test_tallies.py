@@ -7,9 +7,9 @@ from scipy.stats import norm
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
-from ffnprobe.lab import tallies
-from ffnprobe.lab.activations import find_bump
-from ffnprobe.lab.tallies import EDGES, Tally, table_scan, tally_scores
+from lab import tallies
+from lab.activations import find_bump
+from lab.tallies import EDGES, Tally, table_scan, tally_scores
 
 TEXTS = ["the cat sat on the mat", "the dog ran", "Paris", "the basketball court in Paris"]
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ffnprobe.errors import DataRefused, OptionRefused
-from ffnprobe.lab.toy import CASES, ToyFFN, blend, read_toy, table_departure, truncate
+from lab.toy import CASES, ToyFFN, blend, read_toy, table_departure, truncate
 
 STAGES = {
     "mixed": {

@@ -4,11 +4,10 @@ import plotly.graph_objects as go
 import pytest
 
 from ffnprobe.errors import FileNotWritten
-from ffnprobe.lab.toy import CASES
 from ffnprobe.views.files.pictures import save_figures
-from ffnprobe.views.lab.activations import plot_curves
-from ffnprobe.views.lab.toys import plot_toy_stages
 from ffnprobe.views.theme import COLOURS, DASHES, DIVERGING, apply_theme, heat, line_of
+from lab.figures import plot_curves, plot_toy_stages
+from lab.toy import CASES
 
 
 def test_signed_heatmaps_are_white_at_zero():

@@ -23,7 +23,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import DataRefused, OptionRefused
-from ffnprobe.lab.activations import check_activation, find_curve, is_gated
+
+from .activations import check_activation, find_curve, is_gated
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ from torch import Tensor
 from ffnprobe.corpora import histograms
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
-from ffnprobe.lab.activations import Bump, find_bump
 from ffnprobe.models.model import Model
 from ffnprobe.tracing.running import run
+
+from .activations import Bump, find_bump
 
 EDGES = torch.linspace(-8, 8, 161, dtype=torch.float64)
 # Small negatives: closer to zero than Swish's minimum, further than rounding errors.

@@ -1,1 +1,0 @@
-"""An FFN by itself: toy layers, activation functions, similarity, superposition."""
