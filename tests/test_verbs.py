@@ -15,8 +15,8 @@ from ffnprobe.cli import verbs as commands
 from ffnprobe.cli.help import HelpGroup
 from ffnprobe.cli.main import app
 from ffnprobe.errors import OptionRefused
+from ffnprobe.recipes import write_recipe
 from ffnprobe.verbs import VERBS, Verb
-from ffnprobe.views.recipes import write_recipe
 from tests.cli.runner import ffnprobe, refused
 from tests.conftest import JORDAN
 

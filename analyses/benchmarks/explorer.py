@@ -23,10 +23,10 @@ import torch
 
 import ffnprobe as fp
 from benchmarks.sizes import Size
+from ffnprobe.listening import bind
 from ffnprobe.models.bridge import bridge_of
 from ffnprobe.views.explorer.server import start
 from ffnprobe.views.explorer.session import Session
-from ffnprobe.views.ports import bind
 
 PROMPT = "Michael Jordan plays the sport of"
 USERS, ALLOWED = 20, 0.2

@@ -42,10 +42,9 @@ def explore(
             "the explorer needs the package dash, which is not installed.",
             remedy=name_install("explore"),
         )
+    from ffnprobe.listening import LOCAL, bind
     from ffnprobe.views.explorer.server import open_browser, start
     from ffnprobe.views.explorer.session import Session
-    from ffnprobe.views.hosts import LOCAL
-    from ffnprobe.views.ports import bind
 
     with bind(host, port) as listening:
         model = common.load(hooks=hooks, has_own_threads=True)

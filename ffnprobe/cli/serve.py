@@ -55,11 +55,11 @@ def serve(
         )
     from ffnprobe.cli.threads import read_threads, use_threads
     from ffnprobe.corpora.scans import Scan
+    from ffnprobe.listening import bind
     from ffnprobe.serving.models import GB, ServedModels
     from ffnprobe.serving.protocol import build_server
     from ffnprobe.serving.service import Service
     from ffnprobe.serving.transports import HOST, PATH, serve_http, serve_stdio
-    from ffnprobe.views.ports import bind
 
     models = ServedModels(
         [common.model_name, *(also or [])], device=common.device, most_bytes=int(memory * GB)

@@ -9,12 +9,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ffnprobe.cache import LRUCache
 from ffnprobe.cells import is_missing
 from ffnprobe.documents.blocks import Table
 from ffnprobe.errors import OptionRefused
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
-from ffnprobe.views.explorer.cache import LRUCache
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,11 +3,11 @@
 import difflib
 from collections.abc import Sequence
 
+from ffnprobe.cache import LRUCache
 from ffnprobe.errors import ModelNotLoaded, OptionRefused
 from ffnprobe.models.loading import load
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import find_source
-from ffnprobe.views.explorer.cache import LRUCache
 
 GB = 2**30
 # The weights as they are, and questions, answers and tokens folded in fp32.

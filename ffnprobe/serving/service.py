@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from ffnprobe.cache import LRUCache
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import DataRefused, FfnProbeError, OptionRefused
 from ffnprobe.facts.formats import EMBEDDED
@@ -20,7 +21,6 @@ from ffnprobe.serving.answers import Answer, Answers
 from ffnprobe.serving.budgets import Budget, Cancelled
 from ffnprobe.serving.models import ServedModels
 from ffnprobe.serving.tools import CURSOR, ROWS, TOOLS, Tool, read_arguments
-from ffnprobe.views.explorer.cache import LRUCache
 
 SURVEYS_BYTES = 256 * 2**20
 

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ffnprobe.views.hosts import is_own, is_same, read_host
+from ffnprobe.listening import is_own, is_same, read_host
 
 HOST = "127.0.0.1"
 PATH = "/mcp"

@@ -21,9 +21,9 @@ from plotly.offline import get_plotlyjs
 from ffnprobe.documents.blocks import Block, Code, Figure, Section, Terms, Words
 from ffnprobe.documents.html import write_html
 from ffnprobe.provenance import Provenance
+from ffnprobe.recipes import has_recipe, write_recipe
 from ffnprobe.results import Result, Tables
 from ffnprobe.views.plots import plot, plot_all
-from ffnprobe.views.recipes import has_recipe, write_recipe
 from ffnprobe.views.screens import fit
 
 # What pages and the widget share, and what only a page does.

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 import ffnprobe as fp
+from ffnprobe.listening import bind
 from ffnprobe.views.explorer.server import start
 from ffnprobe.views.explorer.session import Session
-from ffnprobe.views.ports import bind
 from tests.conftest import JORDAN
 from tests.views.conftest import hostile  # noqa: F401  (a fixture)
 

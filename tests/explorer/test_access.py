@@ -68,10 +68,10 @@ def test_each_start_has_a_token_of_its_own_and_none_on_request(session, explorer
 
 
 def test_tokens_are_compared_in_constant_time(explorer, stranger, monkeypatch):
-    from ffnprobe.views import hosts
+    from ffnprobe import listening
 
     compared = []
-    monkeypatch.setattr(hosts.hmac, "compare_digest", lambda *pair: compared.append(pair))
+    monkeypatch.setattr(listening.hmac, "compare_digest", lambda *pair: compared.append(pair))
     assert stranger.ask("GET", "/?access_token=x")[0] == 403
     assert compared == [(b"x", Client(explorer).token.encode())]
 

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
+from ffnprobe.cache import LRUCache
 from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.views.explorer import jobs as job_room
-from ffnprobe.views.explorer.cache import LRUCache
 from ffnprobe.views.explorer.jobs import Jobs
 
 

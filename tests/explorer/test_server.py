@@ -12,9 +12,8 @@ import pytest
 
 from ffnprobe.cli import explore
 from ffnprobe.errors import OptionRefused
+from ffnprobe.listening import bind, is_own, read_host
 from ffnprobe.views.explorer.session import Session
-from ffnprobe.views.hosts import is_own, read_host
-from ffnprobe.views.ports import bind
 from tests.cli.runner import refused
 from tests.conftest import JORDAN
 from tests.explorer.client import Client

@@ -15,9 +15,9 @@ from ffnprobe.documents import blocks
 from ffnprobe.documents.html import largest, shade
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.names import split_position
+from ffnprobe.recipes import Recipe
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.plots import plot, plot_all
-from ffnprobe.views.recipes import Recipe
 from ffnprobe.views.screens import fit
 
 Component = Any  # dash's own types are not checked

@@ -9,6 +9,7 @@ from dash import dcc, html
 from ffnprobe.circuits.checking import measure_losses
 from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.errors import FfnProbeError, OptionRefused
+from ffnprobe.recipes import write_recipe
 from ffnprobe.tracing.path_tables import Source
 from ffnprobe.views.explorer import forms
 from ffnprobe.views.explorer.addresses import Address
@@ -27,7 +28,6 @@ from ffnprobe.views.explorer.blocks import (
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.plots import plot
-from ffnprobe.views.recipes import write_recipe
 
 KEEP, MOST = 40, 300
 EDGES = 12

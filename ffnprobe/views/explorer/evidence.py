@@ -6,6 +6,7 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.evidence.explanation import Explanation
+from ffnprobe.recipes import spell_token
 from ffnprobe.views.explorer.addresses import Address, name_token, read_address
 from ffnprobe.views.explorer.blocks import (
     Component,
@@ -18,7 +19,6 @@ from ffnprobe.views.explorer.blocks import (
 )
 from ffnprobe.views.explorer.jobs import Job
 from ffnprobe.views.explorer.session import AskedPrompt, Session
-from ffnprobe.views.recipes import spell_token
 
 TICK = 300  # milliseconds between two polls of the background work
 

@@ -7,10 +7,10 @@ import pandas as pd
 from dash import dcc, html
 
 from ffnprobe.provenance import Provenance
+from ffnprobe.recipes import Recipe
 from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.explorer.blocks import Component
 from ffnprobe.views.files.saving import encode_result
-from ffnprobe.views.recipes import Recipe
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from collections import Counter
 import pandas as pd
 from dash import html
 
+from ffnprobe.recipes import Recipe
 from ffnprobe.results import as_result
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.explorer.blocks import Component, Viewport, link, section, table, words
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import Session
-from ffnprobe.views.recipes import Recipe
 
 ROWS = 1_000
 

@@ -5,11 +5,11 @@ Forms are turned into addresses in the browser (`assets/script.js`): what is ask
 
 from dash import dcc, html
 
+from ffnprobe.recipes import spell_token
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.explorer.blocks import Component, field, link
 from ffnprobe.views.explorer.session import PROMPT_BYTES, Session
-from ffnprobe.views.recipes import spell_token
 
 SUGGESTED = 20
 

@@ -7,6 +7,7 @@ from ffnprobe.corpora.contexts import Examples
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.reading.cards import TITLES, describe
 from ffnprobe.reading.readings import Reading, Readings
+from ffnprobe.recipes import spell_token, write_recipe
 from ffnprobe.results import Result
 from ffnprobe.tracing.score_drivers import Drivers
 from ffnprobe.views.explorer import forms, whatif
@@ -26,7 +27,6 @@ from ffnprobe.views.explorer.blocks import (
 )
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import EXAMPLES, Session
-from ffnprobe.views.recipes import spell_token, write_recipe
 
 TOKENS = 10
 DRIVERS = 10

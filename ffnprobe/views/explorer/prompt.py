@@ -4,6 +4,7 @@ import pandas as pd
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from ffnprobe.errors import FfnProbeError
+from ffnprobe.recipes import spell_token, write_recipe
 from ffnprobe.results import TableSet
 from ffnprobe.tracing.streams import name_streams
 from ffnprobe.tracing.trace import Trace
@@ -26,7 +27,6 @@ from ffnprobe.views.explorer.blocks import (
 from ffnprobe.views.explorer.exports import Export, Live, bar, provenance_of
 from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.plots import plot
-from ffnprobe.views.recipes import spell_token, write_recipe
 
 TOKENS = 10
 MAX_TEMPERATURE = 3.0

@@ -11,6 +11,7 @@ from ffnprobe.reading.kinds import KINDS
 from ffnprobe.reading.rankings import search
 from ffnprobe.reading.searches import Search
 from ffnprobe.reading.surveys import Survey
+from ffnprobe.recipes import write_recipe
 from ffnprobe.results import change
 from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.blocks import (
@@ -28,7 +29,6 @@ from ffnprobe.views.explorer.blocks import (
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.plots import plot
-from ffnprobe.views.recipes import write_recipe
 
 FOUND = 20
 TICK = 300  # milliseconds between two polls of the survey

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from dash import Dash
 from flask import Response, request
 
+from ffnprobe.listening import is_own, is_same, read_host
 from ffnprobe.views.explorer.addresses import write_address
-from ffnprobe.views.hosts import is_own, is_same, read_host
 
 ACCESS = "access_token"
 REQUEST_BYTES = 256 * 1024

@@ -19,10 +19,10 @@ from typing import Any
 
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
+from ffnprobe.listening import WILDCARDS
 from ffnprobe.views.explorer.app import build
 from ffnprobe.views.explorer.security import ACCESS
 from ffnprobe.views.explorer.session import Session
-from ffnprobe.views.hosts import WILDCARDS
 
 CONNECTIONS = 64
 BUSY = b"the explorer is busy: try again in a second.\n"

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import plotly.graph_objects as go
 
+from ffnprobe.cache import LRUCache
 from ffnprobe.circuits.circuit import Circuit, circuit
 from ffnprobe.corpora.contexts import Examples, examples
 from ffnprobe.corpora.embedded import embedded_scan
@@ -33,7 +34,6 @@ from ffnprobe.tracing.running import run
 from ffnprobe.tracing.score_drivers import Drivers, drivers
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.explorer.cache import LRUCache
 from ffnprobe.views.explorer.jobs import Job, Jobs
 from ffnprobe.views.plots import plot
 

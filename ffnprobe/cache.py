@@ -40,20 +40,20 @@ class LRUCache:
         with self._lock:
             self._held[key] = (value, size)
             self._held.move_to_end(key)
-            while len(self._held) > 1 and (len(self._held) > self._most or self._bytes > self._most_bytes):  # fmt: skip
+            while len(self._held) > 1 and self._is_full():
                 self._held.popitem(last=False)
 
-    @property
-    def _bytes(self) -> int:
-        return sum(size for _, size in self._held.values())
+    def _is_full(self) -> bool:
+        held = sum(size for _, size in self._held.values())
+        return len(self._held) > self._most or held > self._most_bytes
 
     def get_or_make(
-        self, key: Hashable, make: Callable[[], Any], *, size: Callable[[Any], int] | None = None
+        self, key: Hashable, make: Callable[[], Any], *, size: Callable[[Any], int] = lambda _: 0
     ) -> Any:
         """Return the value of a key, or make and keep it; no value is made twice."""
         with self._lock:
             found = self.get(key)
             if found is None:
                 found = make()
-                self.put(key, found, 0 if size is None else size(found))
+                self.put(key, found, size(found))
             return found
