@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.views.explorer import callbacks
+from ffnprobe.views.explorer import security
 from ffnprobe.views.explorer import session as sessions
 from ffnprobe.views.explorer.session import Session
 from tests.conftest import JORDAN
@@ -520,7 +520,7 @@ def test_a_page_says_busy_and_follows_when_there_is_room(tab):
     body = {"status": 503, "headers": {"Retry-After": "1"}, "body": "busy"}
     is_busy = threading.Event()
     is_busy.set()
-    page.route(f"**{callbacks.PATH}*", lambda route: route.fulfill(**body) if is_busy.is_set() else route.continue_())  # fmt: skip
+    page.route(f"**{security.PATH}*", lambda route: route.fulfill(**body) if is_busy.is_set() else route.continue_())  # fmt: skip
     page.locator("#prompt").fill(JORDAN)
     page.locator("#prompt").press("Enter")
     page.wait_for_selector("#busy:has-text('The explorer is busy')", state="visible")

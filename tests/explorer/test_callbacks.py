@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from ffnprobe.views.explorer import callbacks, server
+from ffnprobe.views.explorer import security, server
 from ffnprobe.views.explorer.addresses import read_address
 from ffnprobe.views.explorer.app import build
 from tests.conftest import JORDAN
@@ -89,7 +89,7 @@ def test_malformed_callbacks_are_refused_in_words_and_none_fails(explorer, known
     texts += [json.dumps(body)[:-9] for body in known]
     seen = []
     for text in texts:
-        status, _, said = client.ask("POST", callbacks.PATH, text, **JSON)
+        status, _, said = client.ask("POST", security.PATH, text, **JSON)
         assert status in (200, 204, 400), (status, text)
         if status == 400:
             assert said.decode().strip(), text
@@ -102,7 +102,7 @@ def test_malformed_callbacks_are_refused_in_words_and_none_fails(explorer, known
 
 def test_a_page_s_own_callbacks_are_all_admitted(explorer, known):
     for body in known:
-        status, _, said = Client(explorer).ask("POST", callbacks.PATH, json.dumps(body), **JSON)
+        status, _, said = Client(explorer).ask("POST", security.PATH, json.dumps(body), **JSON)
         assert status in (200, 204), (body["output"], said)
 
 
@@ -121,11 +121,11 @@ def test_a_page_s_own_callbacks_are_all_admitted(explorer, known):
 )
 def test_what_does_not_fit_is_named(explorer, known, change, said):
     body = next(body for body in known if body["output"].startswith("..page.children"))
-    status, _, told = Client(explorer).ask("POST", callbacks.PATH, json.dumps(body | change), **JSON)  # fmt: skip
+    status, _, told = Client(explorer).ask("POST", security.PATH, json.dumps(body | change), **JSON)  # fmt: skip
     assert (status, told.decode()) == (400, f"this is not a callback of the explorer: {said}\n")
     body = copy.deepcopy(body)
     body["inputs"][0]["value"] = 5
-    told = Client(explorer).ask("POST", callbacks.PATH, json.dumps(body), **JSON)[2]
+    told = Client(explorer).ask("POST", security.PATH, json.dumps(body), **JSON)[2]
     assert b"the value of location.pathname is of the wrong kind." in told
 
 

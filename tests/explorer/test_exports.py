@@ -7,7 +7,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.explorer.downloads import gather
+from ffnprobe.views.explorer.app import gather
 from ffnprobe.views.explorer.exports import Live, write
 from ffnprobe.views.explorer.session import Session
 from tests.conftest import JORDAN

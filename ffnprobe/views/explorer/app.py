@@ -1,38 +1,48 @@
-"""The app: one frame and five pages, chosen by the address."""
+"""The app: five pages, chosen by the address, and the frame around them."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
-from dash import ClientsideFunction, Dash, Input, Output, html
+from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 from flask import abort
 
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.views.explorer import (
-    circuit,
-    downloads,
-    evidence,
-    facts,
-    frame,
-    neuron,
-    prompt,
-    search,
-)
+from ffnprobe.version import VERSION
+from ffnprobe.views.explorer import circuit, evidence, exports, facts, neuron, prompt, search
 from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.blocks import Component, Viewport, alert, link, read_viewport
-from ffnprobe.views.explorer.callbacks import check_callbacks
+from ffnprobe.views.explorer.exports import Export, Live
 from ffnprobe.views.explorer.jobs import log_error
-from ffnprobe.views.explorer.security import guard, say
+from ffnprobe.views.explorer.security import check_callbacks, guard, say
 from ffnprobe.views.explorer.session import Session
 
-Show = Callable[[Session, Address, Viewport], Component]
-PAGES: dict[str, Show] = {
-    "/": prompt.show,
-    "/neuron": neuron.show_none,
-    "/circuit": circuit.show,
-    "/search": search.show,
-    "/facts": facts.show,
+
+class Page(NamedTuple):
+    """A page: its title in the navigation, what it shows and what it exports."""
+
+    title: str
+    show: Callable[[Session, Address, Viewport], Component]
+    gather: Callable[[Session, Address, Live], Export] | None
+
+
+PAGES = {
+    "/": Page("Prompt", prompt.show, prompt.gather),
+    "/circuit": Page("Circuit", circuit.show, circuit.gather),
+    "/neuron": Page("Neuron", neuron.show_none, None),
+    "/search": Page("Search", search.show, search.gather),
+    "/facts": Page("Facts", facts.show, facts.gather),
 }
+NEURON = Page("Neuron", neuron.show, neuron.gather)
+# Dash's own page names no language and shows nothing without JavaScript.
+INDEX = """<!DOCTYPE html>
+<html lang="en">
+<head>{%metas%}<title>{%title%}</title>{%favicon%}{%css%}</head>
+<body><noscript>The explorer needs JavaScript, which is switched off.</noscript>
+{%app_entry%}
+<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
+</html>"""
 
 
 def build(session: Session, *, host: str = "127.0.0.1", token: str | None = None) -> Dash:
@@ -43,13 +53,13 @@ def build(session: Session, *, host: str = "127.0.0.1", token: str | None = None
         title="ffnprobe", update_title=None, serve_locally=True, use_pages=False,
         suppress_callback_exceptions=True, add_log_handler=False, enable_mcp=False,
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
-        index_string=frame.INDEX, on_error=_note,
+        index_string=INDEX, on_error=_note,
     )  # fmt: skip
-    app.layout = frame.frame(session)
+    app.layout = _frame(session)
 
     def show(path: str | None, search_text: str | None, screen: object) -> tuple[Component, ...]:
         address = read_address(path, search_text)
-        return show_page(session, address, read_viewport(screen)), frame.navigation(address), {}
+        return show_page(session, address, read_viewport(screen)), _navigation(address), {}
 
     app.callback(
         Output("page", "children"), Output("navigation", "children"), Output("live", "data"),
@@ -64,24 +74,73 @@ def build(session: Session, *, host: str = "127.0.0.1", token: str | None = None
         ("nameWindow", Output("window", "data"), Input("page", "children")),
     ):
         app.clientside_callback(ClientsideFunction("explorer", name), output, trigger)
-    for room in (prompt, evidence, neuron, search, downloads):
+    for room in (prompt, evidence, neuron, search):
         room.register(app, session)
+    exports.register(app, partial(gather, session))
     guard(app, host=host, token=token)
     check_callbacks(app)
     return app
 
 
+def _frame(session: Session) -> Component:
+    """Lay out what all pages share."""
+    model = session.model
+    c = model.config
+    return html.Div(
+        [
+            dcc.Location(id="location", refresh="callback-nav"),
+            # screen: dark mode and width; live: the sliders; job: the work in the background.
+            *(dcc.Store(id=name) for name in ("screen", "live", "job", "address", "window", "cell", "point", "node")),
+            dcc.Download(id="download"),
+            html.A("to the page", href="#page", className="skip"),
+            html.Header(
+                [
+                    html.A("ffnprobe", href="/", className="brand"),
+                    html.Nav(id="navigation", **{"aria-label": "pages"}),
+                    html.Span(
+                        f"{model.name}: {c.layers} layers × {c.d_mlp:,} neurons",
+                        className="soft model", title=f"weights {model.fingerprint}",
+                    ),
+                ]
+            ),
+            html.P("The explorer is busy with other pages. This one follows.", id="busy", role="status"),
+            html.Main(id="page", tabIndex="-1"),
+            html.Footer(f"ffnprobe {VERSION}; everything is computed on this machine.", className="soft"),
+        ],
+        className="frame",
+    )  # fmt: skip
+
+
+def _navigation(address: Address) -> list[Component]:
+    """Link to every page, keep the question, and mark the current one."""
+    here = "/neuron" if address.neuron else address.path
+    marks: dict[str, Any] = {here: {"aria-current": "page"}}
+    return [link(page.title, address.to(path), **marks.get(path, {})) for path, page in PAGES.items()]  # fmt: skip
+
+
+def _find(address: Address) -> Page | None:
+    return NEURON if address.neuron else PAGES.get(address.path)
+
+
 def show_page(session: Session, address: Address, viewport: Viewport) -> Component:
     """Show the page of an address, or the error in the address."""
-    show = neuron.show if address.neuron else PAGES.get(address.path)
-    if show is None:
+    page = _find(address)
+    if page is None:
         return html.Div(
             [html.H1("No such page"), html.P(["Start with ", link("a prompt", "/"), "."])]
         )
     try:
-        return show(session, address, viewport)
+        return page.show(session, address, viewport)
     except FfnProbeError as error:
         return html.Div([html.H1("This cannot be shown"), alert(error)])
+
+
+def gather(session: Session, address: Address, live: Live) -> Export:
+    """Gather what the page of an address exports."""
+    page = _find(address)
+    if page is None or page.gather is None:
+        raise FfnProbeError("there is nothing on this page to export.")
+    return page.gather(session, address, live)
 
 
 def _note(error: Exception) -> Any:

@@ -1,16 +1,29 @@
 """What a page exports: files, an HTML report, and the command and the Python that give the same."""
 
+import base64
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
-from dash import dcc, html
+from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
+from ffnprobe.errors import FfnProbeError
 from ffnprobe.provenance import Provenance
 from ffnprobe.recipes import Recipe
 from ffnprobe.results import Result, TableSet, as_result
-from ffnprobe.views.explorer.blocks import Component
+from ffnprobe.views.explorer.addresses import Address, read_address
+from ffnprobe.views.explorer.blocks import Component, alert, recipes
 from ffnprobe.views.files.saving import encode_result
+
+Settings = dict[str, Any] | None
+# Each button: its title, the suffix of its file, and the type a browser knows it by.
+BUTTONS = {
+    "save-csv": ("csv", ".csv", "text/csv"),
+    "save-parquet": ("parquet", ".parquet", "application/vnd.apache.parquet"),
+    "save-report": ("HTML report", ".html", "text/html"),
+}
 
 
 @dataclass(frozen=True)
@@ -33,10 +46,7 @@ class Export:
 
 def bar() -> Component:
     """Offer the files and the recipes; the list of tables is filled in once the page is shown."""
-    buttons = [
-        html.Button(title, id=f"save-{name}", n_clicks=0)
-        for name, title in (("csv", "csv"), ("parquet", "parquet"), ("report", "HTML report"))
-    ]
+    buttons = [html.Button(title, id=name, n_clicks=0) for name, (title, _, _) in BUTTONS.items()]
     chosen = dcc.RadioItems(options=[], value=None, id="save-table", inline=True, className="radio")
     return html.Section(
         [
@@ -64,3 +74,50 @@ def write(export: Export, suffix: str, chosen: str | None) -> bytes:
     name = chosen if chosen in export.tables else next(iter(export.tables))
     table = export.tables[name]
     return encode_result(TableSet(name, {name: table}, provenance_of(table)), suffix)
+
+
+def register(app: Dash, gather: Callable[[Address, Live], Export]) -> None:
+    """Register the buttons, and the list of tables and the recipes, which follow the sliders."""
+
+    def read(path: str, search: str, live: Settings, job: Settings) -> Export:
+        return gather(read_address(path, search), Live(live or {}, job or {}))
+
+    def list_tables(
+        live: Settings, job: Settings, _: object, chosen: str | None, path: str, search: str
+    ) -> Any:
+        try:
+            export = read(path, search, live, job)
+        except FfnProbeError:
+            return [], None, []
+        names = list(export.tables)
+        # A late reply must not undo a choice made meanwhile.
+        value = no_update if chosen in names else names[0]
+        return names, value, recipes(export.recipe)
+
+    app.callback(
+        Output("save-table", "options"), Output("save-table", "value"), Output("recipes", "children"),
+        Input("live", "data"), Input("job", "data"), Input("saved", "id"),
+        State("save-table", "value"), State("location", "pathname"), State("location", "search"),
+    )(list_tables)  # fmt: skip
+
+    def save(_csv: int, _parquet: int, _report: int, chosen: str | None, live: Settings, job: Settings,
+             path: str, search: str) -> Any:  # fmt: skip
+        if ctx.triggered_id not in BUTTONS or not ctx.triggered[0]["value"]:
+            return no_update, no_update
+        _, suffix, kind = BUTTONS[ctx.triggered_id]
+        try:
+            export = read(path, search, live, job)
+            data = write(export, suffix, chosen)
+        except FfnProbeError as error:
+            return no_update, alert(error)
+        stem = export.stem if suffix == ".html" or not chosen else f"{export.stem}-{chosen}"
+        file = re.sub(r"[^\w.-]+", "-", stem) + suffix
+        content = {"filename": file, "content": base64.b64encode(data).decode(), "base64": True, "type": kind}  # fmt: skip
+        return content, f"saved {file}"
+
+    app.callback(
+        Output("download", "data"), Output("saved", "children"),
+        *(Input(name, "n_clicks") for name in BUTTONS),
+        State("save-table", "value"), State("live", "data"), State("job", "data"),
+        State("location", "pathname"), State("location", "search"), prevent_initial_call=True,
+    )(save)  # fmt: skip
