@@ -11,9 +11,10 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 BYTES = 512 * 2**20
+T = TypeVar("T")
 
 
 class LRUCache:
@@ -48,11 +49,11 @@ class LRUCache:
         return len(self._held) > self._most or held > self._most_bytes
 
     def get_or_make(
-        self, key: Hashable, make: Callable[[], Any], *, size: Callable[[Any], int] = lambda _: 0
-    ) -> Any:
+        self, key: Hashable, make: Callable[[], T], *, size: Callable[[T], int] = lambda _: 0
+    ) -> T:
         """Return the value of a key, or make and keep it; no value is made twice."""
         with self._lock:
-            found = self.get(key)
+            found: T | None = self.get(key)
             if found is None:
                 found = make()
                 self.put(key, found, size(found))

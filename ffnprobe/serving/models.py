@@ -44,10 +44,9 @@ class ServedModels:
                 f'"{wanted}" is not served; served are {", ".join(self.sources)}.',
                 remedy=near[0] if near else self.default,
             )
-        found: Model = self._loaded.get_or_make(
+        return self._loaded.get_or_make(
             wanted, lambda: load(self.sources[wanted], device=self._device), size=_size
         )
-        return found
 
 
 def _short_name(given: str) -> str:

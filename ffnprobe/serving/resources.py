@@ -73,8 +73,7 @@ def _read_survey(service: Service, name: str, budget: Budget) -> bytes:
 
     with service.wait(budget):
         model = service.models.get(name)
-        found: bytes = service.surveys.get_or_make(model.identity, make, size=len)
-        return found
+        return service.surveys.get_or_make(model.identity, make, size=len)
 
 
 @cache

@@ -5,6 +5,7 @@ and a finished one dropped, so that a closed tab soon costs nothing. A cancelled
 exception from its own progress callback.
 """
 
+import logging
 import secrets
 import time
 from collections import OrderedDict
@@ -137,6 +138,4 @@ class Jobs:
 
 def log_error() -> None:
     """Log the traceback of an unexpected error."""
-    import logging
-
     logging.getLogger("ffnprobe").exception("unexpected error in the explorer")

@@ -38,9 +38,8 @@ from ffnprobe.views.explorer.jobs import Job, Jobs
 from ffnprobe.views.plots import plot
 
 PROMPT_BYTES = 20_000
-PATTERNED = (
-    1_000  # up to so many characters attention patterns, which grow by their square, are kept
-)
+# Up to so many characters attention patterns, which grow by their square, are kept.
+PATTERNED = 1_000
 EXAMPLES = 5
 RELATED = 6
 MOST_WRITTEN = 40
@@ -103,12 +102,11 @@ class Session:
         """Run the prompt of an address."""
         prompt = check_size(address.text("prompt"), "prompt")
         key = ("trace", prompt, address.bos)
-        found: Trace = self.cache.get_or_make(
+        return self.cache.get_or_make(
             key,
             lambda: run(self.model, prompt, bos=address.bos, patterns=len(prompt) <= PATTERNED),
             size=lambda trace: trace.nbytes,
         )
-        return found
 
     def lens(self, trace: Trace) -> go.Figure:
         """Draw a prompt's lens grid."""
@@ -122,30 +120,19 @@ class Session:
     def reading(self, name: str) -> Reading:
         """Read one neuron."""
         neuron = str(NeuronId.parse(name))
-
-        def make() -> Reading:
-            found = read(self.model, neuron)
-            assert isinstance(found, Reading)
-            return found
-
-        found: Reading = self.cache.get_or_make(("reading", neuron), make)
+        found = self.cache.get_or_make(("reading", neuron), lambda: read(self.model, neuron))
+        assert isinstance(found, Reading)
         return found
 
     def related(self, reading: Reading) -> Related:
         """Find a neuron's related neurons."""
         k = min(RELATED, self.model.config.neurons - 1)
-        found: Related = self.cache.get_or_make(
-            ("related", reading.name), lambda: reading.related(k)
-        )
-        return found
+        return self.cache.get_or_make(("related", reading.name), lambda: reading.related(k))
 
     def drivers(self, trace: Trace, name: str, position: int) -> Drivers:
         """Find what gave a neuron its score at a position."""
         key = ("drivers", trace.ids, trace.has_bos, name, position)
-        found: Drivers = self.cache.get_or_make(
-            key, lambda: drivers(trace, name, position=position)
-        )
-        return found
+        return self.cache.get_or_make(key, lambda: drivers(trace, name, position=position))
 
     def examples(self, name: str) -> Examples | None:
         """Quote a neuron's strongest and weakest examples, if there is a scan."""
@@ -208,7 +195,7 @@ class Session:
     def circuit(self, question: AskedPrompt, keep: int) -> Circuit:
         """Find the circuit of a question's answer."""
         check_size(question.prompt, "prompt")
-        found: Circuit = self.cache.get_or_make(
+        return self.cache.get_or_make(
             ("circuit", question, keep),
             lambda: circuit(
                 self.model, question.prompt, question.answer, versus=question.versus,
@@ -216,7 +203,6 @@ class Session:
             ),
             size=lambda found: 3 * found.trace.nbytes,
         )  # fmt: skip
-        return found
 
     @property
     def neurons(self) -> Survey | None:
