@@ -19,7 +19,7 @@ from ffnprobe.views.explorer.security import check_callbacks, guard, say
 from ffnprobe.views.explorer.session import Session
 
 
-class Page(NamedTuple):
+class ExplorerPage(NamedTuple):
     """A page: its title in the navigation, what it shows and what it exports."""
 
     title: str
@@ -28,13 +28,13 @@ class Page(NamedTuple):
 
 
 PAGES = {
-    "/": Page("Prompt", prompt.show, prompt.gather),
-    "/circuit": Page("Circuit", circuit.show, circuit.gather),
-    "/neuron": Page("Neuron", neuron.show_none, None),
-    "/search": Page("Search", search.show, search.gather),
-    "/facts": Page("Facts", facts.show, facts.gather),
+    "/": ExplorerPage("Prompt", prompt.show, prompt.gather),
+    "/circuit": ExplorerPage("Circuit", circuit.show, circuit.gather),
+    "/neuron": ExplorerPage("Neuron", neuron.show_none, None),
+    "/search": ExplorerPage("Search", search.show, search.gather),
+    "/facts": ExplorerPage("Facts", facts.show, facts.gather),
 }
-NEURON = Page("Neuron", neuron.show, neuron.gather)
+NEURON = ExplorerPage("Neuron", neuron.show, neuron.gather)
 # Dash's own page names no language and shows nothing without JavaScript.
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -118,7 +118,7 @@ def _navigation(address: Address) -> list[Component]:
     return [link(page.title, address.to(path), **marks.get(path, {})) for path, page in PAGES.items()]  # fmt: skip
 
 
-def _find(address: Address) -> Page | None:
+def _find(address: Address) -> ExplorerPage | None:
     return NEURON if address.neuron else PAGES.get(address.path)
 
 
