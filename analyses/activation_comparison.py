@@ -23,7 +23,7 @@ from encoders.encoder import VARIANTS, EncoderSettings
 from encoders.figures import plot_comparison
 from encoders.sentiment import find_corpus
 from encoders.wordpieces import cut_pieces
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 

@@ -17,7 +17,7 @@ import pandas as pd
 import ffnprobe as fp
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.models import pocket
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 from lab.activations import CURVES, find_bump
 from lab.figures import plot_curves, plot_gate_surface, plot_scores

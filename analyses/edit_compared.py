@@ -24,7 +24,7 @@ from editing.facts import find_changes
 from editing.figures import draw_alone, draw_sequence
 from editing.runs import KINDS, METHODS, edit_alone, edit_in_turn
 from ffnprobe.editing.key_stores import open_keys
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 

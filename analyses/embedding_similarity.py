@@ -13,7 +13,7 @@ temperature 2.
 """
 
 import ffnprobe as fp
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 from lab.embeddings import compare_tokens, find_neighbours, sweep_temperatures
 from lab.figures import plot_temperatures, plot_tokens, plot_word_similarity

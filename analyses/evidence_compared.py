@@ -22,7 +22,7 @@ import ffnprobe as fp
 from evidence.facts import find_known
 from evidence.figures import draw
 from evidence.removals import compare
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 

@@ -12,7 +12,7 @@ removing 20 of them there changes little: the facts are recalled at the subject,
 """
 
 import ffnprobe as fp
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 

@@ -14,7 +14,7 @@ at the subject, and carried to the end by attention.
 import pandas as pd
 
 import ffnprobe as fp
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 

@@ -17,7 +17,7 @@ dimensions if always on, 19 if on 1 % of the time.
 import ffnprobe as fp
 from ffnprobe.models import pocket
 from ffnprobe.names import check_layer
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 from lab.figures import plot_crowding, plot_fact_load, plot_sparse
 from lab.superposition import count_facts, measure_layer, table_crowding, train_sparse

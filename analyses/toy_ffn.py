@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 from lab.activations import NAMES
 from lab.figures import plot_departure, plot_toy_stages

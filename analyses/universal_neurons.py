@@ -19,7 +19,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.models.checkpoint import fingerprint
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 from script import new_parser, run_script
 

@@ -137,14 +137,14 @@ class Common:
     def check_out(self) -> None:
         """Refuse files that cannot be written before any work is done."""
         if self.out is not None or self.html is not None:
-            from ffnprobe.views.files.formats import SUFFIXES, check_target
+            from ffnprobe.views.files.formats import check_target
 
             if self.out is not None:
-                check_target(self.out, SUFFIXES)
+                check_target(self.out)
             if self.html is not None:
                 check_target(self.html, (".html",))
         if self.plot is not None:
-            from ffnprobe.views.files.pictures import check_picture
+            from ffnprobe.views.files.saving import check_picture
 
             check_picture(self.plot)
 
@@ -211,7 +211,7 @@ class Common:
             save_result(result, self.html, tables=tables)
             self.note(f"wrote {self.html}")
         if self.plot is not None:
-            from ffnprobe.views.files.pictures import save_figure
+            from ffnprobe.views.files.saving import save_figure
             from ffnprobe.views.plots import plot
 
             save_figure(plot(result), self.plot)

@@ -25,10 +25,11 @@ MORE = "more: --full (all columns, map, paths, parts, curve), --html FILE (a pag
 
 def read_graph(text: str) -> Path:
     """Check the name of a graph's file before any work is done."""
-    from ffnprobe.views.files.graphs import check_graph
+    from ffnprobe.views.files.formats import check_target
+    from ffnprobe.views.files.graphs import SUFFIXES
 
     path = Path(text)
-    check_graph(path)
+    check_target(path, SUFFIXES)
     return path
 
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from ffnprobe.views.files import pictures
+from ffnprobe.views.files import saving
 from tests.cli.runner import ffnprobe, nothing_written, refused
 
 TEXT = "the cat sat on the basketball court"
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_written_is_said_before_the_work(folder, option, n
 
 
 def test_a_png_without_kaleido_names_the_ways_on(folder, monkeypatch):
-    monkeypatch.setattr(pictures, "has_kaleido", lambda: False)
+    monkeypatch.setattr(saving, "has_kaleido", lambda: False)
     assert refused("run", TEXT, "--plot", "x.png") == (
         "error: a .png needs the package kaleido, which is not installed.\n"
         "  try: pip install kaleido, or --plot x.html\n"

@@ -7,7 +7,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
-from ffnprobe.views.files import pictures
+from ffnprobe.views.files import saving
 from ffnprobe.views.plots import FIGURES, plot_all
 from tests.views.results import every_result
 
@@ -213,19 +213,19 @@ def test_a_picture_needs_a_known_suffix_kaleido_and_a_browser(results, tmp_path,
     with pytest.raises(
         FileNotWritten, match=r'"\.jpg" is not a format that figures are written in'
     ):
-        pictures.save_figure(figure, tmp_path / "x.jpg")
+        saving.save_figure(figure, tmp_path / "x.jpg")
 
     def fail(*_, **__):
         raise RuntimeError("no browser found\nmore")
 
     monkeypatch.setattr(go.Figure, "to_image", fail)
     with pytest.raises(FileNotWritten, match=r"could not draw x\.png: no browser found"):
-        pictures.save_figure(figure, tmp_path / "x.png")
-    monkeypatch.setattr(pictures, "has_kaleido", lambda: False)
+        saving.save_figure(figure, tmp_path / "x.png")
+    monkeypatch.setattr(saving, "has_kaleido", lambda: False)
     with pytest.raises(FileNotWritten, match="needs the package kaleido"):
-        pictures.save_figure(figure, tmp_path / "x.png")
+        saving.save_figure(figure, tmp_path / "x.png")
     assert not list(tmp_path.iterdir())
-    pictures.save_figure(figure, tmp_path / "x.html")
+    saving.save_figure(figure, tmp_path / "x.html")
     assert (tmp_path / "x.html").stat().st_size > 1_000_000
 
 

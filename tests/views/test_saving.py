@@ -12,7 +12,7 @@ import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.models.sources import Source
 from ffnprobe.results import as_result
-from ffnprobe.views.files.formats import to_json, to_md
+from ffnprobe.views.files.formats import FILES, to_md
 from tests.views.results import every_result
 
 NAMES = sorted(
@@ -210,7 +210,7 @@ def test_a_table_without_a_row_keeps_its_columns_and_types_in_json(tmp_path):
     empty, full = pd.DataFrame({"name": ["x"], "push": [0.5]})[:0], pd.DataFrame({"a": [1]})
     path = tmp_path / "empty.json"
     for named in ({"neurons": empty}, {"full": full, "neurons": empty}):
-        path.write_text(to_json(fp.TableSet("tables", named, known)))
+        path.write_bytes(FILES[".json"](fp.TableSet("tables", named, known)))
         found = fp.open_result(path).tables()
         assert list(found) == list(named)
         for name, table in named.items():

@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 import pytest
 
 from ffnprobe.errors import FileNotWritten
-from ffnprobe.views.files.pictures import save_figures
+from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.theme import COLOURS, DASHES, DIVERGING, apply_theme, heat, line_of
 from lab.figures import plot_curves, plot_toy_stages
 from lab.toy import CASES

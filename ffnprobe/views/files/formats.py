@@ -1,8 +1,9 @@
-"""Tables as csv, json, md and parquet, each with its provenance inside.
+"""Tables as csv, json, jsonl, md and parquet, each with its provenance inside.
 
 csv has it in the first row of a last column (see `csv_format`); json is one object with `provenance` and
-`rows`, or one key per table; md ends in the provenance; parquet keeps it in the file's metadata. Files that
-are read back (csv, json, parquet) have a checksum of all their bytes next to it (see `seals`).
+`rows`, or one key per table; jsonl, for DuckDB, pandas and the shell, has it in its first line; md ends in the
+provenance; parquet keeps it in the file's metadata. Files that are read back (csv, json, parquet) have a
+checksum of all their bytes next to it (see `seals`). In json and jsonl, missing and infinite numbers are null.
 """
 
 import io
@@ -17,39 +18,53 @@ import pandas as pd
 from ffnprobe.cells import format_value, is_missing
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import check_writable
-from ffnprobe.results import TableSet
+from ffnprobe.results import Result, TableSet
 from ffnprobe.seals import BLANK, seal
 from ffnprobe.views.files.csv_format import write_csv
 
 Tables = Mapping[str, pd.DataFrame]
 # Room for a file's checksum.
 _ROOM = {"checksum": BLANK.decode()}
+EXAMPLES = 3
+_MARKUP = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "`": "&#96;", "*": "&#42;", "_": "&#95;",
+     "[": "&#91;", "\\": "&#92;", "\n": " "}
+)  # fmt: skip
 
 
-def to_csv(result: TableSet) -> str:
-    """Write the first table as a file, with its provenance in a last column."""
-    return _seal_text(_write_csv(result, **_ROOM))
-
-
-def to_json(result: TableSet) -> str:
-    """Write all tables as a file of one object."""
-    return _seal_text(_write_json(result, **_ROOM))
-
-
-def _write_csv(result: TableSet, **more: str) -> str:
+def to_csv(result: TableSet, **more: str) -> str:
+    """Write the first table, with its provenance, and what is more, in a last column."""
     return write_csv(result.table, result.provenance, **more)
 
 
-def _write_json(result: TableSet, **more: str) -> str:
+def to_json(result: TableSet, **more: str) -> str:
     """Write one object: provenance, what the result is, and the rows of each table under its name.
 
     The rows of a single table are called `rows`.
     """
     named = {"rows": result.table} if len(result.named) == 1 else result.named
-    rows = {n: [plain_row(row) for row in frame.to_dict("records")] for n, frame in named.items()}
+    rows = {n: _plain_rows(frame) for n, frame in named.items()}
     types = {n: {str(c): str(t) for c, t in frame.dtypes.items()} for n, frame in named.items()}
     body = more | _describe(result, types=types) | rows
     return json.dumps(body, ensure_ascii=False, indent=1) + "\n"
+
+
+def to_jsonl(result: Result, written: TableSet) -> str:
+    """Write the first table's rows, one a line; of labels with their scan at hand, examples too.
+
+    These are the strongest, each as text with the token in brackets.
+    """
+    from ffnprobe.corpora.contexts import quote, strongest_examples
+    from ffnprobe.corpora.labels import Labels
+
+    rows = _plain_rows(written.table)
+    if isinstance(result, Labels) and result.scan is not None:
+        for row in rows:
+            found = strongest_examples(result.scan, row["name"], EXAMPLES)
+            row["examples"] = [quote(example) for example in found]
+    if rows:
+        rows[0]["provenance"] = written.provenance.as_dict()
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def to_md(result: TableSet) -> str:
@@ -84,27 +99,28 @@ def encode_text(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def _seal_text(text: str) -> str:
-    return seal(encode_text(text)).decode()
-
-
 def _describe(result: TableSet, **more: Any) -> dict[str, Any]:
     """Say what the tables are of, so that a reader finds it again."""
     about = {"type": result.kind, "title": result.title, "tables": list(result.named), **more}
     return {"provenance": result.provenance.as_dict(), "result": about}
 
 
-# What is printed, and what is written to files.
-TEXTS: dict[str, Callable[[TableSet], str]] = {"csv": _write_csv, "json": _write_json, "md": to_md}
-FILES = TEXTS | {"csv": to_csv, "json": to_json}
+# What is printed, and what is written to files; those that are read back with their checksum.
+TEXTS: dict[str, Callable[[TableSet], str]] = {"csv": to_csv, "json": to_json, "md": to_md}
+FILES: dict[str, Callable[[TableSet], bytes]] = {
+    ".csv": lambda result: seal(encode_text(to_csv(result, **_ROOM))),
+    ".json": lambda result: seal(encode_text(to_json(result, **_ROOM))),
+    ".md": lambda result: encode_text(to_md(result)),
+    ".parquet": to_parquet,
+}
 SUFFIXES = (".csv", ".json", ".jsonl", ".parquet", ".md", ".html")
 
 
-def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
+def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES, *, what: str = "results") -> None:
     """Refuse an unknown suffix or a missing folder before the work begins."""
     if path.suffix.lower() not in suffixes:
         raise FileNotWritten(
-            f'"{path.suffix}" is not a format that results are written in ({path.name}).',
+            f'"{path.suffix}" is not a format that {what} are written in ({path.name}).',
             remedy=", ".join(suffixes),
         )
     check_writable(path)
@@ -118,9 +134,12 @@ def name_unwritten(tables: Tables, path: Path) -> str:
     return f" (the first table; .json, .md and .html also hold {', '.join(others)})"
 
 
-def plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Turn a row into plain json values: missing and infinite are null."""
-    return {str(name): None if _is_null(value) else value for name, value in row.items()}
+def _plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Turn rows into plain json values: missing and infinite are null."""
+    return [
+        {str(name): None if _is_null(value) else value for name, value in row.items()}
+        for row in table.to_dict("records")
+    ]
 
 
 def _is_null(value: Any) -> bool:
@@ -134,7 +153,4 @@ def _heading(name: str) -> str:
 
 def _escape(text: str) -> str:
     """Keep Markdown and HTML from reading a token as markup."""
-    for letter, name in {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "`": "&#96;",
-                         "*": "&#42;", "_": "&#95;", "[": "&#91;", "\\": "&#92;", "\n": " "}.items():  # fmt: skip
-        text = text.replace(letter, name)
-    return text
+    return text.translate(_MARKUP)

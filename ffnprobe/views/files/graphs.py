@@ -31,11 +31,6 @@ _SPACE = "http://graphml.graphdrawing.org/xmlns"
 Groups = Mapping[str, Sequence[str]]
 
 
-def check_graph(path: Path) -> None:
-    """Refuse an unknown suffix or a missing folder before the work begins."""
-    check_target(path, SUFFIXES)
-
-
 @verb
 def save_graph(
     circuit: Circuit, path: str | Path, *, groups: Mapping[str, Sequence[str]] | None = None
@@ -49,13 +44,15 @@ def save_graph(
     >>> fp.save_graph(found, tempfile.mkdtemp() + "/jordan.graphml")
     """
     target = Path(path)
-    check_graph(target)
-    known = check_groups(circuit, groups or {})
-    written = to_graphml(circuit, known) if target.suffix.lower() == ".graphml" else to_tracer(circuit, target.stem, known)  # fmt: skip
-    write_whole(target, encode_text(written))
+    check_target(target, SUFFIXES)
+    known = groups or {}
+    _check_groups(circuit, known)
+    is_graphml = target.suffix.lower() == ".graphml"
+    text = to_graphml(circuit, known) if is_graphml else to_tracer(circuit, target.stem, known)
+    write_whole(target, encode_text(text))
 
 
-def check_groups(circuit: Circuit, groups: Groups) -> Groups:
+def _check_groups(circuit: Circuit, groups: Groups) -> None:
     """Refuse a group with a node that the circuit does not have."""
     known = {node.name for node in circuit.sources.nodes}
     for group, names in groups.items():
@@ -65,13 +62,12 @@ def check_groups(circuit: Circuit, groups: Groups) -> Groups:
                     f'"{name}", in the group "{group}", is not a node of this circuit.',
                     remedy="nodes() names them: L3N12@5, embedding@5",
                 )
-    return groups
 
 
-def to_graphml(circuit: Circuit, groups: Groups | None = None) -> str:
+def to_graphml(circuit: Circuit, groups: Groups) -> str:
     """Write every node and edge, with the columns of their tables."""
-    nodes, edges = circuit.nodes(), join_rest(circuit)
-    inside = {name: group for group, names in (groups or {}).items() for name in names}
+    nodes, edges = circuit.nodes(), _join_rest(circuit)
+    inside = {name: group for group, names in groups.items() for name in names}
     nodes["group"] = [inside.get(name) for name in nodes.node]
     root = ElementTree.Element("graphml", xmlns=_SPACE)
     for of, table in (("node", nodes), ("edge", edges)):
@@ -90,7 +86,7 @@ def to_graphml(circuit: Circuit, groups: Groups | None = None) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
 
-def join_rest(circuit: Circuit) -> pd.DataFrame:
+def _join_rest(circuit: Circuit) -> pd.DataFrame:
     """Return the edges, with those of the biases and of the rest, so that every score adds up."""
     table, accounts = circuit.edges(), circuit.accounts()
     more = [
@@ -101,7 +97,7 @@ def join_rest(circuit: Circuit) -> pd.DataFrame:
     return joined[table.columns]
 
 
-def to_tracer(circuit: Circuit, slug: str, groups: Groups | None = None) -> str:
+def to_tracer(circuit: Circuit, slug: str, groups: Groups) -> str:
     """Write circuit-tracer's graph: metadata, what is pinned and grouped, nodes, links."""
     trace = circuit.trace
     ids = {node.name: _tracer_id(node, trace.ids) for node in circuit.sources.nodes}
@@ -116,7 +112,7 @@ def to_tracer(circuit: Circuit, slug: str, groups: Groups | None = None) -> str:
         },
         "qParams": {
             "pinnedIds": [], "linkType": "both", "clickedId": "", "sg_pos": "",
-            "supernodes": [[n, *(ids[one] for one in own)] for n, own in (groups or {}).items()],
+            "supernodes": [[n, *(ids[one] for one in own)] for n, own in groups.items()],
         },
         "nodes": _tracer_nodes(circuit, ids),
         "links": _tracer_links(circuit, ids),
@@ -136,40 +132,43 @@ def _tracer_nodes(circuit: Circuit, ids: Mapping[str, str]) -> list[dict[str, An
     worth = circuit.worth.abs()
     order = worth.argsort(descending=True)
     shares = (worth[order].cumsum(0) / worth.sum().clamp(min=1e-30))[order.argsort()].tolist()
-    labels = dict(zip(_names(circuit), circuit.table.answer_tokens, strict=True)) if circuit.kept else {}  # fmt: skip
+    kept = [node.name for node in circuit.sources.nodes if node.kind == "neuron"]
+    labels = dict(zip(kept, circuit.table.answer_tokens, strict=True)) if circuit.kept else {}
     nodes = []
     for node, share in zip(circuit.sources.nodes, shares, strict=True):
-        shown = f"{node.neuron_id}: {labels.get(node.name)}"
-        token = trace.tokens[node.position]
-        is_neuron = node.kind == "neuron"
-        nodes.append(
-            {
-                "node_id": ids[node.name], "layer": str(node.layer) if is_neuron else "E",
-                "feature": _pair(node.layer, node.neuron) if is_neuron else node.position,
-                "ctx_idx": node.position, "jsNodeId": f"{ids[node.name]}-0", "run_idx": 0,
-                "feature_type": "cross layer transcoder" if is_neuron else "embedding",
-                "token_prob": 0.0, "is_target_logit": False, "reverse_ctx_idx": 0, "influence": share,
-                "clerp": shown if is_neuron else f"{node.kind} of {token}",
-                "activation": float(trace.activations[node.layer, node.position, node.neuron]) if is_neuron else None,
-            }
-        )  # fmt: skip
+        name, at = ids[node.name], node.position
+        if node.kind == "neuron":
+            shown = f"{node.neuron_id}: {labels.get(node.name)}"
+            made = _tracer_node(
+                name, node.layer, _pair(node.layer, node.neuron), at, "cross layer transcoder", share, shown,
+                activation=float(trace.activations[node.layer, at, node.neuron]),
+            )  # fmt: skip
+        else:
+            shown = f"{node.kind} of {trace.tokens[at]}"
+            made = _tracer_node(name, "E", at, at, "embedding", share, shown)
+        nodes.append(made)
     first, last = circuit.question.pushes.pieces[0], len(trace) - 1
     chance = float(trace.log_probabilities(first.position)[first.answer].exp())
     shown = f'Output "{circuit.provenance.answer}" (p={chance:.3f})'
-    ends = (
-        (ANSWER, str(trace.model.config.layers + 1), first.answer, "logit", chance, shown),
-        (REST, "0", -1, "mlp reconstruction error", 0.0, "rest: all neurons that are not kept"),
-    )
-    for name, layer, feature, kind, chance, clerp in ends:
-        nodes.append(
-            {
-                "node_id": ids[name], "layer": layer, "feature": feature, "ctx_idx": last,
-                "jsNodeId": f"{ids[name]}-0", "run_idx": 0, "feature_type": kind,
-                "token_prob": chance, "is_target_logit": kind == "logit", "reverse_ctx_idx": 0,
-                "influence": 0.0 if kind == "logit" else 1.0, "clerp": clerp, "activation": None,
-            }
-        )  # fmt: skip
-    return nodes
+    top = trace.model.config.layers + 1
+    left = "rest: all neurons that are not kept"
+    return [
+        *nodes,
+        _tracer_node(ids[ANSWER], top, first.answer, last, "logit", 0.0, shown, chance=chance),
+        _tracer_node(ids[REST], 0, -1, last, "mlp reconstruction error", 1.0, left),
+    ]
+
+
+def _tracer_node(
+    name: str, layer: int | str, feature: int, position: int, kind: str, influence: float, shown: str, *,
+    chance: float = 0.0, activation: float | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "node_id": name, "layer": str(layer), "feature": feature, "ctx_idx": position,
+        "jsNodeId": f"{name}-0", "run_idx": 0, "feature_type": kind, "token_prob": chance,
+        "is_target_logit": kind == "logit", "reverse_ctx_idx": 0, "influence": influence,
+        "clerp": shown, "activation": activation,
+    }  # fmt: skip
 
 
 def _tracer_links(circuit: Circuit, ids: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -185,10 +184,6 @@ def _tracer_links(circuit: Circuit, ids: Mapping[str, str]) -> list[dict[str, An
                 ends = ids[source], ids[name_target(target)]
                 weights[ends] = weights.get(ends, 0.0) + weight
     return [{"source": s, "target": t, "weight": weight} for (s, t), weight in weights.items()]
-
-
-def _names(circuit: Circuit) -> list[str]:
-    return [node.name for node in circuit.sources.nodes if node.kind == "neuron"]
 
 
 def _pair(layer: int, neuron: int) -> int:

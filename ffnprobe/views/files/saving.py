@@ -1,8 +1,10 @@
-"""Save a result: the file's suffix decides the format, and the file is written whole or not at all.
+"""Save a result or a figure: the suffix decides the format; a file is written whole or not at all.
 
-    .csv .parquet   the result's first table
-    .json .md       all its tables
-    .html           a page with its figures, its tables and words on how to read them
+    .csv .jsonl .parquet   the result's first table
+    .json .md              all its tables
+    .html                  a page with its figures, its tables and words on how to read them
+
+A figure is written as .html, which any browser opens without a network, or as .png, which kaleido draws.
 
 >>> import ffnprobe as fp, tempfile, pathlib
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -12,8 +14,10 @@
 '␣basketball'
 """
 
+import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -22,7 +26,13 @@ from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.files import write_whole
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
-from ffnprobe.views.files.formats import FILES, Tables, check_target, encode_text, to_parquet
+from ffnprobe.views.files.formats import FILES, Tables, check_target, encode_text, to_jsonl
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+FIGURES = (".html", ".png")
+_SHARPNESS = 2
 
 
 @verb
@@ -80,17 +90,13 @@ def encode_result(
     written = gather_tables(result, tables, provenance)
     if all(table.empty for table in written.named.values()):
         raise FileNotWritten("the result is empty: there is no row to write.")
-    if suffix == ".parquet":
-        return to_parquet(written)
     if suffix == ".html":
         from ffnprobe.views.page import write_page
 
         return encode_text(write_page(result, written.named, written.provenance))
     if suffix == ".jsonl":
-        from ffnprobe.views.files.lines import to_jsonl
-
         return encode_text(to_jsonl(result, written))
-    return encode_text(FILES[suffix[1:]](written))
+    return FILES[suffix](written)
 
 
 def gather_tables(
@@ -103,3 +109,42 @@ def gather_tables(
         provenance=result.provenance if provenance is None else provenance,
         kind=result.kind if isinstance(result, TableSet) else type(result).__name__,
     )
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a file that cannot be written before the work begins."""
+    check_target(path, FIGURES, what="figures")
+    if path.suffix.lower() == ".png" and not has_kaleido():
+        raise FileNotWritten(
+            "a .png needs the package kaleido, which is not installed.",
+            remedy=f"pip install kaleido, or --plot {path.with_suffix('.html')}",
+        )
+
+
+def has_kaleido() -> bool:
+    """Say whether kaleido is installed."""
+    return importlib.util.find_spec("kaleido") is not None
+
+
+def save_figure(figure: "go.Figure", path: Path) -> None:
+    """Write a figure to a .html or .png file, whole or not at all."""
+    check_picture(path)
+    if path.suffix.lower() == ".html":
+        save_figures([figure], path, title=path.stem)
+        return
+    try:
+        size = {"width": figure.layout.width, "height": figure.layout.height}
+        data = figure.to_image(format="png", scale=_SHARPNESS, **size)
+    except Exception as error:  # kaleido raises what its browser raises
+        raise FileNotWritten(
+            f"kaleido could not draw {path.name}: {str(error).strip().splitlines()[0]}",
+            remedy=f"install Chrome or Chromium, or write {path.with_suffix('.html').name}",
+        ) from None
+    write_whole(path, data)
+
+
+def save_figures(figures: "Sequence[go.Figure]", path: Path, *, title: str) -> None:
+    """Write figures one below the other into a page that contains plotly, whole or not at all."""
+    from ffnprobe.views.page import figure_html, wrap
+
+    write_whole(path, wrap(title, "".join(map(figure_html, figures))).encode())

@@ -9,9 +9,7 @@ import pandas as pd
 import xxhash
 
 from ffnprobe.provenance import Provenance
-from ffnprobe.results import Result, TableSet
-from ffnprobe.views.files.formats import to_json
-from ffnprobe.views.files.saving import gather_tables
+from ffnprobe.results import TableSet
 
 LONGEST_NAME = 60
 # Of a survey not every neuron is listed in the index.
@@ -39,14 +37,12 @@ class Entry:
         return vars(self) | {"neurons": list(self.neurons)}
 
 
-def describe(result: Result) -> tuple[Entry, TableSet, str]:
-    """Describe a result; return its tables and its JSON, from which its name is made, too."""
-    held = gather_tables(result)
-    text = to_json(held)
+def describe(held: TableSet, data: bytes) -> Entry:
+    """Describe the tables of a result; its name is made from their JSON."""
     # The same result has the same name, whoever publishes it.
-    digest = xxhash.xxh3_64_hexdigest(text.encode(errors="backslashreplace"))
+    digest = xxhash.xxh3_64_hexdigest(data)
     words = re.sub(r"[^a-z0-9]+", "-", held.title.lower()).strip("-")[:LONGEST_NAME].strip("-")
-    entry = Entry(
+    return Entry(
         name=f"{words or 'result'}-{digest[:8]}",
         title=held.title,
         kind=held.kind,
@@ -54,7 +50,6 @@ def describe(result: Result) -> tuple[Entry, TableSet, str]:
         rows=len(held.table),
         neurons=tuple(_list_neurons(held.named.values())),
     )
-    return entry, held, text
 
 
 def name_asked(known: Provenance) -> str:

@@ -30,7 +30,7 @@ from ffnprobe.seals import BLANK, is_sealed, seal
 from ffnprobe.store import LOCK, hold
 from ffnprobe.views.files.formats import encode_text
 from ffnprobe.views.files.reader import open_result
-from ffnprobe.views.files.saving import encode_result
+from ffnprobe.views.files.saving import encode_result, gather_tables
 from ffnprobe.views.page import write_page
 from ffnprobe.views.site.entries import Entry, describe
 from ffnprobe.views.site.index import FOLDER, SUFFIXES, write_index, write_links, write_readme
@@ -168,9 +168,9 @@ def _read_manifest(site: Path) -> dict[str, Any]:
 
 def _render(result: Result) -> tuple[Entry, bool, dict[str, bytes]]:
     """Write a result's data and page as bytes by suffix, the page last; say if it has no figures."""
-    entry, held, text = describe(result)
-    data = {".json": encode_text(text)}
-    data |= {suffix: encode_result(held, suffix) for suffix in SUFFIXES[1:]}
+    held = gather_tables(result)
+    data = {suffix: encode_result(held, suffix) for suffix in SUFFIXES}
+    entry = describe(held, data[".json"])
     head, mark, rest = write_page(result, held.named, held.provenance).partition("</h1>")
     data[".html"] = encode_text(f"{head}{mark}{write_links(entry)}{rest}")
     return entry, isinstance(result, TableSet), data
