@@ -58,6 +58,9 @@ class NeuronId:
         return self
 
 
+Site = tuple[NeuronId, int]  # a neuron, at a position of a prompt
+
+
 def split_position(text: str) -> tuple[str, int | None]:
     """Split a name from the position it carries, if it does.
 

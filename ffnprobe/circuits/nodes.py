@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.names import NeuronId
+from ffnprobe.reading.ordering import name_site
 from ffnprobe.reading.tokens import gather
 from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.path_tables import Source
@@ -80,13 +81,8 @@ def choose_kept(
     least = ranked.topk(min(keep, len(ranked))).values[-1]
     floor = ROUNDING * max(float(influence.max()), -float(influence.min()))
     candidates = ((ranked >= least) & (ranked > floor)).nonzero()[:, 0].tolist()
-    _, length, neurons = influence.shape
-    named = []
-    for cell in candidates:
-        rest, neuron = divmod(cell, neurons)
-        layer, position = divmod(rest, length)
-        named.append((-float(ranked[cell]), NeuronId(layer, neuron), position))
-    return [(name, position) for _, name, position in sorted(named)[:keep]]
+    named = [(-float(ranked[cell]), name_site(cell, influence.shape)) for cell in candidates]
+    return [site for _, site in sorted(named)[:keep]]
 
 
 def rank_values(values: Tensor, sign: str) -> Tensor:

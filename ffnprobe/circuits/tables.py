@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from ffnprobe.circuits.edges import Target
+from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.ordering import check_top
-from ffnprobe.reading.tokens import answer_tokens, gate_tokens, question_tokens
-from ffnprobe.tracing.neuron_tables import TOKENS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,35 +23,16 @@ def name_target(target: Target) -> str:
 
 def table_neurons(circuit: "Circuit") -> "pd.DataFrame":
     """Table the kept neurons: what they did, what they are worth, the tokens they stand for."""
-    import pandas as pd
-
-    trace, kept = circuit.trace, circuit.kept
-    model, names = trace.model, [name for name, _ in kept]
-    given = circuit.question.removal.on(trace).expand_as(trace.activations)
-    activations = [float(trace.activations[n.layer, position, n.neuron]) for n, position in kept]
-    first = len(circuit.sources.nodes) - len(kept)
-    inside = circuit.flows.sum(dim=0)[first:].tolist()
-    frame = pd.DataFrame(
-        {
-            "name": [str(name) for name in names],
-            "layer": [name.layer for name in names],
-            "neuron": [name.neuron for name in names],
-            "position": [position for _, position in kept],
-            "token": [trace.tokens[position] for _, position in kept],
-            "activation": activations,
-            "removed": [float(given[n.layer, position, n.neuron]) for n, position in kept],
-            "influence": circuit.worth[first:].tolist(),
-            "inside": inside,
-        }
+    trace, first = circuit.trace, len(circuit.sources.nodes) - len(circuit.kept)
+    columns = {
+        "activation": trace.activations,
+        "removed": circuit.question.removal.on(trace).expand_as(trace.activations),
+        "influence": circuit.worth[first:],
+        "inside": circuit.flows.sum(dim=0)[first:],
+    }
+    return list_neurons(
+        trace.model, circuit.kept, columns, signs=trace.activations, tokens=trace.tokens
     )
-    if not kept:
-        return frame
-    if (opened := gate_tokens(model, names, TOKENS)) is not None:
-        frame["gate_tokens"] = [" ".join(row) for row in opened]
-    frame["question_tokens"] = [" ".join(row) for row in question_tokens(model, names, TOKENS)]
-    answered = answer_tokens(model, names, TOKENS, signs=activations)
-    frame["answer_tokens"] = [" ".join(row) for row in answered]
-    return frame
 
 
 def table_nodes(circuit: "Circuit") -> "pd.DataFrame":
@@ -75,16 +55,8 @@ def table_nodes(circuit: "Circuit") -> "pd.DataFrame":
     shown = circuit.provenance.answer
     rows.append((ANSWER, ANSWER, None, None, None, last, shown, circuit.logit, None))
     columns = [
-        "node",
-        "kind",
-        "name",
-        "layer",
-        "neuron",
-        "position",
-        "token",
-        "influence",
-        "inside",
-    ]
+        "node", "kind", "name", "layer", "neuron", "position", "token", "influence", "inside",
+    ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=columns)
     whole = dict.fromkeys(("layer", "neuron", "position"), "Int64")
     return frame.astype({**whole, "influence": float, "inside": float})

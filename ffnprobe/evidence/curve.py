@@ -29,11 +29,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.evidence.grades import draw_alike
-from ffnprobe.evidence.tables import list_largest, name_sites
+from ffnprobe.evidence.tables import list_largest
 from ffnprobe.interventions.gradients import Gradients, measure_slopes
 from ffnprobe.interventions.question import Question
 from ffnprobe.interventions.readout import LOGITS_AT_ONCE, Readout, read_answer
 from ffnprobe.interventions.sweeps import Change, replay_changes, replay_prompts
+from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.tracing.path_tables import Source
 from ffnprobe.tracing.sinks import find_sinks
 
@@ -129,8 +130,8 @@ def draw_curve(question: Question, ranked: Sequence[Source], *, seed: int) -> Cu
     import pandas as pd
 
     is_first = max(piece.rank for piece in question.pieces) == 1
-    sites = name_sites(question, ranked)
-    sites["set_to"] = [question.change(site).value for site in ranked]
+    trace, set_to = question.trace, [question.change(site).value for site in ranked]
+    sites = list_neurons(trace.model, ranked, {"set_to": set_to}, tokens=trace.tokens)
     sizes = [size for size in SIZES if size <= len(ranked)] if is_first else []
 
     def read(many: Sequence[int]) -> dict[int, After]:
@@ -152,7 +153,7 @@ def draw_curve(question: Question, ranked: Sequence[Source], *, seed: int) -> Cu
     sets = [ranked[:n] for n in sizes]
     alike = _measure_alike(question, sets, seed)
     changed, others = _count_changed(question, sets)
-    show = question.trace.model.vocab.show
+    show = trace.model.vocab.show
     rows = [
         (n, found[n].probability, found[n].rank, show(found[n].first), mean, worst, count)
         for n, (mean, worst), count in zip(sizes, alike, changed, strict=True)

@@ -11,17 +11,15 @@ from ffnprobe.interventions.question import Question
 from ffnprobe.interventions.readout import Readout
 from ffnprobe.interventions.replay import Replay
 from ffnprobe.interventions.sweeps import sweep_changes
-from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import top_tokens
-from ffnprobe.reading.tokens import answer_tokens, gate_tokens, question_tokens
-from ffnprobe.tracing.neuron_tables import TOKENS
-from ffnprobe.tracing.path_tables import Source
+from ffnprobe.names import NeuronId, Site
+from ffnprobe.reading.neuron_tables import Values, list_neurons
+from ffnprobe.reading.ordering import sort_sites
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_sites(table: "pd.DataFrame") -> list[Source]:
+def read_sites(table: "pd.DataFrame") -> list[Site]:
     """Return a table's neurons, each with its position."""
     return [
         (NeuronId(layer, neuron), position)
@@ -29,67 +27,37 @@ def read_sites(table: "pd.DataFrame") -> list[Source]:
     ]
 
 
-def name_sites(question: Question, sites: Sequence[Source]) -> "pd.DataFrame":
-    """Name neurons and their positions."""
-    import pandas as pd
-
-    rows = [(str(n), n.layer, n.neuron, at, question.trace.tokens[at]) for n, at in sites]
-    return pd.DataFrame(rows, columns=["name", "layer", "neuron", "position", "token"])
-
-
 def list_largest(
     values: Float[Tensor, "layer pos neuron"], many: int, *, smallest: bool = False
-) -> list[Source]:
+) -> list[Site]:
     """List the sites of largest positive value, or of smallest negative."""
-    _, length, neurons = values.shape
-    flat = (-values if smallest else values).ravel()[None]
-    found, order = top_tokens(flat, min(many, values.numel()))
-    sites = list[Source]()
-    for value, cell in zip(found[0].tolist(), order[0].tolist(), strict=True):
-        rest, neuron = divmod(cell, neurons)
-        layer, position = divmod(rest, length)
-        if value > 0:
-            sites.append((NeuronId(layer, neuron), position))
-    return sites
+    signed = -values if smallest else values
+    return [(n, at) for n, at in sort_sites(signed, many) if signed[n.layer, at, n.neuron] > 0]
 
 
 def table_sites(
     question: Question,
-    sites: Sequence[Source],
+    sites: Sequence[Site],
     grades: Sequence[str],
     z: Sequence[float],
-    effects: Mapping[Source, float] | None,
+    effects: Mapping[Site, float] | None,
 ) -> "pd.DataFrame":
     """Table neurons, each at its position, with the evidence for them."""
     trace = question.trace
-    model, names = trace.model, [name for name, _ in sites]
-
-    def at(values: Float[Tensor, "layer pos neuron"]) -> list[float]:
-        return [float(values[n.layer, position, n.neuron]) for n, position in sites]
-
-    frame = name_sites(question, sites)
-    frame["grade"] = list(grades)
+    columns: dict[str, Values] = {
+        "grade": grades, "activation": trace.activations, "push": question.direct_pushes,
+        "push_through_attention": question.attention_pushes, "z": z,
+        "through": [head for head, _ in name_heads(question, sites)],
+    }  # fmt: skip
     if trace.gate_scores is not None:
-        frame["gate_score"], frame["score"] = at(trace.gate_scores), at(trace.scores)
-    frame["activation"] = at(trace.activations)
+        columns |= {"gate_score": trace.gate_scores, "score": trace.scores}
     if effects is not None:
-        frame["set_to"] = [question.change(site).value for site in sites]
-    frame["push"] = at(question.direct_pushes)
-    frame["push_through_attention"] = at(question.attention_pushes)
-    frame["through"] = [head for head, _ in name_heads(question, sites)]
-    if effects is not None:
-        frame["effect"] = [effects[site] for site in sites]
-    frame["z"] = list(z)
-    if (opened := gate_tokens(model, names, TOKENS)) is not None:
-        frame["gate_tokens"] = [" ".join(row) for row in opened]
-    asked = question_tokens(model, names, TOKENS)
-    answered = answer_tokens(model, names, TOKENS, signs=frame.activation.tolist())
-    frame["question_tokens"] = [" ".join(row) for row in asked]
-    frame["answer_tokens"] = [" ".join(row) for row in answered]
-    return frame
+        columns["set_to"] = [question.change(site).value for site in sites]
+        columns["effect"] = [effects[site] for site in sites]
+    return list_neurons(trace.model, sites, columns, signs=trace.activations, tokens=trace.tokens)
 
 
-def name_heads(question: Question, sites: Sequence[Source]) -> list[tuple[str, float]]:
+def name_heads(question: Question, sites: Sequence[Site]) -> list[tuple[str, float]]:
     """Name the head that carried most of each push from before the last position, and how much.
 
     For an answer of several tokens it is the head that carried most to any piece.
@@ -154,13 +122,12 @@ def table_paths(question: Question, sinks: Sequence[int], many: int = 10) -> "pd
     values = question.attention_pushes.clone()
     values[:, [*sinks, question.last]] = 0
     sites = list_largest(values.abs(), many)
-    frame = name_sites(question, sites)
-    trace = question.trace
-    for column, each in (("activation", trace.activations), ("push_through_attention", values)):
-        frame[column] = [float(each[n.layer, at, n.neuron]) for n, at in sites]
-    heads = name_heads(question, sites)
-    frame["through"], frame["carried"] = [h for h, _ in heads], [c for _, c in heads]
-    return frame
+    heads, trace = name_heads(question, sites), question.trace
+    columns: dict[str, Values] = {
+        "activation": trace.activations, "push_through_attention": values,
+        "through": [head for head, _ in heads], "carried": [carried for _, carried in heads],
+    }  # fmt: skip
+    return list_neurons(trace.model, sites, columns, tokens=trace.tokens)
 
 
 def table_pieces(question: Question, listed: "pd.DataFrame") -> "pd.DataFrame | None":
@@ -169,23 +136,19 @@ def table_pieces(question: Question, listed: "pd.DataFrame") -> "pd.DataFrame | 
 
     if len(question.pieces) == 1:
         return None
-    sites, frames = read_sites(listed), []
+    sites, frames, trace = read_sites(listed), [], question.trace
     for piece, owners in zip(question.pieces, question.owners, strict=True):
-        own = listed[["name", "layer", "neuron", "position", "token"]].copy()
-        own.insert(0, "piece", question.trace.model.vocab.show(piece.answer))
-        is_here = [position == piece.position for _, position in sites]
-        own["push"] = [
-            float(piece.values[n.layer, n.neuron]) if here else 0.0
-            for (n, _), here in zip(sites, is_here, strict=True)
-        ]
-        own["push_through_attention"] = [
-            float(owners.through[n.layer, position, n.neuron]) for n, position in sites
-        ]
+        direct = torch.zeros_like(owners.through)
+        direct[:, piece.position] = piece.values
+        columns: dict[str, Values] = {
+            "piece": trace.model.vocab.show(piece.answer), "push": direct,
+            "push_through_attention": owners.through,
+        }  # fmt: skip
         if "effect" in listed:
             readout = Readout(
                 Replay(piece.trace), (piece.answer,), None, piece.position, False, piece.convention
             )
-            effects = sweep_changes(readout, [[question.change(site)] for site in sites])
-            own["effect"] = effects.logit.double().numpy()
-        frames.append(own)
+            changes = [[question.change(site)] for site in sites]
+            columns["effect"] = sweep_changes(readout, changes).logit
+        frames.append(list_neurons(trace.model, sites, columns, tokens=trace.tokens))
     return pd.concat(frames, ignore_index=True)

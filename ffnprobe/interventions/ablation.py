@@ -38,7 +38,7 @@ from ffnprobe.interventions.choices import (
     choose_positions,
     split_positions,
 )
-from ffnprobe.interventions.effect_tables import LayerMap, spread, table_map, table_neurons
+from ffnprobe.interventions.effect_tables import LayerMap, spread, table_map
 from ffnprobe.interventions.group_ablation import (
     MEANING,
     GroupEffects,
@@ -71,6 +71,7 @@ from ffnprobe.options import (
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
+from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Effects(Result):
             columns["estimate"] = self.estimates.over(self.positions)
         if self.log_probability is not None:
             columns["log_probability_effect"] = self.log_probability
-        listed = table_neurons(
+        listed = list_top(
             self.trace.model, k, by=self.values, columns=columns, signs=self.activations,
             smallest=smallest,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Lay results out: chosen neurons back in their cells, tables of neurons, layer × position maps."""
+"""Lay results out: chosen neurons back in their cells, layer × position maps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -10,10 +10,7 @@ from torch import Tensor
 
 from ffnprobe.documents.blocks import Block, Figure, Table, Words
 from ffnprobe.layout import lay_out_map
-from ffnprobe.models.model import Model
-from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result, Tables
-from ffnprobe.tracing.neuron_tables import list_neurons
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,23 +36,6 @@ def spread(
     everywhere = torch.full(chosen.shape, float("nan"), dtype=values.dtype)
     everywhere[chosen] = values
     return everywhere
-
-
-def table_neurons(
-    model: Model,
-    top: int | None,
-    *,
-    by: Float[Tensor, "layer neuron"],
-    columns: Mapping[str, Float[Tensor, "layer neuron"]],
-    signs: Float[Tensor, "layer neuron"],
-    smallest: bool = False,
-) -> "pd.DataFrame":
-    """Table the `top` neurons of largest (or smallest) value, leaving out those without one."""
-    missing = by.isnan()
-    top = check_top(top, int((~missing).sum()), of="neurons")
-    last = float("inf") if smallest else float("-inf")
-    neurons = sort_neurons(by.masked_fill(missing, last), top, smallest=smallest)
-    return list_neurons(model, neurons, columns, signs=signs)
 
 
 def table_map(

@@ -32,7 +32,6 @@ from ffnprobe.interventions.choices import (
     choose_positions,
     split_positions,
 )
-from ffnprobe.interventions.effect_tables import table_neurons
 from ffnprobe.interventions.question import Question, ask
 from ffnprobe.interventions.readout import Readout
 from ffnprobe.interventions.sweeps import Change, set_activations
@@ -49,6 +48,7 @@ from ffnprobe.options import (
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, check_alike, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
+from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.sinks import find_sinks
 from ffnprobe.tracing.trace import Trace
 
@@ -98,7 +98,7 @@ class Estimates(Result):
         values = self.over(positions).masked_fill(~chosen, float("nan"))
         activations = self.trace.activations[:, positions].mean(dim=1)
         columns = {"activation": activations, "estimate": values}
-        listed = table_neurons(self.trace.model, top, by=values, columns=columns, signs=activations)
+        listed = list_top(self.trace.model, top, by=values, columns=columns, signs=activations)
         return self.provenance.note(listed)
 
     def describe_elsewhere(self, positions: Sequence[int]) -> str:

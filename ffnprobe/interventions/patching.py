@@ -28,7 +28,7 @@ from torch import Tensor
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.interventions.choices import Neurons, Positions, choose_neurons, choose_positions
-from ffnprobe.interventions.effect_tables import LayerMap, spread, table_map, table_neurons
+from ffnprobe.interventions.effect_tables import LayerMap, spread, table_map
 from ffnprobe.interventions.readout import Readout, read_answer
 from ffnprobe.interventions.sweeps import (
     join_values,
@@ -49,6 +49,7 @@ from ffnprobe.options import (
 )
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.results import Result, name_question
+from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Patches(Result):
             "activation_target": self.activations_target,
             "carried": self.carried,
         }
-        listed = table_neurons(
+        listed = list_top(
             self.target.model, top, by=self.carried, columns=columns, signs=self.activations_source
         )
         return self.provenance.note(listed)

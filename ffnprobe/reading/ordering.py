@@ -3,13 +3,15 @@
 A table is the same on every run because no order is left to chance.
 """
 
+from collections.abc import Sequence
+
 import torch
 from einops import rearrange, reduce
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.names import NeuronId
+from ffnprobe.names import NeuronId, Site
 
 TOKENS_IN_GROUP = 128
 
@@ -30,6 +32,19 @@ def sort_neurons(
     flat = rearrange(values, "layer neuron -> 1 (layer neuron)")
     (order,) = _best_columns(flat, min(k, flat.shape[-1]), smallest=smallest).tolist()
     return [NeuronId(*divmod(number, values.shape[-1])) for number in order]
+
+
+def sort_sites(values: Float[Tensor, "layer pos neuron"], k: int) -> list[Site]:
+    """Name the k neurons at positions of largest value, ties by layer, position and neuron."""
+    (order,) = top_tokens(values.ravel()[None], min(k, values.numel()))[1].tolist()
+    return [name_site(cell, values.shape) for cell in order]
+
+
+def name_site(cell: int, shape: Sequence[int]) -> Site:
+    """Turn an index into the flattened `[layer pos neuron]` into a neuron and a position."""
+    rest, neuron = divmod(cell, shape[-1])
+    layer, position = divmod(rest, shape[-2])
+    return NeuronId(layer, neuron), position
 
 
 def top_tokens(

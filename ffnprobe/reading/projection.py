@@ -64,7 +64,7 @@ def project_blocks(
 ) -> Iterator[tuple[slice, Float[Tensor, "block vocab"]]]:
     """Yield the product a few rows at a time, in one buffer that every step overwrites."""
     columns = rearrange(tokens, "vocab d_model -> d_model vocab")
-    size = min(ROWS_AT_ONCE, len(readers))
+    size = max(1, min(ROWS_AT_ONCE, len(readers)))
     buffer = torch.empty(size, len(tokens), device=tokens.device)
     for start in range(0, len(readers), size):
         rows = slice(start, min(start + size, len(readers)))

@@ -32,10 +32,9 @@ from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.models.model import Model
 from ffnprobe.options import Answer, Argument, Convention, Option, Position, Shown, Versus
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token, predicted
-from ffnprobe.tracing.neuron_tables import list_neurons
+from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.pushes import Pushes, attribute
 from ffnprobe.tracing.trace import Trace
 
@@ -126,19 +125,15 @@ class Comparison(Result):
         """
         if by not in ORDERS:
             raise OptionRefused(f'neurons are not ordered by "{by}".', remedy=", ".join(ORDERS))
-        top = check_top(top, self.values.numel(), of="neurons")
         differences = self.values if by == "push" else self.activations
-        listed = list_neurons(
-            self.first.trace.model, sort_neurons(differences.abs(), top),
-            {
-                "activation_first": self.first.activations,
-                "activation_second": self.second.activations,
-                "push_first": self.first.values,
-                "push_second": self.second.values,
-                "difference": self.values,
-            },
-            signs=self._acting,
-        )  # fmt: skip
+        columns = {
+            "activation_first": self.first.activations, "activation_second": self.second.activations,
+            "push_first": self.first.values, "push_second": self.second.values,
+            "difference": self.values,
+        }  # fmt: skip
+        listed = list_top(
+            self.first.trace.model, top, by=differences.abs(), columns=columns, signs=self._acting
+        )
         return self.provenance.note(listed)
 
     @property

@@ -23,11 +23,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token
 from ffnprobe.tracing.contrast import Contrast, count_prompts
-from ffnprobe.tracing.neuron_tables import list_neurons
+from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.pushes import Pushes, attribute
 
 if TYPE_CHECKING:
@@ -101,15 +100,14 @@ class ContrastPushes(Result):
 
     def top(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` neurons whose pushes are furthest above those on the contrast prompts."""
-        top = check_top(top, self.values.numel(), of="neurons")
         activations = self.here.activations
         others = [pushes.activations.double() for pushes in self.there]
         columns = {
             "activation": activations, "contrast_activation": torch.stack(others).mean(dim=0),
             "push": self.here.values, "contrast_push": self.mean, "difference": self.values,
         }  # fmt: skip
-        listed = list_neurons(
-            self.here.trace.model, sort_neurons(self.values, top), columns, signs=activations
+        listed = list_top(
+            self.here.trace.model, top, by=self.values, columns=columns, signs=activations
         )
         return self.provenance.note(listed)
 

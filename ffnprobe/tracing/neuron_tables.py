@@ -1,43 +1,34 @@
-"""Tables of neurons on a prompt: chosen by a value, named first, with the tokens they stand for."""
+"""Tables of the neurons that do most on a prompt."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.models.model import Model
-from ffnprobe.names import NeuronId
-from ffnprobe.reading.tokens import answer_tokens, gate_tokens, question_tokens
+from ffnprobe.reading.neuron_tables import list_neurons
+from ffnprobe.reading.ordering import check_top, sort_neurons
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TOKENS = 5
+__all__ = ["list_neurons", "list_top"]
 
 
-def list_neurons(
+def list_top(
     model: Model,
-    neurons: Sequence[NeuronId],
-    columns: Mapping[str, Float[Tensor, "layer neuron"]],
+    top: int | None,
     *,
+    by: Float[Tensor, "layer neuron"],
+    columns: Mapping[str, Float[Tensor, "layer neuron"]],
     signs: Float[Tensor, "layer neuron"],
+    smallest: bool = False,
+    of: str = "neurons",
 ) -> "pd.DataFrame":
-    """Table neurons: name, layer, neuron, the columns given, question tokens and answer tokens.
-
-    Gate tokens stand before them where neurons have gates.
-
-    Answer tokens are what the answer promotes, negated where the sign is negative.
-    """
-    import pandas as pd
-
-    layers, numbers = [n.layer for n in neurons], [n.neuron for n in neurons]
-    turned = answer_tokens(model, neurons, TOKENS, signs=signs[layers, numbers].tolist())
-    frame = pd.DataFrame({"name": [str(n) for n in neurons], "layer": layers, "neuron": numbers})
-    for name, column in columns.items():
-        frame[name] = column[layers, numbers].double().numpy()
-    if (opened := gate_tokens(model, neurons, TOKENS)) is not None:
-        frame["gate_tokens"] = [" ".join(row) for row in opened]
-    frame["question_tokens"] = [" ".join(row) for row in question_tokens(model, neurons, TOKENS)]
-    frame["answer_tokens"] = [" ".join(row) for row in turned]
-    return frame
+    """Table the `top` neurons of largest (or smallest) value, leaving out those without one."""
+    missing = by.isnan()
+    top = check_top(top, int((~missing).sum()), of=of)
+    last = float("inf") if smallest else float("-inf")
+    neurons = sort_neurons(by.masked_fill(missing, last), top, smallest=smallest)
+    return list_neurons(model, neurons, columns, signs=signs)

@@ -6,9 +6,8 @@ import torch
 from einops import einsum
 
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.tracing.answers import one_token, predicted
-from ffnprobe.tracing.neuron_tables import list_neurons
+from ffnprobe.tracing.neuron_tables import list_top
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +71,6 @@ def table_fired(trace: "Trace", position: int = -1, top: int | None = 10) -> "pd
     """Table the `top` neurons of highest activation at a position, with what they promote."""
     index = trace.at(position)
     activations = trace.activations[:, index]
-    top = check_top(top, activations.numel(), of="neurons")
     columns = {} if trace.gate_scores is None else {"gate_score": trace.gate_scores[:, index]}
     columns |= {"score": trace.scores[:, index], "activation": activations}
-    return list_neurons(trace.model, sort_neurons(activations, top), columns, signs=activations)
+    return list_top(trace.model, top, by=activations, columns=columns, signs=activations)

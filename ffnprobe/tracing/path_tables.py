@@ -1,6 +1,6 @@
 """Tables of paths: the parts that push hardest through attention, and which head carried them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -8,11 +8,11 @@ from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import check_top, top_tokens
-from ffnprobe.reading.tokens import answer_tokens, gate_tokens, gather, question_tokens
+from ffnprobe.names import NeuronId, Site
+from ffnprobe.reading.neuron_tables import Values, list_neurons
+from ffnprobe.reading.ordering import check_top, name_site, sort_sites, top_tokens
+from ffnprobe.reading.tokens import gather
 from ffnprobe.tracing.carrying import Readers, carry_back
-from ffnprobe.tracing.neuron_tables import TOKENS
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -20,66 +20,35 @@ if TYPE_CHECKING:
 
     from ffnprobe.tracing.paths import Paths
 
-Source = tuple[NeuronId, int]  # a neuron, at a position
+Source = Site  # where a path begins
 _EMBEDDINGS = ("embedding", "position")  # the first two kinds
 
 
 def table_top(paths: "Paths", top: int | None) -> "pd.DataFrame":
     """Table the `top` strongest of all neurons and embeddings, each at its position."""
-    import pandas as pd
-
-    embedded = torch.cat([paths.owned[:, kind] for kind in range(len(_EMBEDDINGS))])
-    values = torch.cat([embedded, paths.neurons.ravel().double()])
+    trace, embeddings = paths.trace, paths.owned[:, : len(_EMBEDDINGS)]
+    values = torch.cat([*embeddings.unbind(dim=1), paths.neurons.ravel().double()])
     top = check_top(top, len(values), of="neurons and embeddings at positions")
-    cells = top_tokens(values.abs()[None], top)[1][0].tolist()
-    length, first = paths.owned.shape[0], len(embedded)
-    sources = [_source(paths, cell - first) for cell in cells if cell >= first]
-    heads = iter(_carry_all(paths, sources))
-    rows: list[tuple[object, ...]] = []
-    for cell in cells:
-        if cell < first:
-            kind, position = divmod(cell, length)
-            shares = torch.stack([step.shares[:, :, position, kind] for step in paths.steps])
-            rows.append((_EMBEDDINGS[kind], None, None, position, None, *_strongest(shares)))
-        else:
-            name, position = _source(paths, cell - first)
-            activation = float(paths.trace.activations[name.layer, position, name.neuron])
-            rows.append(
-                (str(name), name.layer, name.neuron, position, activation, *_strongest(next(heads)))
-            )
-    columns = ["name", "layer", "neuron", "position", "activation", "through", "step", "carried"]
-    frame = pd.DataFrame(rows, columns=columns).astype({"layer": "Int64", "neuron": "Int64"})
-    frame.insert(4, "token", [paths.trace.tokens[position] for position in frame.position])
-    frame.insert(6, "push_through_attention", values[cells].numpy())
-    return frame
+    cells, first = top_tokens(values.abs()[None], top)[1][0].tolist(), embeddings.numel()
+    sources = [name_site(cell - first, paths.neurons.shape) for cell in cells if cell >= first]
+    acted = [float(trace.activations[n.layer, at, n.neuron]) for n, at in sources]
+    neurons = zip(sources, acted, _carry_all(paths, sources), strict=True)
+    rows = [next(neurons) if cell >= first else _read_embedding(paths, cell) for cell in cells]
+    parts, activations, shares = zip(*rows, strict=True)
+    columns = _name_strongest(shares)
+    columns |= {"activation": list(activations), "push_through_attention": values[cells]}
+    frame = list_neurons(trace.model, parts, columns, tokens=trace.tokens)
+    return frame.astype({"layer": "Int64", "neuron": "Int64"})
 
 
 def table_neurons(paths: "Paths", top: int | None) -> "pd.DataFrame":
     """Table the `top` strongest neurons, each at its position, with the tokens they stand for."""
-    import pandas as pd
-
+    trace = paths.trace
     top = check_top(top, paths.neurons.numel(), of="neurons at positions")
-    cells = top_tokens(paths.neurons.ravel().abs()[None], top)[1][0].tolist()
-    sources = [_source(paths, cell) for cell in cells]
-    trace, names = paths.trace, [name for name, _ in sources]
-    activations = [float(trace.activations[n.layer, j, n.neuron]) for n, j in sources]
-    rows = [
-        (str(n), n.layer, n.neuron, j, trace.tokens[j], activation,
-         float(paths.neurons[n.layer, j, n.neuron]), *_strongest(heads))
-        for (n, j), activation, heads in zip(
-            sources, activations, _carry_all(paths, sources), strict=True
-        )
-    ]  # fmt: skip
-    columns = ["name", "layer", "neuron", "position", "token", "activation"]
-    more = ["push_through_attention", "through", "step", "carried"]
-    frame = pd.DataFrame(rows, columns=[*columns, *more])
-    if (opened := gate_tokens(trace.model, names, TOKENS)) is not None:
-        frame["gate_tokens"] = [" ".join(row) for row in opened]
-    asked = question_tokens(trace.model, names, TOKENS)
-    answered = answer_tokens(trace.model, names, TOKENS, signs=activations)
-    frame["question_tokens"] = [" ".join(row) for row in asked]
-    frame["answer_tokens"] = [" ".join(row) for row in answered]
-    return frame
+    sources = sort_sites(paths.neurons.abs(), top)
+    columns = _name_strongest(_carry_all(paths, sources))
+    columns |= {"activation": trace.activations, "push_through_attention": paths.neurons}
+    return list_neurons(trace.model, sources, columns, signs=trace.activations, tokens=trace.tokens)
 
 
 def table_carriers(paths: "Paths", neuron: str | NeuronId, position: int) -> "pd.DataFrame":
@@ -129,18 +98,21 @@ def _carry_all(
     )
 
 
-def _source(paths: "Paths", cell: int) -> Source:
-    """Turn an index into the flattened `[layer pos neuron]` into a neuron and a position."""
-    _, length, neurons = paths.neurons.shape
-    rest, neuron = divmod(cell, neurons)
-    layer, position = divmod(rest, length)
-    return NeuronId(layer, neuron), position
+def _read_embedding(paths: "Paths", cell: int) -> tuple[tuple[str, int], None, Tensor]:
+    """Name an embedding at its position; it has no activation; and what each head carried of it."""
+    kind, position = divmod(cell, len(paths.owned))
+    shares = [step.shares[:, :, position, kind] for step in paths.steps]
+    return (_EMBEDDINGS[kind], position), None, torch.stack(shares)
 
 
-def _strongest(shares: Float[Tensor, "step layer head"]) -> tuple[str, int, float]:
-    """Name the head that carried most in the direction of the sum, its step, and how much."""
-    toward = shares * (1.0 if shares.double().sum() >= 0 else -1.0)
-    cell = int(rearrange(toward, "step layer head -> (step layer head)").argmax())
-    step, rest = divmod(cell, shares[0].numel())
-    layer, head = divmod(rest, shares.shape[-1])
-    return f"L{layer}H{head}", step + 1, float(shares[step, layer, head])
+def _name_strongest(found: Iterable[Float[Tensor, "step layer head"]]) -> dict[str, Values]:
+    """Name the heads that carried most in the direction of the sum, their steps, and how much."""
+    rows = []
+    for shares in found:
+        toward = shares * (1.0 if shares.double().sum() >= 0 else -1.0)
+        cell = int(rearrange(toward, "step layer head -> (step layer head)").argmax())
+        step, rest = divmod(cell, shares[0].numel())
+        layer, head = divmod(rest, shares.shape[-1])
+        rows.append((f"L{layer}H{head}", step + 1, float(shares[step, layer, head])))
+    columns = ("through", "step", "carried")
+    return {name: list(each) for name, each in zip(columns, zip(*rows, strict=True), strict=True)}

@@ -41,11 +41,10 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.step import cap, normalise
 from ffnprobe.options import CONTRAST, Answer, Convention, Position, Shown, Versus
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, check_closed, close_account
 from ffnprobe.tracing.answers import answer_ids, one_token, predicted
-from ffnprobe.tracing.neuron_tables import list_neurons
+from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.predictions import rank_of
 from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.tracing.running import extend
@@ -176,13 +175,11 @@ class Pushes(Result):
         return self._list(top, smallest=True)
 
     def _list(self, k: int | None, *, smallest: bool) -> "pd.DataFrame":
-        k = check_top(k, self.values.numel(), of="neurons")
-        neurons = sort_neurons(self.values, k, smallest=smallest)
         shares = self.values / self.values.double().abs().sum()
-        listed = list_neurons(
-            self.trace.model, neurons,
-            {"activation": self.activations, "push": self.values, "share": shares},
-            signs=self.activations,
+        columns = {"activation": self.activations, "push": self.values, "share": shares}
+        listed = list_top(
+            self.trace.model, k, by=self.values, columns=columns, signs=self.activations,
+            smallest=smallest,
         )  # fmt: skip
         return self.provenance.note(listed)
 

@@ -30,10 +30,10 @@ from ffnprobe.models.step import normalise
 from ffnprobe.names import NeuronId, split_position
 from ffnprobe.options import TOP, Argument, Option
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.ordering import check_top, sort_neurons
+from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, close_account, write_along
-from ffnprobe.tracing.neuron_tables import list_neurons
+from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.sinks import find_sinks
 from ffnprobe.tracing.trace import Trace
 
@@ -136,10 +136,10 @@ class Drivers(Result):
                 f"{self.neuron} is in the first layer: no neuron comes before it.",
                 remedy="by_part() or heads()",
             )
-        top = check_top(top, drives.numel(), of="earlier neurons")
-        listed = list_neurons(
-            self.trace.model, sort_neurons(drives.abs(), top),
-            {"activation": self._activations, "drive": drives}, signs=self._activations,
+        columns = {"activation": self._activations, "drive": drives}
+        listed = list_top(
+            self.trace.model, top, by=drives.abs(), columns=columns, signs=self._activations,
+            of="earlier neurons",
         )  # fmt: skip
         return self.provenance.note(listed)
 
