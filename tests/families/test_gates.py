@@ -6,7 +6,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
-from ffnprobe.views.figures.stages import plot_stages
+from ffnprobe.views.figures.predictions import plot_stages
 from tests.families.builders import write_family
 
 TEXT = "the cat sat on the basketball court in Paris"

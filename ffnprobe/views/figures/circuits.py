@@ -13,7 +13,7 @@ from ffnprobe.circuits.recovery import Recovery
 from ffnprobe.circuits.tables import ANSWER, name_target
 from ffnprobe.errors import OptionRefused
 from ffnprobe.reading.tokens import answer_tokens
-from ffnprobe.views.figures.words import say
+from ffnprobe.views.figures.parts import say
 from ffnprobe.views.theme import BLACK, BLUE, GREY, VERMILLION, apply_theme, line_of, plain
 
 SHOWN, EDGES = 24, 60

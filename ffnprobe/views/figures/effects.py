@@ -1,4 +1,4 @@
-"""Figures of ablation: effects by neuron, effects against pushes, and maps of layers and positions."""
+"""What changes: effects of ablation and patching, by neuron and as maps, and the differences of two prompts."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.interventions.ablation import Effects, LayerEffects
 from ffnprobe.interventions.gradients import Estimates
 from ffnprobe.interventions.group_ablation import GroupEffects
@@ -18,21 +17,34 @@ from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import sort_neurons
 from ffnprobe.results import check_alike
+from ffnprobe.tracing.comparison import Comparison
 from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.tracing.pushes import Pushes
-from ffnprobe.views.figures.bars import bars, height_of, neuron_hovers, room
-from ffnprobe.views.figures.grids import Values, add_grid, label, new_grids
-from ffnprobe.views.figures.labels import keep_apart
+from ffnprobe.views.figures.parts import (
+    VECTORS,
+    Values,
+    add_grid,
+    bars,
+    height_of,
+    join_tokens,
+    keep_apart,
+    label,
+    neuron_hovers,
+    neuron_labels,
+    new_grids,
+    room,
+    say,
+)
 from ffnprobe.views.figures.pushes import draw_neurons
-from ffnprobe.views.figures.words import say
-from ffnprobe.views.theme import BLUE, GREY, apply_theme, plain
+from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, apply_theme, plain
 
 DESCRIBED = 40
 # With more cells than this, numbers do not fit into them.
 NUMBERED = 160
-
 # A group of neurons with a longer name is shown by its number.
 WIDE = 30
+# Below the axis and its name.
+_LEGEND = {"orientation": "h", "y": -0.16}
 
 
 def plot_effects(effects: Effects, *, top: int = 10) -> go.Figure:
@@ -104,22 +116,10 @@ def plot_against_pushes(effects: Effects, *, pushes: Pushes | None = None) -> go
             "effect": [float(effects.values[n.layer, n.neuron]) for n in others],
         }
     )
-    return _scatter(table, rest, say(ours), str(ours.answer))
+    return draw_evidence(table, rest, say(ours), str(ours.answer))
 
 
-def plot_evidence(explanation: Explanation) -> go.Figure:
-    """Draw the listed neurons' push, direct and through attention, against their total effect."""
-    if "effect" not in explanation.neurons:
-        raise OptionRefused(
-            "this explanation was made without effects.", remedy="explain(…, effects=True)"
-        )
-    own = explanation.neurons
-    drawn = own.assign(push=own.push + own.push_through_attention)
-    note = f"the neurons listed; {say(explanation.provenance)}"
-    return _scatter(drawn, drawn[:0], note, str(explanation.provenance.answer))
-
-
-def _scatter(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) -> go.Figure:
+def draw_evidence(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) -> go.Figure:
     figure = go.Figure()
     ends = [*table.push, *table.effect, *rest.push, *rest.effect, 0.0]
     low, high = min(ends), max(ends)
@@ -159,21 +159,7 @@ def _ahead(values: Tensor) -> str:
 
 def plot_map(effects: LayerEffects) -> go.Figure:
     """Draw what the answer loses without an MLP layer, at each position."""
-    return _map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", _lose)  # fmt: skip
-
-
-def plot_explanation_map(explanation: Explanation) -> go.Figure:
-    """Draw an explanation's map."""
-    if explanation.map is None:
-        raise OptionRefused(
-            "this explanation was made without effects.", remedy="explain(…, effects=True)"
-        )
-    grid = explanation.map.pivot(index="layer", columns="position", values="effect")
-    tokens = [explanation.trace.tokens[position] for position in map(int, grid.columns)]
-    is_whole = None not in explanation.position_effects
-    return _map(
-        grid.to_numpy().tolist(), tokens, explanation.provenance, "effect", _lose, is_whole=is_whole
-    )
+    return draw_map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", say_loss)  # fmt: skip
 
 
 def plot_patch_map(patches: LayerPatches) -> go.Figure:
@@ -181,18 +167,18 @@ def plot_patch_map(patches: LayerPatches) -> go.Figure:
     pairs = zip(patches.tokens_source, patches.tokens_target, strict=True)
     tokens = [here if here == there else f"{there} → {here}" for here, there in pairs]
     grid = patches.carried.tolist()
-    return _map(grid, tokens, patches.provenance, "share carried", _carry)
+    return draw_map(grid, tokens, patches.provenance, "share carried", _say_share)
 
 
-def _lose(effect: float) -> str:
+def say_loss(effect: float) -> str:
     return f"{'loses' if effect >= 0 else 'gains'} {abs(effect):.2f} logits without"
 
 
-def _carry(share: float) -> str:
+def _say_share(share: float) -> str:
     return f"{'gains' if share >= 0 else 'loses'} {abs(share):.0%} of the difference with"
 
 
-def _map(
+def draw_map(
     grid: Values,
     tokens: Sequence[str],
     provenance: Provenance,
@@ -218,3 +204,92 @@ def _map(
         ahead = f"{ahead} measured"
     title = f"{provenance.answer} {words(grid[layer][position])} the MLP of L{layer} at {tokens[position]}{ahead}"
     return apply_theme(figure, title, note=say(provenance), height=140 + 34 * len(grid))
+
+
+def plot_compared_pushes(comparison: Comparison, *, top: int = 12) -> go.Figure:
+    """Draw the neurons whose pushes differ most, one mark per prompt."""
+    table = comparison.top(min(top, comparison.values.numel()))
+    figure = go.Figure()
+    hovers = [plain(text) for text in neuron_hovers(table)]
+    heights = list(range(len(table)))
+    for pushes, column, colour, symbol, size in (
+        (comparison.first, "push_first", BLUE, "circle", 12),
+        (comparison.second, "push_second", ORANGE, "diamond", 11),
+    ):
+        figure.add_scatter(
+            x=table[column].tolist(), y=heights, mode="markers", name=_name(pushes),
+            marker={"color": colour, "symbol": symbol, "size": size}, customdata=hovers,
+            hovertemplate="%{customdata} %{x:+.4f}<extra></extra>",
+        )  # fmt: skip
+    for height, row in zip(heights, table.itertuples(), strict=True):
+        ends = {"x0": row.push_first, "x1": row.push_second}
+        figure.add_shape(
+            type="line", y0=height, y1=height, line_width=2, line_color=GREY, layer="below", **ends
+        )
+    label(figure.update_yaxes, neuron_labels(table), autorange="reversed")
+    known, first = comparison.provenance, table.iloc[0]
+    title = f"{first['name']} differs most: it pushes {known.answer} by {first.push_first:+.3f} logits on the one prompt, {first.push_second:+.3f} on the other"
+    figure.update_layout(legend=_LEGEND | {"y": -70 / height_of(len(table))})
+    height = 60 + height_of(len(table))
+    return apply_theme(figure, title, note=say(known), x="push in logits", height=height)
+
+
+def plot_activations(comparison: Comparison) -> go.Figure:
+    """Draw every neuron's activation on one prompt against that on the other."""
+    there, here = comparison.first.activations, comparison.second.activations
+    many = min(DESCRIBED, there.numel())
+    table = comparison.top(many, by="activation")
+    strong = torch.zeros_like(there, dtype=torch.bool)
+    for name in sort_neurons(comparison.activations.abs(), many):
+        strong[name.layer, name.neuron] = True
+    low, high = (float(f(torch.stack([there, here]))) for f in (torch.min, torch.max))
+    figure = go.Figure()
+    figure.add_scatter(x=[low, high], y=[low, high], mode="lines", name="the same on both",
+                       line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip")  # fmt: skip
+    scatter = go.Scattergl if there.numel() > VECTORS else go.Scatter
+    rest = (~strong).nonzero().tolist()
+    figure.add_trace(
+        scatter(
+            x=there[~strong].tolist(), y=here[~strong].tolist(), mode="markers", name="other neurons",
+            text=[str(NeuronId(*index)) for index in rest],
+            marker={"color": GREY, "size": 4, "opacity": 0.4},
+            hovertemplate="%{text}: %{x:.3f}, %{y:.3f}<extra></extra>",
+        )
+    )  # fmt: skip
+    xs, ys = table.activation_first.tolist(), table.activation_second.tolist()
+    gaps = [abs(x - y) for x, y in zip(xs, ys, strict=True)]
+    named = keep_apart(xs, ys, span=high - low or 1.0, strengths=gaps)
+    figure.add_scatter(
+        x=xs, y=ys, mode="markers+text", name="the most different", marker={"color": BLUE, "size": 9},
+        text=[name if row in named else "" for row, name in enumerate(table["name"])],
+        textposition="top center", cliponaxis=False,
+        customdata=[plain(text) for text in neuron_hovers(table)],
+        hovertemplate="%{customdata} %{x:.3f}, %{y:.3f}<extra></extra>",
+    )  # fmt: skip
+    title = f"{table['name'].iloc[0]} acts most differently: {xs[0]:.2f} on the one prompt, {ys[0]:.2f} on the other"
+    figure.update_layout(legend=_LEGEND)
+    x, y = (f"activation on {_name(pushes)}" for pushes in (comparison.first, comparison.second))
+    return apply_theme(figure, title, note=say(comparison.provenance), x=x, y=y, height=560)
+
+
+def plot_compared_layers(comparison: Comparison) -> go.Figure:
+    """Draw each layer's difference of pushes: its neurons, its attention, and their sum."""
+    table = comparison.by_layer()
+    layers = [f"L{layer}" for layer in table.layer]
+    figure = go.Figure()
+    for column, colour in (("neurons", BLUE), ("attention", ORANGE)):
+        figure.add_bar(x=layers, y=table[column].tolist(), name=column, marker_color=colour)
+    figure.add_scatter(x=layers, y=table.difference.tolist(), name="the layer's sum", mode="markers",
+                       marker={"color": BLACK, "symbol": "diamond", "size": 10})  # fmt: skip
+    figure.update_xaxes(type="category")
+    figure.update_layout(legend=_LEGEND)
+    most = int(table.neurons.abs().argmax())
+    title = f"Of the difference of {comparison.difference:+.2f} logits the neurons of L{most} make the most, {table.neurons[most]:+.2f}"
+    note = say(comparison.provenance)
+    return apply_theme(figure, title, note=note, y="difference of pushes in logits", height=420)
+
+
+def _name(pushes: Pushes) -> str:
+    """Name a prompt by its tokens up to the position, BOS left out."""
+    start = 1 if pushes.trace.has_bos and pushes.position else 0
+    return plain(join_tokens(pushes.trace.tokens[start : pushes.position + 1]))

@@ -8,8 +8,7 @@ from ffnprobe.facts.relations import Relations
 from ffnprobe.facts.scores import Scores
 from ffnprobe.facts.specificity import Specificity
 from ffnprobe.provenance import Provenance
-from ffnprobe.views.figures.bars import bars, height_of, room
-from ffnprobe.views.figures.grids import add_grid, label, new_grids
+from ffnprobe.views.figures.parts import add_grid, bars, height_of, label, new_grids, room
 from ffnprobe.views.theme import COLOURS, apply_theme, heat, plain
 
 

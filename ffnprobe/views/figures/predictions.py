@@ -1,19 +1,40 @@
-"""Figures of predictions, plain or steered, and of one neuron over a whole prompt."""
+"""One prompt: predictions, plain, steered and by the logit lens; the stages of an MLP; what opened a neuron."""
 
 import math
 from typing import Any
 
 import plotly.graph_objects as go
+from einops import reduce
+from plotly.subplots import make_subplots
+from torch import Tensor
 
 from ffnprobe.interventions.steering import Steering
 from ffnprobe.names import NeuronId
+from ffnprobe.tracing.ffn_stages import Stages
+from ffnprobe.tracing.logit_lens import Lens
+from ffnprobe.tracing.logit_lens import lens as read_lens
+from ffnprobe.tracing.score_drivers import Drivers
+from ffnprobe.tracing.streams import name_streams
+from ffnprobe.tracing.token_similarity import Similarity
 from ffnprobe.tracing.trace import Trace
-from ffnprobe.views.figures.bars import bars, height_of, room
-from ffnprobe.views.figures.grids import add_grid, label, new_grids
-from ffnprobe.views.figures.words import join_tokens
-from ffnprobe.views.theme import BLUE, ORANGE, apply_theme, plain
+from ffnprobe.views.figures.parts import (
+    add_grid,
+    bars,
+    height_of,
+    join_tokens,
+    label,
+    new_grids,
+    room,
+    say,
+)
+from ffnprobe.views.theme import BLUE, ORANGE, VERMILLION, apply_theme, plain
 
 TOKENS_A_LINE = 8
+# More columns than this leave no room for a token in a cell.
+POSITIONS = 12
+# A few numbers of the stream are far larger than the rest; the colour scale covers this share of them.
+WITHIN = 0.99
+NUMBERS_AT_MOST = 1_000_000
 
 
 def plot_predictions(
@@ -90,3 +111,179 @@ def plot_text(trace: Trace, neuron: str | NeuronId) -> go.Figure:
 def _fold(cells: list[Any], width: int) -> list[list[Any]]:
     """Break a list into lines."""
     return [cells[start : start + width] for start in range(0, len(cells), width)]
+
+
+def plot_lens(lens: Lens) -> go.Figure:
+    """Draw the answer's logit and its rank after each attention and MLP."""
+    table = lens.table
+    stages = [
+        "embedding" if row.part == "embedding" else f"L{row.layer} {row.part}"
+        for row in table.itertuples()
+    ]
+    hover = [
+        f"{stage}: likeliest {token} ({chance:.3f});"
+        for stage, token, chance in zip(stages, table.token, table.token_probability, strict=True)
+    ]
+    figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.08)
+    for row, (column, colour) in enumerate((("logit", BLUE), ("rank", VERMILLION)), 1):
+        figure.add_trace(
+            go.Scatter(
+                x=list(range(len(table))), y=table[column].tolist(), name=column, mode="lines+markers",
+                line={"color": colour, "dash": "solid" if row == 1 else "dot"}, showlegend=False,
+                customdata=[plain(text) for text in hover],
+                hovertemplate=f"%{{customdata}} {column} %{{y:.4g}}<extra></extra>",
+            ), row, 1,
+        )  # fmt: skip
+    label(figure.update_xaxes, stages, tickangle=-40)
+    answer, ranks = lens.provenance.answer, table["rank"].tolist()
+    first = len(ranks)
+    while first and ranks[first - 1] == 1:
+        first -= 1
+    title = (
+        f"{answer} is first from {stages[first]} on, with logit {table.logit.iloc[-1]:.2f} at the end"
+        if first < len(ranks)
+        else f"{answer} is never first: at the end it has rank {ranks[-1]}, logit {table.logit.iloc[-1]:.2f}"
+    )
+    apply_theme(figure, title, note=say(lens.provenance), height=480)
+    figure.update_yaxes(title_text="logit", row=1, col=1)
+    worst = max(ranks)
+    ends = {"autorange": "reversed"} if worst == 1 else {"range": [len(str(worst)) - 0.2, -0.15]}
+    return figure.update_yaxes(title_text="rank (log)", type="log", dtick=1, row=2, col=1, **ends)
+
+
+def plot_lens_tokens(trace: Trace) -> go.Figure:
+    """Draw the token predicted at each position after each layer, coloured by its probability."""
+    first = max(0, len(trace) - POSITIONS)
+    tables = [read_lens(trace, position=position).table for position in range(first, len(trace))]
+    kept = [table[table.part != "attention"] for table in tables]
+    rows = ["embedding", *(f"after L{layer}" for layer in range(trace.model.config.layers))]
+    grid = [[float(t.token_probability.iloc[row]) for t in kept] for row in range(len(rows))]
+    texts = [[plain(str(t.token.iloc[row])) for t in kept] for row in range(len(rows))]
+    figure = new_grids()
+    columns = list(trace.tokens[first:])
+    add_grid(figure, grid, rows=rows, columns=columns, signed=False, bar="probability")
+    # What a click on a cell chose: after which stage the stream is read, and where; a text, since
+    # Dash hands on nothing else of a heatmap.
+    stages = name_streams(trace.model)
+    cells = [[f"{stage} {position}" for position in range(first, len(trace))] for stage in stages]
+    figure.update_traces(text=texts, texttemplate="%{text}", zmin=0.0, zmax=1.0, customdata=cells,
+                         hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
+    final = texts[-1][-1]
+    layers = [row for row in range(len(rows)) if texts[row][-1] == final]
+    where = rows[layers[0]] if layers[0] else "in the embedding"
+    title = f"At the last token {tables[-1].token.iloc[-1]} first comes up {where}"
+    note = f"{trace.model.name}; each cell is the token the model would predict if it ended there"
+    if first:
+        note += f"; the last {POSITIONS} of {len(trace)} positions"
+    width = max(960, 150 + 90 * len(columns))
+    return apply_theme(figure, title, note=note, height=120 + 36 * len(rows), width=width)
+
+
+def plot_stages(stages: Stages) -> go.Figure:
+    """Draw attention's pattern, the input, scores, activations, output and the stream after."""
+    panels = {"input": stages.input}
+    if stages.gate_scores is not None:
+        panels["gate scores"] = stages.gate_scores
+    panels |= {
+        "scores": stages.scores, "activations": stages.activations, "output": stages.output,
+        "stream after": stages.after,
+    }  # fmt: skip
+    limits = {name: _limit(values) for name, values in panels.items()}
+    titles = [f"{name} (±{limits[name]:.2g})" for name in panels]
+    offset = 1
+    if stages.pattern is not None:
+        titles.insert(0, "attention (0–1)")
+        offset = 2
+    figure = new_grids(
+        len(titles), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.015
+    )
+    tokens = list(stages.tokens)
+    if stages.pattern is not None:
+        mean = reduce(stages.pattern, "head query key -> query key", "mean")
+        add_grid(figure, mean.tolist(), rows=tokens, columns=tokens, signed=False)
+        figure.update_traces(zmin=0.0, zmax=1.0)
+        figure.update_xaxes(tickangle=-60, title_text="read from", row=1, col=1)
+    for column, (name, values) in enumerate(panels.items(), offset):
+        across = "neuron" if name in ("gate scores", "scores", "activations") else "dimension"
+        add_grid(
+            figure, values.tolist(), rows=tokens, column=column, limit=limits[name], across=across
+        )
+        figure.update_xaxes(title_text=across, nticks=4, row=1, col=column)
+    above = int((stages.activations > 0).sum())
+    share = above / stages.activations.numel()
+    title = f"In the FFN of L{stages.layer} {share:.0%} of the activations are above zero"
+    note = (
+        f"{stages.model.name}; a row is a token, alone on its way; colours end where {WITHIN:.0%} of a "
+        "stage's numbers lie within, blue above zero, vermillion below; attention is the heads' mean"
+    )
+    return apply_theme(figure, title, note=note, width=1280, height=150 + 30 * len(tokens))
+
+
+def _limit(values: Tensor) -> float:
+    sizes = values.abs().double().ravel()
+    kept = sizes[:NUMBERS_AT_MOST]
+    return float(kept.quantile(WITHIN)) or float(sizes.max()) or 1.0
+
+
+def plot_drivers(drivers: Drivers, *, top: int = 15) -> go.Figure:
+    """Draw the parts of the stream that gave a neuron its score (and its gate's), the strongest first."""
+    sides = (
+        {"question": drivers}
+        if drivers.gate is None
+        else {"gate": drivers.gate, "question": drivers}
+    )
+    figure = make_subplots(
+        cols=len(sides), horizontal_spacing=0.22,
+        subplot_titles=[f"{side}: score {one.score:+.3f}" for side, one in sides.items()],
+    )  # fmt: skip
+    longest = 0
+    for column, one in enumerate(sides.values(), 1):
+        names, values = _strongest(one, top)
+        cell = {"row": 1, "col": column}
+        figure.add_trace(bars(values, hover=[f"{name}:" for name in names]), **cell)
+        label(figure.update_yaxes, names, autorange="reversed", **cell)
+        figure.update_xaxes(range=room(values), title_text="score", **cell)
+        longest = max(longest, len(values))
+    names, values = _strongest(drivers, top)
+    token = drivers.trace.tokens[drivers.position]
+    title = f"{names[0]} drives {drivers.neuron} most at {token}: {values[0]:+.3f} of a score of {drivers.score:+.3f}"
+    width, height = 320 + 480 * len(sides), 30 + height_of(longest)
+    return apply_theme(figure, title, note=say(drivers.provenance), width=width, height=height)
+
+
+def _strongest(drivers: Drivers, k: int) -> tuple[list[str], list[float]]:
+    """Return the names and drives of the strongest parts, the others summed up."""
+    table = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
+    names, values = list(table.part[:k]), table.drive[:k].tolist()
+    if len(table) > k:
+        names.append(f"{len(table) - k} others")
+        values.append(float(table.drive[k:].sum()))
+    return names, values
+
+
+def plot_similarity(similarity: Similarity) -> go.Figure:
+    """Draw the cosines of a prompt's tokens with one another at the first, middle and last stage."""
+    count = len(similarity.stages)
+    chosen = sorted({0, count // 2, count - 1})
+    tokens = list(similarity.tokens)
+    figure = new_grids(
+        len(chosen), subplot_titles=[similarity.stages[stage] for stage in chosen],
+        shared_yaxes=True, horizontal_spacing=0.03,
+    )  # fmt: skip
+    means = []
+    digits = 2 if len(tokens) <= 10 else None
+    for column, stage in enumerate(chosen, 1):
+        cosines = similarity.cosines[stage]
+        pairs = len(tokens) * (len(tokens) - 1)
+        means.append(float(cosines.sum() - cosines.trace()) / pairs if pairs else 1.0)
+        bar = "cosine" if column == len(chosen) else None
+        add_grid(figure, cosines.tolist(), rows=tokens, columns=tokens, column=column, limit=1.0,
+                 digits=digits, bar=bar)  # fmt: skip
+    figure.update_xaxes(tickangle=-40)
+    title = (
+        "The cosines are undefined: the tokens' vectors are zero"
+        if similarity.cosines.isnan().all()
+        else f"The mean cosine of two tokens goes from {means[0]:.2f} to {means[-1]:.2f}"
+    )
+    note = say(similarity.provenance)
+    return apply_theme(figure, title, note=note, height=150 + 36 * len(tokens), width=1280)

@@ -8,8 +8,7 @@ from ffnprobe.editing.certificates import Certificate
 from ffnprobe.editing.edits import Edited
 from ffnprobe.errors import OptionRefused
 from ffnprobe.provenance import Provenance
-from ffnprobe.views.figures.bars import height_of
-from ffnprobe.views.figures.grids import label
+from ffnprobe.views.figures.parts import height_of, label
 from ffnprobe.views.theme import BLUE, GREY, ORANGE, apply_theme, plain
 
 MOST = 30

@@ -1,0 +1,103 @@
+"""An explanation: the parts of its logit, its curve, predictions, paths, map and evidence."""
+
+import plotly.graph_objects as go
+
+from ffnprobe.errors import OptionRefused
+from ffnprobe.evidence.explanation import Explanation
+from ffnprobe.views.figures.effects import draw_evidence, draw_map, say_loss
+from ffnprobe.views.figures.parts import join_tokens, say
+from ffnprobe.views.figures.predictions import plot_predictions
+from ffnprobe.views.figures.pushes import draw_paths, draw_waterfall, plot_layers
+from ffnprobe.views.theme import BLACK, BLUE, VERMILLION, apply_theme, plain
+
+
+def plot_parts(explanation: Explanation) -> go.Figure:
+    """Draw the parts of the answer's logit as a waterfall, the listed neurons first."""
+    table = explanation.parts
+    steps = dict(zip(table.part[:-1], table.push[:-1].tolist(), strict=True))
+    return draw_waterfall(steps, explanation.logit, explanation.provenance)
+
+
+def plot_curve(explanation: Explanation) -> go.Figure:
+    """Draw the answer's probability without sets of neurons, beside neurons like them and other subjects."""
+    curve = explanation.curve
+    if curve is None or not len(curve.table):
+        raise OptionRefused(
+            "no neurons were removed together: the answer is not first, or effects were left out.",
+            remedy="an answer that the model gives, with effects",
+        )
+    table = curve.table
+    lines = {
+        f"{explanation.provenance.answer} without the first neurons": (
+            table.probability,
+            VERMILLION,
+        ),
+        "without as many like them, worst draw": (table.worst, BLUE),
+    }
+    if curve.others:
+        kept = 1 - table.changed / curve.others
+        lines[f"share of {curve.others} other subjects' answers kept"] = (kept, BLACK)
+    figure = go.Figure()
+    for name, (values, colour) in lines.items():
+        figure.add_scatter(
+            x=[str(many) for many in table.removed], y=values.tolist(), name=plain(name),
+            mode="lines+markers",
+            line={"color": colour, "dash": "solid" if colour == VERMILLION else "dot"},
+            hovertemplate=f"%{{x}} removed: %{{y:.4g}}<extra>{plain(name)}</extra>",
+        )  # fmt: skip
+    many = curve.table.removed.iloc[-1] if curve.least is None else curve.least
+    title = (
+        f"without {many} neurons it is still first"
+        if curve.least is None
+        else f"without {many} neuron{'s' if many > 1 else ''} it is no longer first"
+    )
+    known = explanation.provenance
+    apply_theme(
+        figure, f"{known.answer}: {title}",
+        note=f"{known.model} after {join_tokens(explanation.trace.tokens)}",
+        x="neurons removed together", y="probability, share",
+    )  # fmt: skip
+    figure.update_xaxes(type="category")  # sizes grow by factors
+    return figure.update_yaxes(range=[-0.03, 1.03])
+
+
+def plot_explanation_predictions(explanation: Explanation) -> go.Figure:
+    """Draw the five likeliest next tokens."""
+    return plot_predictions(explanation.trace, top=5)
+
+
+def plot_explanation_paths(explanation: Explanation) -> go.Figure:
+    """Draw an explanation's strongest paths through attention."""
+    return draw_paths(explanation.paths, explanation.trace.tokens, explanation.provenance)
+
+
+def plot_explanation_map(explanation: Explanation) -> go.Figure:
+    """Draw an explanation's map."""
+    if explanation.map is None:
+        raise _refuse()
+    grid = explanation.map.pivot(index="layer", columns="position", values="effect")
+    tokens = [explanation.trace.tokens[position] for position in map(int, grid.columns)]
+    is_whole = None not in explanation.position_effects
+    rows, known = grid.to_numpy().tolist(), explanation.provenance
+    return draw_map(rows, tokens, known, "effect", say_loss, is_whole=is_whole)
+
+
+def plot_evidence(explanation: Explanation) -> go.Figure:
+    """Draw the listed neurons' push, direct and through attention, against their total effect."""
+    own = explanation.neurons
+    if "effect" not in own:
+        raise _refuse()
+    drawn = own.assign(push=own.push + own.push_through_attention)
+    note = f"the neurons listed; {say(explanation.provenance)}"
+    return draw_evidence(drawn, drawn[:0], note, str(explanation.provenance.answer))
+
+
+def plot_explanation_layers(explanation: Explanation) -> go.Figure:
+    """Draw each layer's pushes."""
+    return plot_layers(explanation.pushes)
+
+
+def _refuse() -> OptionRefused:
+    return OptionRefused(
+        "this explanation was made without effects.", remedy="explain(…, effects=True)"
+    )
