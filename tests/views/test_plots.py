@@ -7,8 +7,9 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
+from ffnprobe.views.figures import FILES, find_figures
 from ffnprobe.views.files import saving
-from ffnprobe.views.plots import FIGURES, plot_all
+from ffnprobe.views.plots import plot_all
 from tests.views.results import every_result
 
 
@@ -16,25 +17,25 @@ def draw_all(results):
     """Draw every figure of every result, by name."""
     drawn = {}
     for name, result in results.items():
-        for known in (FIGURES.get(type(result)),):
-            for figure in known or {}:
-                if (
-                    figure == "paths"
-                    and name == "Explanation"
-                    and not result.paths.push_through_attention.any()
-                ):
-                    continue  # nothing went through attention: refused in words
-                if figure == "curve" and not len(result.curve.table):
-                    continue  # the answer is not first: refused in words
-                if name == "Circuit" and (
-                    not result.kept if figure == "graph" else not result.recovery
-                ):
-                    continue  # no neuron has influence: refused in words
-                if figure == "changed" and not len(result.changed):
-                    continue  # no other prompt changed: refused in words
-                more = {"neuron": {"neuron": "L0N1"}, "pushes": {"pushes": results["Pushes"]},
-                        "histogram": {"neuron": "L0N1"}}  # fmt: skip
-                drawn[name, figure] = fp.plot(result, figure, **more.get(figure, {}))
+        kind = type(result).__name__
+        for figure in find_figures(kind) if kind in FILES else ():
+            if (
+                figure == "paths"
+                and name == "Explanation"
+                and not result.paths.push_through_attention.any()
+            ):
+                continue  # nothing went through attention: refused in words
+            if figure == "curve" and not len(result.curve.table):
+                continue  # the answer is not first: refused in words
+            if name == "Circuit" and (
+                not result.kept if figure == "graph" else not result.recovery
+            ):
+                continue  # no neuron has influence: refused in words
+            if figure == "changed" and not len(result.changed):
+                continue  # no other prompt changed: refused in words
+            more = {"neuron": {"neuron": "L0N1"}, "pushes": {"pushes": results["Pushes"]},
+                    "histogram": {"neuron": "L0N1"}}  # fmt: skip
+            drawn[name, figure] = fp.plot(result, figure, **more.get(figure, {}))
     return drawn
 
 

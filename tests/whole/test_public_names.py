@@ -14,14 +14,11 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.reading.related import Related
 from ffnprobe.reading.sides import AnswerSide, QuestionSide
-from ffnprobe.views.plots import FIGURES
 from tests.whole.pages import ROOT
 
 NAMES = [name for name in fp.__all__ if not name.startswith("__")]
 CLASSES = {getattr(fp, name) for name in NAMES if inspect.isclass(getattr(fp, name))}
-RESULTS = sorted(
-    CLASSES | set(FIGURES) | {Related, QuestionSide, AnswerSide}, key=lambda c: c.__name__
-)
+RESULTS = sorted(CLASSES | {Related, QuestionSide, AnswerSide}, key=lambda c: c.__name__)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,17 +1,24 @@
 """Many texts: how neurons fire, the texts they fire on, and how strong their labels are."""
 
+from typing import TYPE_CHECKING
+
 import plotly.graph_objects as go
 
-from ffnprobe.corpora.contexts import Examples, quote
+from ffnprobe.corpora.contexts import quote
 from ffnprobe.corpora.histograms import EDGES
-from ffnprobe.corpora.labels import Labels
-from ffnprobe.corpora.scans import Scan
 from ffnprobe.names import NeuronId
+from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import bars, height_of, label, room
 from ffnprobe.views.theme import BLUE, GREY, ORANGE, VERMILLION, apply_theme
 
+if TYPE_CHECKING:
+    from ffnprobe.corpora.contexts import Examples
+    from ffnprobe.corpora.labels import Labels
+    from ffnprobe.corpora.scans import Scan
 
-def plot_labels(labels: Labels) -> go.Figure:
+
+@draws("labels", "Labels")
+def plot_labels(labels: "Labels") -> go.Figure:
     """Draw the F1 of labels layer by layer, with the look-up and the shuffled control."""
     table, layers = labels.table, labels.by_layer()
     names = [f"L{layer}" for layer in layers.layer]
@@ -38,7 +45,8 @@ def plot_labels(labels: Labels) -> go.Figure:
     return apply_theme(figure, title, note=note, x="layer", y="F1", height=460)
 
 
-def plot_outputs(labels: Labels) -> go.Figure:
+@draws("outputs", "Labels")
+def plot_outputs(labels: "Labels") -> go.Figure:
     """Draw how many of ten promoted tokens gain by layer, by the neuron and by another."""
     layers = labels.by_layer()
     names = [f"L{layer}" for layer in layers.layer]
@@ -61,7 +69,8 @@ def plot_outputs(labels: Labels) -> go.Figure:
     return figure.update_yaxes(range=[0, 10.3])
 
 
-def plot_firing(scan: Scan) -> go.Figure:
+@draws("firing", "Scan")
+def plot_firing(scan: "Scan") -> go.Figure:
     """Draw how often neurons are above zero, layer by layer."""
     table = scan.table
     figure = go.Figure(
@@ -76,7 +85,8 @@ def plot_firing(scan: Scan) -> go.Figure:
     return apply_theme(figure, title, note=note, x="layer", y="share of tokens above zero")
 
 
-def plot_histogram(scan: Scan, neuron: str | NeuronId) -> go.Figure:
+@draws("histogram", "Scan", is_asked=True)
+def plot_histogram(scan: "Scan", neuron: str | NeuronId) -> go.Figure:
     """Draw the histogram of one neuron's activations with its mean."""
     chosen = scan.find(neuron)
     at = (chosen.layer, chosen.neuron)
@@ -96,7 +106,8 @@ def plot_histogram(scan: Scan, neuron: str | NeuronId) -> go.Figure:
     return apply_theme(figure, title, note=note, x="activation", y="tokens")
 
 
-def plot_examples(examples: Examples) -> go.Figure:
+@draws("examples", "Examples")
+def plot_examples(examples: "Examples") -> go.Figure:
     """Draw the strongest, middle and weakest examples with their words, and the mean beside them."""
     middle = examples.sides()["middle"]
     listed = [*examples.strongest, *middle, *reversed(examples.weakest)]

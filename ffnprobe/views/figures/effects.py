@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -9,17 +10,12 @@ import torch
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.ablation import Effects, LayerEffects
-from ffnprobe.interventions.gradients import Estimates
-from ffnprobe.interventions.group_ablation import GroupEffects
-from ffnprobe.interventions.patching import LayerPatches, Patches
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import sort_neurons
 from ffnprobe.results import check_alike
-from ffnprobe.tracing.comparison import Comparison
 from ffnprobe.tracing.neuron_tables import list_neurons
-from ffnprobe.tracing.pushes import Pushes
+from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import (
     VECTORS,
     Values,
@@ -38,6 +34,14 @@ from ffnprobe.views.figures.parts import (
 from ffnprobe.views.figures.pushes import draw_neurons
 from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, apply_theme, plain
 
+if TYPE_CHECKING:
+    from ffnprobe.interventions.ablation import Effects, LayerEffects
+    from ffnprobe.interventions.gradients import Estimates
+    from ffnprobe.interventions.group_ablation import GroupEffects
+    from ffnprobe.interventions.patching import LayerPatches, Patches
+    from ffnprobe.tracing.comparison import Comparison
+    from ffnprobe.tracing.pushes import Pushes
+
 DESCRIBED = 40
 # With more cells than this, numbers do not fit into them.
 NUMBERED = 160
@@ -47,7 +51,8 @@ WIDE = 30
 _LEGEND = {"orientation": "h", "y": -0.16}
 
 
-def plot_effects(effects: Effects, *, top: int = 10) -> go.Figure:
+@draws("neurons", "Effects")
+def plot_effects(effects: "Effects", *, top: int = 10) -> go.Figure:
     """Draw the neurons with the largest effects, positive and negative."""
     asked = int((~effects.values.isnan()).sum())
     half = min(top, asked // 2 or 1)
@@ -58,14 +63,16 @@ def plot_effects(effects: Effects, *, top: int = 10) -> go.Figure:
     return draw_neurons(table, "effect", title, note=say(effects.provenance), x="effect in logits")
 
 
-def plot_estimates(estimates: Estimates, *, top: int = 10) -> go.Figure:
+@draws("neurons", "Estimates")
+def plot_estimates(estimates: "Estimates", *, top: int = 10) -> go.Figure:
     """Draw the neurons with the largest estimated effects."""
     table = estimates.top(min(top, estimates.trace.model.config.neurons))
     title = f"The gradient estimates that {estimates.provenance.answer} loses most without {table['name'][0]} ({table.estimate[0]:.3f} logits)"
     return draw_neurons(table, "estimate", title, note=say(estimates.provenance), x="estimated effect in logits")  # fmt: skip
 
 
-def plot_patches(patches: Patches, *, top: int = 10) -> go.Figure:
+@draws("neurons", "Patches")
+def plot_patches(patches: "Patches", *, top: int = 10) -> go.Figure:
     """Draw the neurons that carry most of the difference between two prompts."""
     asked = int((~patches.carried.isnan()).sum())
     table = patches.top(min(top, asked))
@@ -73,7 +80,8 @@ def plot_patches(patches: Patches, *, top: int = 10) -> go.Figure:
     return draw_neurons(table, "carried", title, note=say(patches.provenance), x="share of the difference carried")  # fmt: skip
 
 
-def plot_groups(effects: GroupEffects) -> go.Figure:
+@draws("groups", "GroupEffects")
+def plot_groups(effects: "GroupEffects") -> go.Figure:
     """Draw what the answer loses without each group."""
     values = effects.table.effect.tolist()
     figure = go.Figure(bars(values, hover=[f"{group}:" for group in effects.groups]))
@@ -85,7 +93,8 @@ def plot_groups(effects: GroupEffects) -> go.Figure:
     return figure.update_xaxes(range=room(values))
 
 
-def plot_against_pushes(effects: Effects, *, pushes: Pushes | None = None) -> go.Figure:
+@draws("pushes", "Effects", is_asked=True)
+def plot_against_pushes(effects: "Effects", *, pushes: "Pushes | None" = None) -> go.Figure:
     """Draw every neuron's direct push against its total effect; the strongest are labelled with their tokens."""
     if pushes is None:
         raise OptionRefused(
@@ -157,12 +166,14 @@ def _ahead(values: Tensor) -> str:
     return ", more than any other" if len(strongest) == 2 and strongest[0] > strongest[1] else ""
 
 
-def plot_map(effects: LayerEffects) -> go.Figure:
+@draws("map", "LayerEffects")
+def plot_map(effects: "LayerEffects") -> go.Figure:
     """Draw what the answer loses without an MLP layer, at each position."""
     return draw_map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", say_loss)  # fmt: skip
 
 
-def plot_patch_map(patches: LayerPatches) -> go.Figure:
+@draws("map", "LayerPatches")
+def plot_patch_map(patches: "LayerPatches") -> go.Figure:
     """Draw what each MLP layer carries from one prompt to the other, at each position."""
     pairs = zip(patches.tokens_source, patches.tokens_target, strict=True)
     tokens = [here if here == there else f"{there} → {here}" for here, there in pairs]
@@ -206,7 +217,8 @@ def draw_map(
     return apply_theme(figure, title, note=say(provenance), height=140 + 34 * len(grid))
 
 
-def plot_compared_pushes(comparison: Comparison, *, top: int = 12) -> go.Figure:
+@draws("neurons", "Comparison")
+def plot_compared_pushes(comparison: "Comparison", *, top: int = 12) -> go.Figure:
     """Draw the neurons whose pushes differ most, one mark per prompt."""
     table = comparison.top(min(top, comparison.values.numel()))
     figure = go.Figure()
@@ -234,7 +246,8 @@ def plot_compared_pushes(comparison: Comparison, *, top: int = 12) -> go.Figure:
     return apply_theme(figure, title, note=say(known), x="push in logits", height=height)
 
 
-def plot_activations(comparison: Comparison) -> go.Figure:
+@draws("activations", "Comparison")
+def plot_activations(comparison: "Comparison") -> go.Figure:
     """Draw every neuron's activation on one prompt against that on the other."""
     there, here = comparison.first.activations, comparison.second.activations
     many = min(DESCRIBED, there.numel())
@@ -272,7 +285,8 @@ def plot_activations(comparison: Comparison) -> go.Figure:
     return apply_theme(figure, title, note=say(comparison.provenance), x=x, y=y, height=560)
 
 
-def plot_compared_layers(comparison: Comparison) -> go.Figure:
+@draws("layers", "Comparison")
+def plot_compared_layers(comparison: "Comparison") -> go.Figure:
     """Draw each layer's difference of pushes: its neurons, its attention, and their sum."""
     table = comparison.by_layer()
     layers = [f"L{layer}" for layer in table.layer]
@@ -289,7 +303,7 @@ def plot_compared_layers(comparison: Comparison) -> go.Figure:
     return apply_theme(figure, title, note=note, y="difference of pushes in logits", height=420)
 
 
-def _name(pushes: Pushes) -> str:
+def _name(pushes: "Pushes") -> str:
     """Name a prompt by its tokens up to the position, BOS left out."""
     start = 1 if pushes.trace.has_bos and pushes.position else 0
     return plain(join_tokens(pushes.trace.tokens[start : pushes.position + 1]))

@@ -1,18 +1,24 @@
 """Tables of facts: how much is known, who carries a relation, what facts share, what removal costs."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import plotly.graph_objects as go
 
-from ffnprobe.facts.overlap import Overlap
-from ffnprobe.facts.relations import Relations
-from ffnprobe.facts.scores import Scores
-from ffnprobe.facts.specificity import Specificity
 from ffnprobe.provenance import Provenance
+from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import add_grid, bars, height_of, label, new_grids, room
 from ffnprobe.views.theme import COLOURS, apply_theme, heat, plain
 
+if TYPE_CHECKING:
+    from ffnprobe.facts.overlap import Overlap
+    from ffnprobe.facts.relations import Relations
+    from ffnprobe.facts.scores import Scores
+    from ffnprobe.facts.specificity import Specificity
 
-def plot_known(scores: Scores) -> go.Figure:
+
+@draws("known", "Scores")
+def plot_known(scores: "Scores") -> go.Figure:
     """Draw the share of each relation's facts that are known."""
     shares = scores.table.groupby("relation", sort=False).known.agg(["mean", "size"])
     shares = shares.sort_values("mean", ascending=False, kind="stable")
@@ -26,7 +32,8 @@ def plot_known(scores: Scores) -> go.Figure:
     return figure.update_xaxes(range=room(values))
 
 
-def plot_carriers(relations: Relations) -> go.Figure:
+@draws("neurons", "Relations")
+def plot_carriers(relations: "Relations") -> go.Figure:
     """Draw how far each relation's first neuron is beyond chance, and how many of its facts it pushes."""
     first = relations.neurons.drop_duplicates("relation")
     rows = [
@@ -44,7 +51,8 @@ def plot_carriers(relations: Relations) -> go.Figure:
     return figure.update_xaxes(range=room(values))
 
 
-def plot_overlap(overlap: Overlap) -> go.Figure:
+@draws("facts", "Overlap")
+def plot_overlap(overlap: "Overlap") -> go.Figure:
     """Draw facts against facts, ordered by relation: the share of their neurons two facts have in common."""
     relations = overlap.facts.relation.tolist()
     # Numbered, since two facts may have one prompt.
@@ -68,7 +76,8 @@ def plot_overlap(overlap: Overlap) -> go.Figure:
     return figure.update_yaxes(**ticks, autorange="reversed", showgrid=False)
 
 
-def plot_relation_overlap(overlap: Overlap) -> go.Figure:
+@draws("relations", "Overlap")
+def plot_relation_overlap(overlap: "Overlap") -> go.Figure:
     """Draw relations against relations: the mean share of neurons that a fact of each has in common."""
     table = overlap.relations
     names = list(dict.fromkeys([*table.relation, *table.other]))
@@ -90,7 +99,8 @@ def plot_relation_overlap(overlap: Overlap) -> go.Figure:
     return figure.update_xaxes(tickangle=-60)
 
 
-def plot_specificity(specificity: Specificity) -> go.Figure:
+@draws("effects", "Specificity")
+def plot_specificity(specificity: "Specificity") -> go.Figure:
     """Draw what the relation's facts and the others lose, for its neurons and for random ones."""
     table = specificity.table[specificity.table.removed != "nothing"]
     figure = go.Figure()

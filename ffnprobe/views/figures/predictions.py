@@ -1,22 +1,17 @@
 """One prompt: predictions, plain, steered and by the logit lens; the stages of an MLP; what opened a neuron."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 from einops import reduce
 from plotly.subplots import make_subplots
 from torch import Tensor
 
-from ffnprobe.interventions.steering import Steering
 from ffnprobe.names import NeuronId
-from ffnprobe.tracing.ffn_stages import Stages
-from ffnprobe.tracing.logit_lens import Lens
 from ffnprobe.tracing.logit_lens import lens as read_lens
-from ffnprobe.tracing.score_drivers import Drivers
 from ffnprobe.tracing.streams import name_streams
-from ffnprobe.tracing.token_similarity import Similarity
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import (
     add_grid,
     bars,
@@ -29,6 +24,14 @@ from ffnprobe.views.figures.parts import (
 )
 from ffnprobe.views.theme import BLUE, ORANGE, VERMILLION, apply_theme, plain
 
+if TYPE_CHECKING:
+    from ffnprobe.interventions.steering import Steering
+    from ffnprobe.tracing.ffn_stages import Stages
+    from ffnprobe.tracing.logit_lens import Lens
+    from ffnprobe.tracing.score_drivers import Drivers
+    from ffnprobe.tracing.token_similarity import Similarity
+    from ffnprobe.tracing.trace import Trace
+
 TOKENS_A_LINE = 8
 # More columns than this leave no room for a token in a cell.
 POSITIONS = 12
@@ -37,8 +40,9 @@ WITHIN = 0.99
 NUMBERS_AT_MOST = 1_000_000
 
 
+@draws("predictions", "Trace")
 def plot_predictions(
-    trace: Trace, *, top: int = 10, position: int = -1, temperature: float = 1.0
+    trace: "Trace", *, top: int = 10, position: int = -1, temperature: float = 1.0
 ) -> go.Figure:
     """Draw the likeliest next tokens."""
     many, at = min(top, len(trace.model.vocab)), trace.at(position)
@@ -54,7 +58,8 @@ def plot_predictions(
     return figure.update_xaxes(range=room(probabilities))
 
 
-def plot_steering(steering: Steering, *, top: int = 10) -> go.Figure:
+@draws("predictions", "Steering")
+def plot_steering(steering: "Steering", *, top: int = 10) -> go.Figure:
     """Draw the next tokens' probabilities before and after neurons were changed."""
     table = steering.predictions(min(top, len(steering.before)))
     figure = go.Figure()
@@ -86,34 +91,8 @@ def plot_steering(steering: Steering, *, top: int = 10) -> go.Figure:
     return figure.update_xaxes(range=[-0.03, 1.03])
 
 
-def plot_text(trace: Trace, neuron: str | NeuronId) -> go.Figure:
-    """Draw a neuron's activation at every token, as text on colour."""
-    name = trace.model.find_neuron(neuron)
-    values = trace.activations[name.layer, :, name.neuron].tolist()
-    width = min(TOKENS_A_LINE, len(values))
-    lines = math.ceil(len(values) / width)
-    blank = lines * width - len(values)
-    grid = _fold([*values, *[math.nan] * blank], width)
-    texts = _fold([*(plain(token) for token in trace.tokens), *[""] * blank], width)
-    most = max(map(abs, values)) or 1.0
-    figure = new_grids()
-    rows = [str(line * width) for line in range(lines)]
-    add_grid(figure, grid, rows=rows, limit=most, across="column")
-    figure.update_traces(text=texts, texttemplate="%{text}", hoverongaps=False,
-                         hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
-    figure.update_xaxes(showticklabels=False, ticks="")
-    peak = max(range(len(values)), key=values.__getitem__)
-    title = f"{name} is most active at {trace.tokens[peak]} ({values[peak]:.3f})"
-    note = f"{trace.model.name}; a cell is a token, its colour the activation there, from {-most:.3g} to {most:.3g}"
-    return apply_theme(figure, title, note=note, y="position", height=110 + 46 * lines)
-
-
-def _fold(cells: list[Any], width: int) -> list[list[Any]]:
-    """Break a list into lines."""
-    return [cells[start : start + width] for start in range(0, len(cells), width)]
-
-
-def plot_lens(lens: Lens) -> go.Figure:
+@draws("lens", "Lens")
+def plot_lens(lens: "Lens") -> go.Figure:
     """Draw the answer's logit and its rank after each attention and MLP."""
     table = lens.table
     stages = [
@@ -151,7 +130,8 @@ def plot_lens(lens: Lens) -> go.Figure:
     return figure.update_yaxes(title_text="rank (log)", type="log", dtick=1, row=2, col=1, **ends)
 
 
-def plot_lens_tokens(trace: Trace) -> go.Figure:
+@draws("lens", "Trace")
+def plot_lens_tokens(trace: "Trace") -> go.Figure:
     """Draw the token predicted at each position after each layer, coloured by its probability."""
     first = max(0, len(trace) - POSITIONS)
     tables = [read_lens(trace, position=position).table for position in range(first, len(trace))]
@@ -179,7 +159,36 @@ def plot_lens_tokens(trace: Trace) -> go.Figure:
     return apply_theme(figure, title, note=note, height=120 + 36 * len(rows), width=width)
 
 
-def plot_stages(stages: Stages) -> go.Figure:
+@draws("neuron", "Trace", is_asked=True)
+def plot_text(trace: "Trace", neuron: str | NeuronId) -> go.Figure:
+    """Draw a neuron's activation at every token, as text on colour."""
+    name = trace.model.find_neuron(neuron)
+    values = trace.activations[name.layer, :, name.neuron].tolist()
+    width = min(TOKENS_A_LINE, len(values))
+    lines = math.ceil(len(values) / width)
+    blank = lines * width - len(values)
+    grid = _fold([*values, *[math.nan] * blank], width)
+    texts = _fold([*(plain(token) for token in trace.tokens), *[""] * blank], width)
+    most = max(map(abs, values)) or 1.0
+    figure = new_grids()
+    rows = [str(line * width) for line in range(lines)]
+    add_grid(figure, grid, rows=rows, limit=most, across="column")
+    figure.update_traces(text=texts, texttemplate="%{text}", hoverongaps=False,
+                         hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
+    figure.update_xaxes(showticklabels=False, ticks="")
+    peak = max(range(len(values)), key=values.__getitem__)
+    title = f"{name} is most active at {trace.tokens[peak]} ({values[peak]:.3f})"
+    note = f"{trace.model.name}; a cell is a token, its colour the activation there, from {-most:.3g} to {most:.3g}"
+    return apply_theme(figure, title, note=note, y="position", height=110 + 46 * lines)
+
+
+def _fold(cells: list[Any], width: int) -> list[list[Any]]:
+    """Break a list into lines."""
+    return [cells[start : start + width] for start in range(0, len(cells), width)]
+
+
+@draws("stages", "Stages")
+def plot_stages(stages: "Stages") -> go.Figure:
     """Draw attention's pattern, the input, scores, activations, output and the stream after."""
     panels = {"input": stages.input}
     if stages.gate_scores is not None:
@@ -225,7 +234,8 @@ def _limit(values: Tensor) -> float:
     return float(kept.quantile(WITHIN)) or float(sizes.max()) or 1.0
 
 
-def plot_drivers(drivers: Drivers, *, top: int = 15) -> go.Figure:
+@draws("drivers", "Drivers")
+def plot_drivers(drivers: "Drivers", *, top: int = 15) -> go.Figure:
     """Draw the parts of the stream that gave a neuron its score (and its gate's), the strongest first."""
     sides = (
         {"question": drivers}
@@ -251,7 +261,7 @@ def plot_drivers(drivers: Drivers, *, top: int = 15) -> go.Figure:
     return apply_theme(figure, title, note=say(drivers.provenance), width=width, height=height)
 
 
-def _strongest(drivers: Drivers, k: int) -> tuple[list[str], list[float]]:
+def _strongest(drivers: "Drivers", k: int) -> tuple[list[str], list[float]]:
     """Return the names and drives of the strongest parts, the others summed up."""
     table = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
     names, values = list(table.part[:k]), table.drive[:k].tolist()
@@ -261,7 +271,8 @@ def _strongest(drivers: Drivers, k: int) -> tuple[list[str], list[float]]:
     return names, values
 
 
-def plot_similarity(similarity: Similarity) -> go.Figure:
+@draws("similarity", "Similarity")
+def plot_similarity(similarity: "Similarity") -> go.Figure:
     """Draw the cosines of a prompt's tokens with one another at the first, middle and last stage."""
     count = len(similarity.stages)
     chosen = sorted({0, count // 2, count - 1})

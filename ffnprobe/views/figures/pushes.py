@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -10,9 +10,7 @@ from plotly.subplots import make_subplots
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.provenance import Provenance
-from ffnprobe.tracing.paths import Paths
-from ffnprobe.tracing.pushes import Pushes
-from ffnprobe.tracing.pushes_by_piece import PushesByPiece
+from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import (
     bars,
     height_of,
@@ -23,6 +21,11 @@ from ffnprobe.views.figures.parts import (
     say,
 )
 from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, VERMILLION, apply_theme, plain
+
+if TYPE_CHECKING:
+    from ffnprobe.tracing.paths import Paths
+    from ffnprobe.tracing.pushes import Pushes
+    from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 
 COLUMNS = {"token": 0.0, "neuron": 1.0, "head": 2.0, "answer": 3.0}
 HEADINGS = {
@@ -38,7 +41,8 @@ ROW = 44
 TOKENS = 18
 
 
-def plot_layers(pushes: Pushes | PushesByPiece) -> go.Figure:
+@draws("layers", "Pushes", "PushesByPiece")
+def plot_layers(pushes: "Pushes | PushesByPiece") -> go.Figure:
     """Draw each layer's pushes: neurons toward the answer above zero, against it below."""
     pieces = pushes.pieces
     shown = [str(piece.provenance.answer) for piece in pieces]
@@ -82,14 +86,15 @@ def plot_layers(pushes: Pushes | PushesByPiece) -> go.Figure:
     )
 
 
-def _strongest_layer(pushes: Pushes) -> str:
+def _strongest_layer(pushes: "Pushes") -> str:
     sums = pushes.values.double().sum(-1)
     layer = int(sums.abs().argmax())
     way = "toward" if sums[layer] >= 0 else "away from"
     return f"the neurons of L{layer} push most, {way} {pushes.provenance.answer} ({float(sums[layer]):+.2f})"
 
 
-def plot_account(pushes: Pushes) -> go.Figure:
+@draws("account", "Pushes")
+def plot_account(pushes: "Pushes") -> go.Figure:
     """Draw the account as a waterfall that ends at the model's logit."""
     inside = {
         "head": "attention",
@@ -135,7 +140,8 @@ def draw_waterfall(steps: dict[str, float], logit: float, provenance: Provenance
     return figure.update_layout(margin_l=120)
 
 
-def plot_neurons(pushes: Pushes, *, top: int = 10) -> go.Figure:
+@draws("neurons", "Pushes")
+def plot_neurons(pushes: "Pushes", *, top: int = 10) -> go.Figure:
     """Draw the neurons that pushed hardest toward the answer and away from it."""
     half = min(top, pushes.values.numel() // 2 or 1)
     table = pushes.top(half)
@@ -154,7 +160,8 @@ def draw_neurons(table: pd.DataFrame, column: str, title: str, *, note: str, x: 
     return figure.update_xaxes(range=room(values))
 
 
-def plot_paths(paths: Paths, *, top: int = 10) -> go.Figure:
+@draws("paths", "Paths")
+def plot_paths(paths: "Paths", *, top: int = 10) -> go.Figure:
     """Draw the `top` neurons that push hardest through attention, with the head that carried most."""
     table = paths.by_neuron(min(top, paths.neurons.numel()))
     return draw_paths(table, paths.trace.tokens, paths.provenance)

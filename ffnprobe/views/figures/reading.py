@@ -1,16 +1,16 @@
 """What the weights say: readings, surveys, roles, searches, and twins in another model."""
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from ffnprobe.errors import DataRefused
 from ffnprobe.reading.cards import TITLES
 from ffnprobe.reading.kinds import KINDS
-from ffnprobe.reading.matches import Match
-from ffnprobe.reading.readings import Reading, Readings
 from ffnprobe.reading.roles import ROLES
-from ffnprobe.reading.searches import Search
-from ffnprobe.reading.surveys import Survey
+from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import (
     SHOWN_TOKENS,
     VECTORS,
@@ -22,6 +22,12 @@ from ffnprobe.views.figures.parts import (
     room,
 )
 from ffnprobe.views.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, apply_theme, plain
+
+if TYPE_CHECKING:
+    from ffnprobe.reading.matches import Match
+    from ffnprobe.reading.readings import Reading, Readings
+    from ffnprobe.reading.searches import Search
+    from ffnprobe.reading.surveys import Survey
 
 _KIND_COLOURS = {
     "entropy": PURPLE,
@@ -35,7 +41,8 @@ _TICKS = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000]
 _COLOURS = {"strengthens": BLUE, "translates": GREY, "erases": VERMILLION}
 
 
-def plot_reading(reading: Reading, *, top: int = 10) -> go.Figure:
+@draws("reading", "Reading")
+def plot_reading(reading: "Reading", *, top: int = 10) -> go.Figure:
     """Draw the tokens that match question and gate, and those the answer promotes and suppresses."""
     top = min(top, reading.question.model.config.vocab)
     tables = {} if reading.gate is None else {"gate_tokens": reading.gate.top(top)}
@@ -70,9 +77,10 @@ def plot_reading(reading: Reading, *, top: int = 10) -> go.Figure:
     )
 
 
-def plot_kinds(survey: Survey | Readings) -> go.Figure:
+@draws("kinds", "Survey", "Readings")
+def plot_kinds(survey: "Survey | Readings") -> go.Figure:
     """Draw every neuron's kurtosis against its skew over the vocabulary, coloured by kind."""
-    neurons = survey.table
+    neurons = _rows(survey)
     figure = go.Figure()
     scatter = go.Scattergl if len(neurons) > VECTORS else go.Scatter
     # The unlabelled are many: drawn first, they do not hide the others.
@@ -104,9 +112,10 @@ def plot_kinds(survey: Survey | Readings) -> go.Figure:
     return figure.update_yaxes(type="log", tickvals=_TICKS)
 
 
-def plot_norms(survey: Survey | Readings) -> go.Figure:
+@draws("norms", "Survey", "Readings")
+def plot_norms(survey: "Survey | Readings") -> go.Figure:
     """Draw the norms of questions and answers, layer by layer."""
-    neurons = survey.table
+    neurons = _rows(survey)
     figure = go.Figure()
     for column, colour in (("question_norm", BLUE), ("answer_norm", ORANGE)):
         figure.add_trace(box_layers(neurons, column, colour, column.replace("_", " ")))
@@ -118,9 +127,10 @@ def plot_norms(survey: Survey | Readings) -> go.Figure:
     )
 
 
-def plot_cosines(survey: Survey | Readings) -> go.Figure:
+@draws("cosines", "Survey", "Readings")
+def plot_cosines(survey: "Survey | Readings") -> go.Figure:
     """Draw cos(question, answer), layer by layer: above zero a neuron strengthens what it reads."""
-    neurons = survey.table
+    neurons = _rows(survey)
     figure = go.Figure(box_layers(neurons, "reads_writes", GREEN, "cosine"))
     figure.add_hline(y=0, line_color=GREY, line_width=1)
     mark_blank(figure, neurons.reads_writes)
@@ -131,9 +141,10 @@ def plot_cosines(survey: Survey | Readings) -> go.Figure:
     return apply_theme(figure, title, note=note, x="layer", y="cos(question, answer)")
 
 
-def plot_search(found: Search) -> go.Figure:
+@draws("search", "Search")
+def plot_search(found: "Search") -> go.Figure:
     """Draw the neurons found for tokens by z."""
-    table = found.table
+    table = _rows(found)
     values = table.z.tolist()
     tokens = table[found.own_tokens].str.split(" ").str[:SHOWN_TOKENS].str.join(" ")
     names = [f"{name}  {text}" for name, text in zip(table.name, tokens, strict=True)]
@@ -145,6 +156,13 @@ def plot_search(found: Search) -> go.Figure:
     note = f"{found.provenance.model}; {found.caption}"
     apply_theme(figure, title, note=note, x="z over the vocabulary", height=height_of(len(table)))
     return figure.update_xaxes(range=room(values))
+
+
+def _rows(result: "Survey | Readings | Search") -> pd.DataFrame:
+    """Return a result's table, which may not be empty."""
+    if not len(result):
+        raise DataRefused("there is nothing to draw: the table is empty.")
+    return result.table
 
 
 def mark_blank(figure: go.Figure, values: pd.Series) -> None:
@@ -170,9 +188,10 @@ def box_layers(neurons: pd.DataFrame, column: str, colour: str, name: str) -> go
     )
 
 
-def plot_roles(survey: Survey | Readings) -> go.Figure:
+@draws("roles", "Survey", "Readings")
+def plot_roles(survey: "Survey | Readings") -> go.Figure:
     """Draw which share of each layer's neurons strengthens, translates or erases what it reads."""
-    neurons = survey.table
+    neurons = _rows(survey)
     layers = sorted(set(neurons.layer.tolist()))
     names = [f"L{layer}" for layer in layers]
     shares = {
@@ -206,7 +225,8 @@ def plot_roles(survey: Survey | Readings) -> go.Figure:
     return figure.update_yaxes(tickformat=".0%")
 
 
-def plot_layers(match: Match) -> go.Figure:
+@draws("layers", "Match")
+def plot_layers(match: "Match") -> go.Figure:
     """Draw in which layer of the other model the twins of each layer are."""
     neurons = match.neurons
     twins = neurons[neurons.is_twin]
@@ -228,7 +248,8 @@ def plot_layers(match: Match) -> go.Figure:
     )  # fmt: skip
 
 
-def plot_correlations(match: Match) -> go.Figure:
+@draws("correlations", "Match")
+def plot_correlations(match: "Match") -> go.Figure:
     """Draw each layer's best correlations beside those with the random control."""
     neurons = match.neurons
     figure = go.Figure()
