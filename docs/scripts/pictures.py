@@ -25,6 +25,7 @@ FOLDER = Path(__file__).parents[1] / "pictures"
 PROMPT, ANSWER = "Michael Jordan plays the sport of", " basketball"
 NEURON = "L1N505"  # at " Jordan"
 WIDTH, SHARPNESS, COLOURS, GAP = 1280, 2, 32, 16
+EDGE = 4  # around a part, so that its border is whole
 # A vector for each of 5,376 neurons would make a large file of a small picture.
 CROWDED = ("effect",)
 
@@ -50,7 +51,7 @@ def find_command() -> list[str]:
 
 
 def photograph_report() -> bytes:
-    """Photograph the page of the README's command: its opening, and the evidence below it, as png."""
+    """Photograph the page of the README's command: the verdict, the table, the first cards, as png."""
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
@@ -68,13 +69,17 @@ def photograph_report() -> bytes:
         page.add_style_tag(content=".scroll { max-height: none !important }")  # every row
         page.wait_for_selector(".plot > .plot-container")
         find = "([one, edge]) => document.querySelector(one).getBoundingClientRect()[edge]"
-        table = "section:has(#evidence)"
+        edges = {
+            "h1": ".prompt + p",
+            ".scroll:has(#table-1)": ".scroll:has(#table-1)",
+            ".cards": "article:nth-child(2)",
+        }
         parts = [
-            (0.0, page.evaluate(find, [".prompt + p", "bottom"])),
             (
-                page.evaluate(find, [table, "top"]),
-                page.evaluate(find, [f"{table} .scroll", "bottom"]),
-            ),
+                page.evaluate(find, [first, "top"]) - EDGE,
+                page.evaluate(find, [last, "bottom"]) + EDGE,
+            )
+            for first, last in edges.items()
         ]
         shots = [
             page.screenshot(
@@ -82,7 +87,7 @@ def photograph_report() -> bytes:
             )
             for top, bottom in parts
         ]
-        names = page.locator(f"{table} tbody tr > :first-child").all_inner_texts()
+        names = page.locator("#table-1 tbody tr > :first-child").all_inner_texts()
         browser.close()
     return _stack([Image.open(io.BytesIO(shot)) for shot in shots], shows=" ".join(names))
 

@@ -38,7 +38,7 @@ def test_pictures_are_small():
 def test_the_report_shows_what_the_readmes_command_lists(script, pocket):
     program, verb, prompt, answer, *_ = script["find_command"]()
     assert (program, verb) == ("ffnprobe", "explain")
-    listed = fp.explain(pocket, prompt, answer).neurons
+    listed = fp.explain(pocket, prompt, answer).shown
     shown = Image.open(FOLDER / "report.png").info["shows"].split()
     assert shown == listed["name"].tolist(), "python docs/scripts/pictures.py"
 
