@@ -12,6 +12,7 @@ from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.stored_labels import find_labels
 from ffnprobe.models.model import Model
 from ffnprobe.reading.kinds import Thresholds
+from ffnprobe.reading.neuron_tables import order_columns
 from ffnprobe.reading.surveys import Survey
 
 if TYPE_CHECKING:
@@ -39,15 +40,11 @@ def join_labels(table: "pd.DataFrame", labels: Labels | None) -> "pd.DataFrame":
 
 
 def join_examples(neurons: "pd.DataFrame", scan: Scan) -> "pd.DataFrame":
-    """Add the corpus's mean after each neuron's activation, and its strongest example last."""
+    """Add the corpus's mean of each neuron, and its strongest example."""
     found = [examples(scan, name, 1) for name in neurons.name]
-    joined = neurons.drop(columns="mean_activation", errors="ignore")
-    after = list(joined.columns).index("activation") + 1
-    joined.insert(after, "mean_activation", [each.mean for each in found])
-    joined["strongest_example"] = [
-        quote(each.strongest[0]) if each.strongest else "" for each in found
-    ]
-    return joined
+    quoted = [quote(each.strongest[0]) if each.strongest else "" for each in found]
+    means = [each.mean for each in found]
+    return order_columns(neurons.assign(mean_activation=means, strongest_example=quoted))
 
 
 def table_examples(scan: Scan, names: Sequence[str], *, top: int) -> "pd.DataFrame":

@@ -31,6 +31,7 @@ from ffnprobe.options import TOP, Argument, Option, Progress, Seed
 from ffnprobe.provenance import Setting
 from ffnprobe.reading.directions import pick_gates, pick_questions
 from ffnprobe.reading.matches import Match
+from ffnprobe.reading.neuron_tables import Values, list_neurons
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.reading.token_coordinates import align_vocabularies
 from ffnprobe.reading.tokens import answer_tokens
@@ -122,16 +123,11 @@ def _check_scans(model: Model, other: Model, scans: Sequence[Scan]) -> tuple[Sca
 
 def _table(model: Model, other: Model, twins: Twins) -> "pd.DataFrame":
     """Table every neuron of the model with its best counterpart."""
-    import pandas as pd
-
     c = model.config
     names = [NeuronId(*divmod(number, c.d_mlp)) for number in range(c.neurons)]
     found = [NeuronId(*divmod(n, other.config.d_mlp)) for n in twins.numbers.tolist()]
     limits = torch.tensor(twins.limits(c.layers)).repeat_interleave(c.d_mlp)
-    columns = {
-        "name": [str(name) for name in names],
-        "layer": [name.layer for name in names],
-        "neuron": [name.neuron for name in names],
+    columns: dict[str, Values] = {
         "twin": [str(name) for name in found],
         "twin_layer": [name.layer for name in found],
         "correlation": twins.correlations.tolist(),
@@ -140,7 +136,7 @@ def _table(model: Model, other: Model, twins: Twins) -> "pd.DataFrame":
         "is_twin": (twins.is_mutual & (twins.correlations.abs() > limits)).tolist(),
     }
     columns |= _compare_questions(model, other, twins.numbers)
-    return pd.DataFrame(columns)
+    return list_neurons(model, names, columns)
 
 
 def _compare_questions(model: Model, other: Model, numbers: Tensor) -> dict[str, list[float]]:

@@ -25,6 +25,7 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.sources import Source
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance, Setting
+from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.results import Result
 from ffnprobe.store import open_store
 
@@ -137,18 +138,9 @@ class Scan(Result):
     @property
     def table(self) -> "pd.DataFrame":
         """Every neuron: mean and shape of its activations, firing rate, dead, position-only."""
-        import pandas as pd
-
         facts, moments = self.statistics, self.statistics.moments
         layers, neurons = facts.above.shape
         names = [NeuronId(layer, neuron) for layer in range(layers) for neuron in range(neurons)]
-        frame = pd.DataFrame(
-            {
-                "name": [str(name) for name in names],
-                "layer": [name.layer for name in names],
-                "neuron": [name.neuron for name in names],
-            }
-        )
         columns = {
             "mean_activation": moments.mean,
             "activation_variance": moments.variance,
@@ -159,9 +151,7 @@ class Scan(Result):
             "is_dead": facts.above == 0,
             "is_position_only": facts.position_share > POSITION_ONLY,
         }
-        for column, values in columns.items():
-            frame[column] = values.flatten().numpy()
-        return self.provenance.note(frame)
+        return self.provenance.note(list_neurons(None, names, columns))
 
     def by_layer(self) -> "pd.DataFrame":
         """Table each layer: how many neurons, dead and position-only ones, the mean firing rate."""

@@ -26,7 +26,9 @@ from jaxtyping import Float, Int
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import Counting, count_neurons, name_all, standardise
 from ffnprobe.facts.scores import DIRECTLY
+from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 
@@ -131,19 +133,18 @@ def _table_neurons(
         reached = best[:, label, None] >= z[label, order] - ROUNDING
         numbers = counting.neurons[order]
         frames.append(
-            pd.DataFrame(
+            list_neurons(
+                scores.model,
+                [NeuronId(*divmod(number, width)) for number in numbers.tolist()],
                 {
                     "relation": relation,
-                    "name": name_all(scores.model, numbers.tolist()),
-                    "layer": numbers // width,
-                    "neuron": numbers % width,
                     "facts": inside,
                     "share": inside / sizes[label],
                     "elsewhere": outside / rest if rest else np.nan,
                     "odds": odds(inside, sizes[label], outside, rest) if rest else np.nan,
                     "z": z[label, order],
                     "p": (1 + reached.sum(0)) / (1 + permutations),
-                }
+                },
             )
         )
     return pd.concat(frames, ignore_index=True)

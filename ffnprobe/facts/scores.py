@@ -23,8 +23,10 @@ from ffnprobe.arguments import verb
 from ffnprobe.facts.counting import count_neurons, name_all
 from ffnprobe.facts.rows import FactRow, Problem
 from ffnprobe.models.model import Model
+from ffnprobe.names import NeuronId
 from ffnprobe.options import Seed
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:
@@ -112,20 +114,10 @@ class Scores(Result):
         return self._list(self.effect_neurons, self.effects, "effect")
 
     def _list(self, numbers: Tensor, values: Tensor, column: str) -> "pd.DataFrame":
-        import pandas as pd
-
         width = self.model.config.d_mlp
-        flat = numbers.ravel()
-        frame = pd.DataFrame(
-            {
-                "fact": torch.arange(len(numbers)).repeat_interleave(numbers.shape[-1]).numpy(),
-                "name": name_all(self.model, flat.tolist()),
-                "layer": (flat // width).numpy(),
-                "neuron": (flat % width).numpy(),
-            }
-        )
-        frame[column] = values.double().ravel().numpy()
-        return frame
+        names = [NeuronId(*divmod(number, width)) for number in numbers.ravel().tolist()]
+        facts = torch.arange(len(numbers)).repeat_interleave(numbers.shape[-1])
+        return list_neurons(self.model, names, {"fact": facts, column: values.ravel()})
 
     def hubs(self) -> list[str]:
         """Name the neurons that push facts whatever they are about."""

@@ -20,8 +20,8 @@ from ffnprobe.reading.tokens import answer_tokens, gate_tokens, question_tokens
 if TYPE_CHECKING:
     import pandas as pd
 
-# By [layer neuron], by [layer pos neuron], or in the order of the rows; a text is that of every row.
-Values = Tensor | np.ndarray | Sequence[Any] | str
+# By [layer neuron], by [layer pos neuron], or in the order of the rows; a text or number is that of every row.
+Values = Tensor | np.ndarray | Sequence[Any] | str | float
 
 TOKENS = 5
 OTHERS = "…"  # where columns stand that are not named here, in the order given
@@ -33,14 +33,14 @@ ORDER = (
     "push", "push_first", "push_second", "contrast_push", "difference", "facts", "share", "elsewhere",
     "odds", "push_through_attention", "through", "step", "carried", "drive", "influence", "inside",
     "effect", "estimate", "log_probability_effect", "z", "p", "dot", "cosine", OTHERS,
-    "gate_tokens", "question_tokens", "answer_tokens", "promotes", "suppresses",
+    "gate_tokens", "question_tokens", "answer_tokens", "promotes", "twin_promotes", "suppresses",
     "label", "label_f1", "strongest_example",
 )  # fmt: skip
 _PLACES = {name: place for place, name in enumerate(ORDER)}
 
 
 def list_neurons(
-    model: Model,
+    model: Model | None,
     neurons: Sequence[NeuronId | Site | tuple[str, int]],
     columns: Mapping[str, Values],
     *,
@@ -77,6 +77,7 @@ def list_neurons(
         table = table.drop(columns=["position", "token"])
     given = dict(columns)
     if signs is not None:
+        assert model is not None  # its weights say the tokens
         if (opened := gate_tokens(model, names, TOKENS)) is not None:
             given["gate_tokens"] = opened
         given["question_tokens"] = question_tokens(model, names, TOKENS)

@@ -35,6 +35,7 @@ from ffnprobe.names import NeuronId
 from ffnprobe.options import RANKS, SIDES, TOP, Argument, Layers, Option
 from ffnprobe.provenance import Setting
 from ffnprobe.reading.directions import pick_answers, pick_gates, pick_questions
+from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.projection import answer_readers, question_readers
 from ffnprobe.reading.searches import Search, name_own_tokens
@@ -42,7 +43,7 @@ from ffnprobe.reading.spectrum import Spectrum, token_directions
 from ffnprobe.reading.tokens import list_tokens, only_tokens
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 TOKENS = 5
 # A spread this small, as a share of the greatest possible, is rounding: all tokens are alike.
@@ -104,7 +105,7 @@ def search(
         }
         order = _pick_order(weakest[rank], top, chosen, named, smallest=away)
     found = [NeuronId(chosen[one.layer], one.neuron) for one in order]
-    frame = _table(found, weakest, order)
+    frame = list_neurons(model, found, {name: _pick(weakest[name], order) for name in RANKS})
     shown = model.vocab.show_all(ids)
     if len(ids) > 1:
         for token, each in zip(shown, values["z"], strict=True):
@@ -184,21 +185,6 @@ def _lengths(
         is_spread = spreads > NO_SPREAD * norms * spectrum.deviations.max()
         known[by, layer] = (norms, torch.where(is_spread, spreads, 0.0))
     return known[by, layer]
-
-
-def _table(
-    found: list[NeuronId], columns: dict[str, Float[Tensor, "layer neuron"]], order: list[NeuronId]
-) -> "pd.DataFrame":
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            "name": [str(name) for name in found],
-            "layer": [name.layer for name in found],
-            "neuron": [name.neuron for name in found],
-            **{name: _pick(columns[name], order) for name in ("z", "dot", "cosine")},
-        }
-    )
 
 
 def _pick(values: Float[Tensor, "layer neuron"], order: list[NeuronId]) -> list[float]:

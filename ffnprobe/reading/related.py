@@ -29,6 +29,7 @@ from ffnprobe.documents.blocks import Block, Table, Words
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.tokens import answer_tokens
 from ffnprobe.results import Result, Tables
@@ -137,18 +138,12 @@ def _table_strongest(model: Model, compared: Compared, first_layer: int, k: int)
 def _table(
     model: Model, order: list[NeuronId], dots: Tensor, cosines: Tensor, *, first_layer: int = 0
 ) -> "pd.DataFrame":
-    import pandas as pd
-
     layers, numbers = [n.layer for n in order], [n.neuron for n in order]
     names = [NeuronId(first_layer + one.layer, one.neuron) for one in order]
     promotes = answer_tokens(model, names, min(TOKENS, model.config.vocab)) if names else []
-    return pd.DataFrame(
-        {
-            "name": [str(name) for name in names],
-            "layer": [name.layer for name in names],
-            "neuron": numbers,
-            "dot": dots[layers, numbers].tolist(),
-            "cosine": cosines[layers, numbers].tolist(),
-            "promotes": [" ".join(tokens) for tokens in promotes],
-        }
-    )
+    columns = {
+        "dot": dots[layers, numbers].tolist(),
+        "cosine": cosines[layers, numbers].tolist(),
+        "promotes": promotes,
+    }
+    return list_neurons(model, names, columns)

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import order_columns
 from ffnprobe.results import Result
 from ffnprobe.tracing.trace import Trace
 
@@ -79,11 +80,11 @@ class PushesByPiece(Result):
 
     def top(self, top: int | None = 10) -> "pd.DataFrame":
         """Table, for each piece, the `top` neurons that pushed hardest toward it."""
-        return self._join([piece.top(top) for piece in self.pieces], at=3)
+        return order_columns(self._join([piece.top(top) for piece in self.pieces]))
 
     def against(self, top: int | None = 10) -> "pd.DataFrame":
         """Table, for each piece, the `top` neurons that pushed hardest away from it."""
-        return self._join([piece.against(top) for piece in self.pieces], at=3)
+        return order_columns(self._join([piece.against(top) for piece in self.pieces]))
 
     @property
     def table(self) -> "pd.DataFrame":
@@ -92,18 +93,18 @@ class PushesByPiece(Result):
 
     def by_layer(self) -> "pd.DataFrame":
         """Table each layer's pushes, piece by piece."""
-        return self._join([piece.by_layer() for piece in self.pieces], at=0)
+        return self._join([piece.by_layer() for piece in self.pieces])
 
     def by_part(self) -> "pd.DataFrame":
         """Table every part once for each piece: each piece's pushes add up to its logit."""
-        return self._join([piece.by_part() for piece in self.pieces], at=0)
+        return self._join([piece.by_part() for piece in self.pieces])
 
-    def _join(self, frames: Sequence["pd.DataFrame"], *, at: int) -> "pd.DataFrame":
+    def _join(self, frames: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
         import pandas as pd
 
         for frame, piece in zip(frames, self.pieces, strict=True):
-            frame.insert(at, "piece", self.trace.model.vocab.show(piece.answer))
-            frame.insert(at + 1, "position", piece.position)
+            frame.insert(0, "piece", self.trace.model.vocab.show(piece.answer))
+            frame.insert(1, "position", piece.position)
         return self.provenance.note(pd.concat(frames, ignore_index=True))
 
     @property

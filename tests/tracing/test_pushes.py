@@ -176,7 +176,7 @@ def test_an_answer_of_several_tokens_is_teacher_forced(pocket):
     assert first.pieces == (first,)
 
     top, parts = pushes.top(4), pushes.by_part()
-    assert list(top.columns[:5]) == ["name", "layer", "neuron", "piece", "position"]
+    assert list(top.columns[:5]) == ["piece", "name", "layer", "neuron", "position"]
     assert top.piece.tolist() == [p for p in pocket.vocab.show_all(pieces) for _ in range(4)]
     added = parts.groupby("position").push.sum().tolist()
     assert added == pytest.approx([piece.logit for piece in pushes.pieces], abs=1e-3)

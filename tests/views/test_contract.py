@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import ffnprobe as fp
+from ffnprobe.reading.neuron_tables import order_columns
 from ffnprobe.results import as_result
 from tests.families.builders import write_family
 
@@ -100,3 +101,15 @@ def test_a_column_that_is_missing_is_noticed():
     with pytest.raises(AssertionError):
         check(["b", "a"], ["`a`", "`b`"], ("x", "y"))
     check(["a", "b"], ["`a`", "`b`", "[`c`]"], ("x", "y"))
+
+
+def test_tables_of_neurons_have_one_order_of_columns(results):
+    seen = set()
+    for kind, result in results.items():
+        for name, table in result.tables().items():
+            # A survey's rows begin with words; lists, nodes, batches and labels have others.
+            is_other = {"list", "reads_writes", "node", "prompt", "opens"} & set(table.columns)
+            if {"name", "layer", "neuron"} <= set(table.columns) and not is_other:
+                assert list(table.columns) == list(order_columns(table).columns), (kind, name)
+                seen.add(kind)
+    assert len(seen) > 12
