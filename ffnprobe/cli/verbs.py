@@ -107,7 +107,7 @@ def end_read(common: Common, answered: "Answered") -> None:
 
         found = examples(scan, reading.name)
         print()
-        print_document(found.title, found.document(top=top))
+        print_document(found.title, found.quote(top))
 
 
 ENDINGS: dict[str, Callable[..., None]] = {

@@ -91,7 +91,7 @@ def test_no_neuron_is_graded_where_attention_rests(explanation):
 def test_the_page_shows_what_it_found(explanation, capsys):
     page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
     name = "␣Paris, 70.2 %"
-    shown = name + page.partition(name)[2].partition("```")[0]
+    shown = name + page.partition(name)[2].partition("more: ")[0]
     print_document("", explanation.document())
     compare(capsys.readouterr().out, shown)
 
