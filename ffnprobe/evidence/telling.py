@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ffnprobe.evidence.explanation import Explanation
 
 TOKENS = 8  # on a card
+ASKED = 3  # parts of its score, on a card
 EXAMPLES = 2  # of the strongest, on a card; the rest is folded
 COLOURED = (
     "Colour: what the answer loses without the MLP layers at a token, added up (blue: they help, orange: they "
@@ -184,9 +185,13 @@ def _card(
     if row.get("label"):
         yield Words(f"{row['label']} (F1 {row['label_f1']:.2f})")
     yield Words(_say(str(found.provenance.answer), row))
+    asked = drivers(found.trace, row["name"], position=row["position"])
+    first = asked.table.head(ASKED)
+    parts = [f"{part} ({drive:+.2f})" for part, drive in zip(first.part, first.drive, strict=True)]
+    yield Words(f"Asked by {', '.join(parts)} of a score of {asked.score:+.2f}.")
     strongest = quoted.quotes("strongest", EXAMPLES) if quoted is not None else []
     yield from strongest
-    yield Section("more of it", partial(_detail, found, row, lists, quoted), is_folded=True)
+    yield Section("more of it", partial(_detail, found, row, lists, asked, quoted), is_folded=True)
 
 
 def _say(answer: str, row: dict[Any, Any]) -> str:
@@ -207,8 +212,9 @@ def _say(answer: str, row: dict[Any, Any]) -> str:
 
 
 def _detail(
-    found: "Explanation", row: dict[Any, Any], lists: "pd.DataFrame", quoted: Examples | None
-) -> Iterator[Block]:
+    found: "Explanation", row: dict[Any, Any], lists: "pd.DataFrame", asked: Drivers,
+    quoted: Examples | None,
+) -> Iterator[Block]:  # fmt: skip
     """Show the neuron over the text, its lists with their values, who asked, more examples."""
     trace = found.trace
     yield Tokens(trace.tokens, trace.activations[row["layer"], :, row["neuron"]].tolist())
@@ -217,7 +223,7 @@ def _detail(
         Table(part[["token", "value"]], TITLES[str(side)])
         for side, part in lists.groupby("list", sort=False)
     ]
-    yield Beside([*sides, *_ask(drivers(trace, row["name"], position=row["position"]))])
+    yield Beside([*sides, *_ask(asked)])
     if quoted is not None:
         yield from quoted.quote()
 
