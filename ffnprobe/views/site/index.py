@@ -1,17 +1,23 @@
-"""The first page of a site: every result in a table that can be searched, and what model it is of."""
+"""What a site says of its results: each one's entry, the index that can be searched, and the README."""
 
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
+
+import xxhash
 
 from ffnprobe.cells import spell_turns
 from ffnprobe.documents.blocks import Section, Terms, Words
 from ffnprobe.documents.html import write_html
 from ffnprobe.provenance import Provenance
+from ffnprobe.results import TableSet
 from ffnprobe.views.page import wrap
-from ffnprobe.views.site.entries import Entry
 
+LONGEST_NAME = 60
+# Of a survey not every neuron is listed in the index.
+NEURONS = 200
 SHOWN_NEURONS = 3
 HEADS = {"result": "text", "kind": "text", "asked": "text", "rows": "number", "neurons": "text"}
 FOLDER = "results"
@@ -24,11 +30,41 @@ HOW_TO_READ = (
 _MARKUP = re.compile(r"[!-&*+/:-@\[-`{-~]")
 
 
+@dataclass(frozen=True)
+class Entry:
+    """One published result: its name, what it is of, and what a search finds it by."""
+
+    name: str
+    title: str
+    kind: str
+    asked: str
+    rows: int
+    neurons: list[str]
+
+
+def describe(held: TableSet, data: bytes) -> Entry:
+    """Describe a result; its name is made from its JSON, the same whoever publishes it."""
+    words = re.sub(r"[^a-z0-9]+", "-", held.title.lower()).strip("-")[:LONGEST_NAME].strip("-")
+    known = held.provenance
+    asked = " ".join(known.tokens or ()) if known.prompt is None else known.prompt
+    if known.prompt is not None and known.answer is not None:
+        asked += f" → {known.answer}"
+    named = [str(name) for table in held.named.values() for name in table.get("name", ())]
+    return Entry(
+        name=f"{words or 'result'}-{xxhash.xxh3_64_hexdigest(data)[:8]}",
+        title=held.title,
+        kind=held.kind,
+        asked=asked,
+        rows=len(held.table),
+        neurons=list(dict.fromkeys(named))[:NEURONS],
+    )
+
+
 def write_index(known: Provenance, entries: Sequence[Entry]) -> str:
     """Write the index as a page."""
-    many = f"{len(entries):,} result{'s' * (len(entries) != 1)} of one model"
-    said = Words(
-        f"{many}, each with its tables, its provenance and its data. Type to search: a word, a token, a neuron."
+    said = (
+        f"{len(entries):,} result{'s' * (len(entries) != 1)} of one model, each with its tables, its "
+        "provenance and its data. Type to search: a word, a token, a neuron."
     )
     about = Terms(
         {
@@ -38,17 +74,12 @@ def write_index(known: Provenance, entries: Sequence[Entry]) -> str:
             "identity": known.identity or "not known",
         }
     )
-    return wrap(
-        f"What ffnprobe found in {known.model}",
-        write_html([said])
-        + _table(entries)
-        + write_html(
-            [
-                Section("The model", lambda: [about]),
-                Section("How to read it", lambda: [Words(HOW_TO_READ)]),
-            ]
-        ),
-    )
+    ends = [
+        Section("The model", lambda: [about]),
+        Section("How to read it", lambda: [Words(HOW_TO_READ)]),
+    ]
+    body = f"{write_html([Words(said)])}{_table(entries)}{write_html(ends)}"
+    return wrap(f"What ffnprobe found in {known.model}", body)
 
 
 def write_links(entry: Entry) -> str:

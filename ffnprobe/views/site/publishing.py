@@ -32,8 +32,15 @@ from ffnprobe.views.files.formats import encode_text
 from ffnprobe.views.files.reader import open_result
 from ffnprobe.views.files.saving import encode_result, gather_tables
 from ffnprobe.views.page import write_page
-from ffnprobe.views.site.entries import Entry, describe
-from ffnprobe.views.site.index import FOLDER, SUFFIXES, write_index, write_links, write_readme
+from ffnprobe.views.site.index import (
+    FOLDER,
+    SUFFIXES,
+    Entry,
+    describe,
+    write_index,
+    write_links,
+    write_readme,
+)
 
 MANIFEST = "site.json"
 # What a site that was interrupted may hold; it is finished by the next.
@@ -68,7 +75,13 @@ def publish(
     with hold(target, remedy="wait for it to end, or another folder"):
         entries = _read_entries(target, known) | {entry.name: entry for entry, _, _ in rendered}
         model = Provenance(known.model, known.source, known.fingerprint, known.identity)
-        manifest = _seal(model, listed := [entries[name] for name in sorted(entries)])
+        listed = [entries[name] for name in sorted(entries)]
+        held = {
+            "model": model.as_dict(),
+            "entries": list(map(vars, listed)),
+            "checksum": BLANK.decode(),
+        }
+        manifest = seal(encode_text(json.dumps(held, ensure_ascii=False, indent=1)))
         (target / FOLDER).mkdir(exist_ok=True)
         for entry, is_plain, data in rendered:
             # A page that is there may have figures, that of a file has none.
@@ -118,15 +131,13 @@ def _check_folder(target: Path) -> None:
     """Refuse a folder that holds something else."""
     if target.exists() and not target.is_dir():
         raise FileNotWritten(f"{target} is a file; a site is a folder.")
-    if not target.is_dir():
-        return
     _check_links(target)
-    if not (target / MANIFEST).is_file():
-        others = [name for name in os.listdir(target) if name not in OWN]
-        if any(not name.startswith(TEMPORARY) for name in others):
-            raise FileNotWritten(
-                f"{target} holds files that are not a published site's.", remedy="an empty folder"
-            )
+    if (target / MANIFEST).is_file() or not target.is_dir():
+        return
+    if any(name not in OWN and not name.startswith(TEMPORARY) for name in os.listdir(target)):
+        raise FileNotWritten(
+            f"{target} holds files that are not a published site's.", remedy="an empty folder"
+        )
 
 
 def _check_links(site: Path) -> None:
@@ -147,7 +158,7 @@ def _read_entries(target: Path, known: Provenance) -> dict[str, Entry]:
         return {}
     held = _read_manifest(target)
     _check_same(Provenance.from_dict(held["model"]), known, "what is published now")
-    return {each["name"]: Entry.from_dict(each) for each in held["entries"]}
+    return {each["name"]: Entry(**each) for each in held["entries"]}
 
 
 def _read_manifest(site: Path) -> dict[str, Any]:
@@ -174,10 +185,3 @@ def _render(result: Result) -> tuple[Entry, bool, dict[str, bytes]]:
     head, mark, rest = write_page(result, held.named, held.provenance).partition("</h1>")
     data[".html"] = encode_text(f"{head}{mark}{write_links(entry)}{rest}")
     return entry, isinstance(result, TableSet), data
-
-
-def _seal(model: Provenance, entries: list[Entry]) -> bytes:
-    """Write what the site is of as bytes, with their checksum."""
-    held = {"model": model.as_dict(), "entries": [entry.as_dict() for entry in entries]}
-    text = json.dumps(held | {"checksum": BLANK.decode()}, ensure_ascii=False, indent=1)
-    return seal(encode_text(text))
