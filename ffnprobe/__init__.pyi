@@ -64,6 +64,6 @@ from ffnprobe.views.files.reader import open_result as open_result
 from ffnprobe.views.files.saving import save as save
 from ffnprobe.views.plots import plot as plot
 from ffnprobe.views.site.publishing import publish as publish
-from ffnprobe.views.widget.showing import show as show
+from ffnprobe.views.widget import show as show
 
 __version__: str

@@ -1,1 +1,0 @@
-"""The report's blocks inside a notebook: `show(result)`."""
