@@ -15,6 +15,11 @@ def is_missing(value: Any) -> bool:
     return value is None or is_na or (isinstance(value, float) and math.isnan(value))
 
 
+def is_null(value: Any) -> bool:
+    """Say whether JSON has no word for a value but null: it is missing or infinite."""
+    return is_missing(value) or (isinstance(value, float) and math.isinf(value))
+
+
 def spell_turns(text: str) -> str:
     """Write out characters that turn the direction of writing, as tokens are shown: `⟨U+202E⟩`."""
     return _TURNS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)

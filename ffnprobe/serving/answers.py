@@ -4,13 +4,12 @@ Of the first table `rows` rows are sent; what is left of it, and every other tab
 Numbers have five significant digits, which is more than they are worth; files hold them all.
 """
 
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ffnprobe.cache import LRUCache
-from ffnprobe.cells import is_missing
+from ffnprobe.cells import is_null
 from ffnprobe.documents.blocks import Table
 from ffnprobe.errors import OptionRefused
 from ffnprobe.provenance import Provenance
@@ -87,7 +86,7 @@ class Answers:
 
 def _plain(value: Any) -> Any:
     """Turn a cell into plain JSON: few digits, short texts, null where there is nothing."""
-    if is_missing(value) or (isinstance(value, float) and math.isinf(value)):
+    if is_null(value):
         return None
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")

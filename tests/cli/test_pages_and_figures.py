@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_written_is_said_before_the_work(folder, option, n
 
 
 def test_a_png_without_kaleido_names_the_ways_on(folder, monkeypatch):
-    monkeypatch.setattr(saving, "has_kaleido", lambda: False)
+    monkeypatch.setattr(saving, "find_spec", lambda name: None)
     assert refused("run", TEXT, "--plot", "x.png") == (
         "error: a .png needs the package kaleido, which is not installed.\n"
         "  try: pip install kaleido, or --plot x.html\n"

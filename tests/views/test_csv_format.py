@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ffnprobe.models.sources import Source
 from ffnprobe.models.vocab import show_bytes
 from ffnprobe.provenance import Provenance
+from ffnprobe.results import TableSet
 from ffnprobe.views.files.csv_format import UNGUARD, guard, read_csv, unguard, write_csv
 
 STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -44,6 +45,10 @@ def table_of(cells: list[str]) -> pd.DataFrame:
     )
 
 
+def write(table: pd.DataFrame, provenance: Provenance) -> str:
+    return write_csv(TableSet("t", {"rows": table}, provenance))
+
+
 @settings(deadline=None, max_examples=60)
 @given(texts)
 def test_a_text_that_is_guarded_is_given_back(cells):
@@ -54,7 +59,7 @@ def test_a_text_that_is_guarded_is_given_back(cells):
 @given(texts, st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
 def test_our_reader_gives_the_table_back(cells, prompt):
     table, provenance = table_of(cells), known(prompt, ("a b", "=", "\\u0020", prompt or "x"))
-    found, read = read_csv(write_csv(table, provenance))
+    found, read = read_csv(write(table, provenance))
     pd.testing.assert_frame_equal(found, table, check_exact=True)
     assert read == provenance.as_dict()
     assert Provenance.from_dict(read) == provenance
@@ -64,7 +69,7 @@ def test_our_reader_gives_the_table_back(cells, prompt):
 @given(texts)
 def test_pandas_alone_gives_the_table_back(cells):
     table = table_of([cell or "x" for cell in cells])
-    written = io.StringIO(write_csv(table, known()), newline="")
+    written = io.StringIO(write(table, known()), newline="")
     found = pd.read_csv(written).drop(columns="provenance").replace(UNGUARD, "", regex=True)
     found.columns = found.columns.str.removeprefix("'")
     pd.testing.assert_frame_equal(found, table, check_dtype=False)
@@ -74,9 +79,7 @@ def test_pandas_alone_gives_the_table_back(cells):
 @settings(deadline=None, max_examples=60)
 @given(texts, st.sampled_from(NASTY), st.sampled_from(",;\t|"))
 def test_no_cell_begins_a_formula_however_the_file_is_cut(cells, prompt, comma):
-    written = write_csv(
-        table_of(cells), known(f"a,{prompt};{prompt}|{prompt} {prompt}", tuple(NASTY))
-    )
+    written = write(table_of(cells), known(f"a,{prompt};{prompt}|{prompt} {prompt}", tuple(NASTY)))
     for row in csv.reader(io.StringIO(written, newline=""), delimiter=comma):
         for cell in row:
             if not _is_number(cell):
@@ -97,20 +100,20 @@ def test_a_missing_text_and_an_empty_one_come_back_apart():
     table = pd.DataFrame(
         {"rival": pd.Series([None, "", "NA", "x"], dtype="object"), "n": [1, 2, 3, 4]}
     )
-    back, _ = read_csv(write_csv(table, known()))
+    back, _ = read_csv(write(table, known()))
     assert back.rival.tolist() == [None, "", "NA", "x"]
 
 
 def test_a_table_without_a_row_keeps_its_columns():
     table = table_of(["x"]).iloc[:0]
-    back, _ = read_csv(write_csv(table, known()))
+    back, _ = read_csv(write(table, known()))
     assert list(back.columns) == list(table.columns)
     assert len(back) == 0
 
 
 def test_what_turns_the_direction_of_writing_is_written_out():
     prompt = "a\u202eb\u2066c\ufeffd\u200be"
-    text = write_csv(table_of(["x"]), known(prompt=prompt))
+    text = write(table_of(["x"]), known(prompt=prompt))
     assert not set(text) & set("\u202e\u2066\ufeff\u200b")
     assert "a\\u202eb" in text
     assert read_csv(text)[1]["prompt"] == prompt

@@ -222,7 +222,7 @@ def test_a_picture_needs_a_known_suffix_kaleido_and_a_browser(results, tmp_path,
     monkeypatch.setattr(go.Figure, "to_image", fail)
     with pytest.raises(FileNotWritten, match=r"could not draw x\.png: no browser found"):
         saving.save_figure(figure, tmp_path / "x.png")
-    monkeypatch.setattr(saving, "has_kaleido", lambda: False)
+    monkeypatch.setattr(saving, "find_spec", lambda name: None)
     with pytest.raises(FileNotWritten, match="needs the package kaleido"):
         saving.save_figure(figure, tmp_path / "x.png")
     assert not list(tmp_path.iterdir())

@@ -28,7 +28,7 @@ from pandas.api.types import is_numeric_dtype
 
 from ffnprobe.cells import is_missing
 from ffnprobe.errors import DataRefused
-from ffnprobe.provenance import Provenance
+from ffnprobe.results import TableSet
 
 # Characters that begin a formula, in both widths.
 _FORMULA = "=+\\-@＝＋－＠"
@@ -68,10 +68,11 @@ def unguard(text: str) -> str:
     return re.sub(UNGUARD, "", text)
 
 
-def write_csv(table: pd.DataFrame, provenance: Provenance, **more: str) -> str:
-    """Write the table; in the first row of a last column the provenance, the types, and what is more."""
+def write_csv(result: TableSet, **more: str) -> str:
+    """Write the first table; in the first row of a last column the provenance, the types, and what is more."""
+    table = result.table
     about = {
-        "provenance": provenance.as_dict(),
+        "provenance": result.provenance.as_dict(),
         "types": [str(kind) for kind in table.dtypes],
         "rows": len(table),
         **more,
@@ -79,19 +80,17 @@ def write_csv(table: pd.DataFrame, provenance: Provenance, **more: str) -> str:
     guarded = table.reset_index(drop=True)
     for number, column in enumerate(table.columns):
         if not is_numeric_dtype(table[column]):
-            guarded.isetitem(number, [_text(value) for value in table[column]])
+            cells = [guard(value) if isinstance(value, str) else value for value in table[column]]
+            guarded.isetitem(number, [MISSING if is_missing(cell) else cell for cell in cells])
     guarded.columns = pd.Index([guard(str(name)) for name in table.columns])
     if table.empty:  # a row for the provenance; its number of rows says so
         guarded = guarded.astype(object).reindex([0])
-    said = [_escape(json.dumps(about, ensure_ascii=False))] + [""] * (len(guarded) - 1)
-    guarded.insert(len(guarded.columns), PROVENANCE, said, allow_duplicates=True)
+    # A space is prepended so that a character at the start of a value counts as the start of a cell.
+    text = f" {json.dumps(about, ensure_ascii=False)}"
+    said = _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)[1:]
+    last = [said] + [""] * (len(guarded) - 1)
+    guarded.insert(len(guarded.columns), PROVENANCE, last, allow_duplicates=True)
     return guarded.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-
-
-def _text(value: object) -> object:
-    if isinstance(value, str):
-        return guard(value)
-    return MISSING if is_missing(value) else value
 
 
 def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
@@ -99,7 +98,7 @@ def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
     heads, *rows = csv.reader(io.StringIO(text, newline=""))
     if not rows or heads[-1] != PROVENANCE:
         raise DataRefused(f"its last column is not called {PROVENANCE}")
-    about = json.loads(_unescape(rows[0][-1]))
+    about = json.loads(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), rows[0][-1]))
     if unknown := set(about) - {"provenance", "types", "rows", "checksum"}:
         raise DataRefused(f"its {PROVENANCE} has a field {min(unknown)!r}")
     rows = rows if about["rows"] else []
@@ -116,12 +115,3 @@ def _column(cells: Sequence[str], kind: str) -> pd.Series:
         return pd.Series(texts, dtype=kind)
     number = _NUMBERS[kind]
     return pd.Series([number(cell) if cell else None for cell in cells], dtype=kind)
-
-
-def _escape(text: str) -> str:
-    # A space is prepended so that a character at the start of a value counts as the start of a cell.
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", f" {text}")[1:]
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)

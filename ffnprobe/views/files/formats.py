@@ -8,21 +8,19 @@ checksum of all their bytes next to it (see `seals`). In json and jsonl, missing
 
 import io
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ffnprobe.cells import format_value, is_missing
+from ffnprobe.cells import format_value, is_null
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import check_writable
 from ffnprobe.results import Result, TableSet
 from ffnprobe.seals import BLANK, seal
 from ffnprobe.views.files.csv_format import write_csv
 
-Tables = Mapping[str, pd.DataFrame]
 # Room for a file's checksum.
 _ROOM = {"checksum": BLANK.decode()}
 EXAMPLES = 3
@@ -30,11 +28,6 @@ _MARKUP = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "`": "&#96;", "*": "&#42;", "_": "&#95;",
      "[": "&#91;", "\\": "&#92;", "\n": " "}
 )  # fmt: skip
-
-
-def to_csv(result: TableSet, **more: str) -> str:
-    """Write the first table, with its provenance, and what is more, in a last column."""
-    return write_csv(result.table, result.provenance, **more)
 
 
 def to_json(result: TableSet, **more: str) -> str:
@@ -71,12 +64,11 @@ def to_md(result: TableSet) -> str:
     """Write every table as Markdown, the provenance below."""
     parts = []
     for name, frame in result.named.items():
-        title = [f"### {_heading(name)}", ""] if len(result.named) > 1 else []
-        names = [_heading(str(column)) for column in frame.columns]
-        head = [" | ".join(names), " | ".join("---" for _ in names)]
+        title = f"### {_heading(name)}\n\n" if len(result.named) > 1 else ""
+        lines = [[_heading(str(column)) for column in frame.columns], ["---"] * len(frame.columns)]
         rows = frame.itertuples(index=False)
-        body = [" | ".join(_escape(format_value(value)) for value in row) for row in rows]
-        parts.append("\n".join([*title, *(f"| {line} |" for line in [*head, *body])]))
+        lines += [[_escape(format_value(value)) for value in row] for row in rows]
+        parts.append(title + "\n".join(f"| {' | '.join(line)} |" for line in lines))
     parts.append("\n".join(f"- {_escape(line)}" for line in result.provenance.as_lines()))
     return "\n\n".join(parts) + "\n"
 
@@ -106,9 +98,9 @@ def _describe(result: TableSet, **more: Any) -> dict[str, Any]:
 
 
 # What is printed, and what is written to files; those that are read back with their checksum.
-TEXTS: dict[str, Callable[[TableSet], str]] = {"csv": to_csv, "json": to_json, "md": to_md}
+TEXTS: dict[str, Callable[[TableSet], str]] = {"csv": write_csv, "json": to_json, "md": to_md}
 FILES: dict[str, Callable[[TableSet], bytes]] = {
-    ".csv": lambda result: seal(encode_text(to_csv(result, **_ROOM))),
+    ".csv": lambda result: seal(encode_text(write_csv(result, **_ROOM))),
     ".json": lambda result: seal(encode_text(to_json(result, **_ROOM))),
     ".md": lambda result: encode_text(to_md(result)),
     ".parquet": to_parquet,
@@ -126,7 +118,7 @@ def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES, *, what: str = 
     check_writable(path)
 
 
-def name_unwritten(tables: Tables, path: Path) -> str:
+def name_unwritten(tables: Mapping[str, pd.DataFrame], path: Path) -> str:
     """Name the tables that a one-table file leaves out, if any."""
     _, *others = tables
     if not others or path.suffix.lower() not in (".csv", ".jsonl", ".parquet"):
@@ -137,13 +129,9 @@ def name_unwritten(tables: Tables, path: Path) -> str:
 def _plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Turn rows into plain json values: missing and infinite are null."""
     return [
-        {str(name): None if _is_null(value) else value for name, value in row.items()}
+        {str(name): None if is_null(value) else value for name, value in row.items()}
         for row in table.to_dict("records")
     ]
-
-
-def _is_null(value: Any) -> bool:
-    return is_missing(value) or (isinstance(value, float) and math.isinf(value))
 
 
 def _heading(name: str) -> str:

@@ -130,10 +130,9 @@ def _read_json(data: bytes) -> TableSet:
 
 def _frame(rows: list[dict[str, Any]], types: Mapping[str, str]) -> pd.DataFrame:
     """Build a table from its rows, columns in their order and of their types."""
-    columns = {
-        name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in types.items()
-    }
-    return pd.DataFrame(columns)
+    return pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in types.items()}
+    )
 
 
 def _read_parquet(data: bytes) -> TableSet:

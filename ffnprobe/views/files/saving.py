@@ -14,8 +14,8 @@ A figure is written as .html, which any browser opens without a network, or as .
 '␣basketball'
 """
 
-import importlib.util
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,8 @@ from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.files import write_whole
 from ffnprobe.provenance import Provenance
-from ffnprobe.results import Result, TableSet, as_result
-from ffnprobe.views.files.formats import FILES, Tables, check_target, encode_text, to_jsonl
+from ffnprobe.results import Result, Tables, TableSet, as_result
+from ffnprobe.views.files.formats import FILES, check_target, encode_text, to_jsonl
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -52,26 +52,21 @@ def save(result: Any, path: str | Path, *, provenance: Provenance | Result | Non
     ffnprobe.errors.FileNotWritten: ...
     """
     known = provenance.provenance if isinstance(provenance, Result) else provenance
-    own = result.provenance if isinstance(result, Result) else None
-    if isinstance(result, pd.DataFrame) and "provenance" in result.attrs:
-        own = Provenance.from_dict(result.attrs["provenance"])
-    if known is not None and own is not None and known.fingerprint != own.fingerprint:
+    if known and isinstance(result, pd.DataFrame) and "provenance" not in result.attrs:
+        result = TableSet("table", {"rows": result}, known)
+    found = as_result(result)
+    own = found.provenance
+    if known is not None and known.fingerprint != own.fingerprint:
         raise DataRefused(
             f"these numbers are of {own.model} (weights {own.fingerprint[:8]}); the provenance given is of "
             f"{known.model} (weights {known.fingerprint[:8]}).",
             remedy="leave out provenance: a result has its own",
         )
-    if known is not None and isinstance(result, pd.DataFrame):
-        result = TableSet("table", {"rows": result}, known)
-    save_result(as_result(result), Path(path), provenance=known)
+    save_result(found, Path(path), provenance=known)
 
 
 def save_result(
-    result: Result,
-    path: Path,
-    *,
-    tables: Tables | None = None,
-    provenance: Provenance | None = None,
+    result: Result, path: Path, *, tables: Tables = None, provenance: Provenance | None = None
 ) -> None:
     """Write a result with its own tables and provenance, or with those given instead."""
     check_target(path)
@@ -80,11 +75,7 @@ def save_result(
 
 
 def encode_result(
-    result: Result,
-    suffix: str,
-    *,
-    tables: Tables | None = None,
-    provenance: Provenance | None = None,
+    result: Result, suffix: str, *, tables: Tables = None, provenance: Provenance | None = None
 ) -> bytes:
     """Write a result as the bytes of a file with that suffix."""
     written = gather_tables(result, tables, provenance)
@@ -100,7 +91,7 @@ def encode_result(
 
 
 def gather_tables(
-    result: Result, tables: Tables | None = None, provenance: Provenance | None = None
+    result: Result, tables: Tables = None, provenance: Provenance | None = None
 ) -> TableSet:
     """Gather what a file of a result holds."""
     return TableSet(
@@ -114,16 +105,11 @@ def gather_tables(
 def check_picture(path: Path) -> None:
     """Refuse a file that cannot be written before the work begins."""
     check_target(path, FIGURES, what="figures")
-    if path.suffix.lower() == ".png" and not has_kaleido():
+    if path.suffix.lower() == ".png" and find_spec("kaleido") is None:
         raise FileNotWritten(
             "a .png needs the package kaleido, which is not installed.",
             remedy=f"pip install kaleido, or --plot {path.with_suffix('.html')}",
         )
-
-
-def has_kaleido() -> bool:
-    """Say whether kaleido is installed."""
-    return importlib.util.find_spec("kaleido") is not None
 
 
 def save_figure(figure: "go.Figure", path: Path) -> None:
