@@ -10,12 +10,16 @@ are its supernodes.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pandas as pd
+import torch
+from pandas.api.types import is_float_dtype, is_integer_dtype
 
 from ffnprobe.arguments import verb
 from ffnprobe.cells import is_missing
@@ -27,6 +31,10 @@ from ffnprobe.files import write_whole
 from ffnprobe.views.files.formats import check_target, encode_text
 
 SUFFIXES = (".graphml", ".json")
+# What XML cannot hold: control characters, and halves of characters.
+_UNFIT = re.compile("[\x00-\x1f\ud800-\udfff]")
+# The columns that name a node and an edge.
+_NAMED = {"node": {"id": "node"}, "edge": {"source": "source", "target": "target"}}
 _SPACE = "http://graphml.graphdrawing.org/xmlns"
 Groups = Mapping[str, Sequence[str]]
 
@@ -46,22 +54,16 @@ def save_graph(
     target = Path(path)
     check_target(target, SUFFIXES)
     known = groups or {}
-    _check_groups(circuit, known)
+    names = {node.name for node in circuit.sources.nodes}
+    for group, own in known.items():
+        if lacking := [name for name in own if name not in names]:
+            raise OptionRefused(
+                f'"{lacking[0]}", in the group "{group}", is not a node of this circuit.',
+                remedy="nodes() names them: L3N12@5, embedding@5",
+            )
     is_graphml = target.suffix.lower() == ".graphml"
     text = to_graphml(circuit, known) if is_graphml else to_tracer(circuit, target.stem, known)
     write_whole(target, encode_text(text))
-
-
-def _check_groups(circuit: Circuit, groups: Groups) -> None:
-    """Refuse a group with a node that the circuit does not have."""
-    known = {node.name for node in circuit.sources.nodes}
-    for group, names in groups.items():
-        for name in names:
-            if name not in known:
-                raise OptionRefused(
-                    f'"{name}", in the group "{group}", is not a node of this circuit.',
-                    remedy="nodes() names them: L3N12@5, embedding@5",
-                )
 
 
 def to_graphml(circuit: Circuit, groups: Groups) -> str:
@@ -69,19 +71,24 @@ def to_graphml(circuit: Circuit, groups: Groups) -> str:
     nodes, edges = circuit.nodes(), _join_rest(circuit)
     inside = {name: group for group, names in groups.items() for name in names}
     nodes["group"] = [inside.get(name) for name in nodes.node]
+    tables = {"node": nodes, "edge": edges}
     root = ElementTree.Element("graphml", xmlns=_SPACE)
-    for of, table in (("node", nodes), ("edge", edges)):
-        for column in table.columns:
-            kind = {"f": "double", "i": "long"}.get(_kind(table[column]), "string")
+    for of, table in tables.items():
+        for column, dtype in table.dtypes.items():
+            kind = "double" if is_float_dtype(dtype) else "string"
+            kind = "long" if is_integer_dtype(dtype) else kind
             key = {"id": f"{of}_{column}", "for": of, "attr.name": str(column), "attr.type": kind}
             ElementTree.SubElement(root, "key", key)
     graph = ElementTree.SubElement(root, "graph", id="circuit", edgedefault="directed")
     ElementTree.SubElement(graph, "desc").text = f"{circuit.title}; {circuit.caption}"
-    for row in nodes.to_dict("records"):
-        _fill(ElementTree.SubElement(graph, "node", id=row["node"]), "node", row)
-    for row in edges.to_dict("records"):
-        ends = {"source": row["source"], "target": row["target"]}
-        _fill(ElementTree.SubElement(graph, "edge", ends), "edge", row)
+    for of, table in tables.items():
+        for row in table.to_dict("records"):
+            named = {name: row[column] for name, column in _NAMED[of].items()}
+            element = ElementTree.SubElement(graph, of, named)
+            for column, value in row.items():
+                if not is_missing(value):
+                    data = ElementTree.SubElement(element, "data", key=f"{of}_{column}")
+                    data.text = _UNFIT.sub("\ufffd", str(value))
     ElementTree.indent(root, " ")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
@@ -102,8 +109,11 @@ def to_tracer(circuit: Circuit, slug: str, groups: Groups) -> str:
     trace = circuit.trace
     ids = {node.name: _tracer_id(node, trace.ids) for node in circuit.sources.nodes}
     first, last = circuit.question.pushes.pieces[0], len(trace) - 1
-    layers = trace.model.config.layers
-    ids[ANSWER], ids[REST] = f"{layers + 1}_{first.answer}_{last}", f"0_-1_{last}"
+    top = trace.model.config.layers + 1
+    ids[ANSWER], ids[REST] = f"{top}_{first.answer}_{last}", f"0_-1_{last}"
+    chance = float(trace.log_probabilities(first.position)[first.answer].exp())
+    shown = f'Output "{circuit.provenance.answer}" (p={chance:.3f})'
+    left = "rest: all neurons that are not kept"
     body = {
         "metadata": {
             "slug": slug, "scan": f"ffnprobe-{trace.model.name}", "transcoder_list": [],
@@ -114,7 +124,11 @@ def to_tracer(circuit: Circuit, slug: str, groups: Groups) -> str:
             "pinnedIds": [], "linkType": "both", "clickedId": "", "sg_pos": "",
             "supernodes": [[n, *(ids[one] for one in own)] for n, own in groups.items()],
         },
-        "nodes": _tracer_nodes(circuit, ids),
+        "nodes": [
+            *_tracer_nodes(circuit, ids),
+            _tracer_node(ids[ANSWER], top, first.answer, last, "logit", 0.0, shown, chance=chance),
+            _tracer_node(ids[REST], 0, -1, last, "mlp reconstruction error", 1.0, left),
+        ],
         "links": _tracer_links(circuit, ids),
     }  # fmt: skip
     return json.dumps(body, ensure_ascii=False, indent=1) + "\n"
@@ -127,36 +141,24 @@ def _tracer_id(node: Node, tokens: Sequence[int]) -> str:
     return f"E_{tokens[node.position] if node.kind == 'embedding' else -1}_{node.position}"
 
 
-def _tracer_nodes(circuit: Circuit, ids: Mapping[str, str]) -> list[dict[str, Any]]:
+def _tracer_nodes(circuit: Circuit, ids: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     trace = circuit.trace
     worth = circuit.worth.abs()
     order = worth.argsort(descending=True)
     shares = (worth[order].cumsum(0) / worth.sum().clamp(min=1e-30))[order.argsort()].tolist()
     kept = [node.name for node in circuit.sources.nodes if node.kind == "neuron"]
     labels = dict(zip(kept, circuit.table.answer_tokens, strict=True)) if circuit.kept else {}
-    nodes = []
     for node, share in zip(circuit.sources.nodes, shares, strict=True):
         name, at = ids[node.name], node.position
         if node.kind == "neuron":
             shown = f"{node.neuron_id}: {labels.get(node.name)}"
-            made = _tracer_node(
+            yield _tracer_node(
                 name, node.layer, _pair(node.layer, node.neuron), at, "cross layer transcoder", share, shown,
                 activation=float(trace.activations[node.layer, at, node.neuron]),
             )  # fmt: skip
         else:
             shown = f"{node.kind} of {trace.tokens[at]}"
-            made = _tracer_node(name, "E", at, at, "embedding", share, shown)
-        nodes.append(made)
-    first, last = circuit.question.pushes.pieces[0], len(trace) - 1
-    chance = float(trace.log_probabilities(first.position)[first.answer].exp())
-    shown = f'Output "{circuit.provenance.answer}" (p={chance:.3f})'
-    top = trace.model.config.layers + 1
-    left = "rest: all neurons that are not kept"
-    return [
-        *nodes,
-        _tracer_node(ids[ANSWER], top, first.answer, last, "logit", 0.0, shown, chance=chance),
-        _tracer_node(ids[REST], 0, -1, last, "mlp reconstruction error", 1.0, left),
-    ]
+            yield _tracer_node(name, "E", at, at, "embedding", share, shown)
 
 
 def _tracer_node(
@@ -173,35 +175,17 @@ def _tracer_node(
 
 def _tracer_links(circuit: Circuit, ids: Mapping[str, str]) -> list[dict[str, Any]]:
     """Add up what each source added to each target's activation, by its question and its gate."""
-    weights: dict[tuple[str, str], float] = {}
-    opened = circuit.openings.double()
-    added = (circuit.account.drives.double() * opened[:, None]).tolist()
-    rest = (circuit.account.rest.double() * opened).tolist()
-    names = [node.name for node in circuit.sources.nodes]
-    for target, row, left in zip(circuit.targets, added, rest, strict=True):
-        for source, weight in zip([*names, REST], [*row, left], strict=True):
+    weights = defaultdict[tuple[str, str], float](float)
+    drives = torch.cat([circuit.account.drives, circuit.account.rest[:, None]], dim=1).double()
+    added = (drives * circuit.openings.double()[:, None]).tolist()
+    sources = [ids[name] for name in (*(node.name for node in circuit.sources.nodes), REST)]
+    for target, row in zip(circuit.targets, added, strict=True):
+        for source, weight in zip(sources, row, strict=True):
             if weight:
-                ends = ids[source], ids[name_target(target)]
-                weights[ends] = weights.get(ends, 0.0) + weight
+                weights[source, ids[name_target(target)]] += weight
     return [{"source": s, "target": t, "weight": weight} for (s, t), weight in weights.items()]
 
 
 def _pair(layer: int, neuron: int) -> int:
     """Number a layer and a neuron as one, by Cantor's pairing, as circuit-tracer does."""
     return (layer + neuron) * (layer + neuron + 1) // 2 + neuron
-
-
-def _kind(column: pd.Series) -> str:
-    return "i" if str(column.dtype) == "Int64" else column.dtype.kind
-
-
-def _fill(element: ElementTree.Element, of: str, row: Mapping[Any, Any]) -> None:
-    """Write what is known of a node or an edge."""
-    for column, value in row.items():
-        if not is_missing(value):
-            ElementTree.SubElement(element, "data", key=f"{of}_{column}").text = _clean(str(value))
-
-
-def _clean(text: str) -> str:
-    """Leave out what XML cannot hold: control characters, and halves of characters."""
-    return "".join(c if c >= " " and not "\ud800" <= c <= "\udfff" else "\ufffd" for c in text)
