@@ -79,8 +79,8 @@ class Address:
 
     def to(self, path: str, **changes: str | int | None) -> str:
         """Return the address of another page with the same question and these changes."""
-        kept = [(name, value) for name, value in self.options if name in CARRIED]
-        return _write(path, kept, changes)
+        kept = tuple(pair for pair in self.options if pair[0] in CARRIED)
+        return Address(path, kept).here(**changes)
 
     def listing(self, name: str, values: Sequence[str]) -> str:
         """Return this address with an option given once for each value."""
@@ -89,12 +89,14 @@ class Address:
 
     def here(self, **changes: str | int | None) -> str:
         """Return this address with options changed; None removes one."""
-        return _write(self.path, list(self.options), changes)
+        pairs = [pair for pair in self.options if pair[0] not in changes]
+        pairs += [(name, str(value)) for name, value in changes.items() if value is not None]
+        return write_address(self.path, pairs)
 
 
 def read_address(path: str | None, search: str | None) -> Address:
     """Read an address; only the first options are read."""
-    pairs = parse_qsl((search or "").removeprefix("?"), keep_blank_values=True, max_num_fields=None)
+    pairs = parse_qsl((search or "").removeprefix("?"), keep_blank_values=True)
     return Address(path or "/", tuple(pairs[:FIELDS]))
 
 
@@ -107,9 +109,3 @@ def name_token(name: str, token: str | int) -> dict[str, str | int | None]:
 def write_address(path: str, pairs: list[tuple[str, str]]) -> str:
     """Write an address."""
     return quote(path) + (f"?{urlencode(pairs)}" if pairs else "")
-
-
-def _write(path: str, kept: list[tuple[str, str]], changes: dict[str, str | int | None]) -> str:
-    pairs = [(name, value) for name, value in kept if name not in changes]
-    pairs += [(name, str(value)) for name, value in changes.items() if value is not None]
-    return write_address(path, pairs)

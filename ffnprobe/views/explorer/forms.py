@@ -24,23 +24,25 @@ def prompt_form(
     )  # fmt: skip
     parts = [field("Prompt", prompt, hint="Enter runs it, Shift+Enter begins a new line.")]
     answers = [
-        field(label, _token_box(name, address, placeholder))
+        field(
+            label,
+            dcc.Input(
+                id=name, value=address.text(name), list="suggested", placeholder=placeholder,
+                spellCheck=False, autoComplete="off",
+            ),
+        )
         for name, label, placeholder in (
             ("answer", "Answer", "the next text, with its leading space"),
             ("versus", "rather than", "optional"),
         )
-    ]
+    ]  # fmt: skip
     contrast = _contrast(session, address)
-    row = [*answers] if has_answer else []
-    if not has_answer:
-        # The inputs stay, hidden, so that their values are kept.
-        parts.append(html.Div([*answers, contrast], hidden=True))
-    row += [*_bos(session, address), html.Button("Run", id="run", className="main")]
-    parts += [
-        html.Div(row, className="row"),
-        *([contrast] if has_answer else []),
-        _suggestions(trace),
-    ]
+    run = [*_bos(session, address), html.Button("Run", id="run", className="main")]
+    if has_answer:
+        parts += [html.Div([*answers, *run], className="row"), contrast]
+    else:  # the inputs stay, hidden, so that their values are kept
+        parts += [html.Div([*answers, contrast], hidden=True), html.Div(run, className="row")]
+    parts.append(_suggestions(trace))
     return html.Div(parts, className="form", role="search", **{"aria-label": "prompt"})
 
 
@@ -72,13 +74,6 @@ def _switch(name: str, label: str, *, is_on: bool, usual: bool = False) -> Compo
     """Offer a switch; the address names it only if it is not as usual."""
     box = dcc.Checklist([{"label": label, "value": "1"}], ["1"] if is_on else [], id=name)
     return html.Div(box, className="switch", **{"data-usual": "1" if usual else "0"})
-
-
-def _token_box(name: str, address: Address, placeholder: str) -> Component:
-    return dcc.Input(
-        id=name, value=address.text(name), list="suggested", placeholder=placeholder,
-        spellCheck=False, autoComplete="off",
-    )  # fmt: skip
 
 
 def _suggestions(trace: Trace | None) -> Component:

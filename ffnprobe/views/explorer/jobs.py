@@ -8,7 +8,6 @@ exception from its own progress callback.
 import logging
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Condition, Thread
@@ -66,7 +65,7 @@ class Jobs:
     """The jobs of all pages, bounded."""
 
     def __init__(self) -> None:
-        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._jobs: dict[str, Job] = {}
         self._changed = Condition()
         self._worker: Thread | None = None
 
@@ -99,8 +98,7 @@ class Jobs:
 
     def cancel(self, name: object) -> None:
         """Stop a job, if it is known."""
-        job = self.find(name)
-        if job is not None:
+        if (job := self.find(name)) is not None:
             job.is_unwanted = True
 
     def _forget(self) -> None:

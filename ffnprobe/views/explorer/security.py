@@ -200,10 +200,8 @@ def _check(app: Dash, body: Any) -> None:
         raise BadRequest("its output is unknown.")
     known = app.callback_map[output]
     names = output.strip(".").split("...")
-    outputs = body.get("outputs")
-    is_fitting = isinstance(outputs, list) if len(names) > 1 else isinstance(outputs, dict)
-    listed = outputs if isinstance(outputs, list) else [outputs]
-    if not is_fitting or _name_all(listed) != [name.partition("@")[0] for name in names]:
+    outputs = body.get("outputs") if len(names) > 1 else [body.get("outputs")]
+    if _name_all(outputs) != [name.partition("@")[0] for name in names]:
         raise BadRequest('the list "outputs" does not match its output.')
     for part, wanted in (("inputs", known["inputs"]), ("state", known["state"])):
         given = body.get(part, [])

@@ -53,8 +53,7 @@ class Server(ThreadedWSGIServer):  # type: ignore[misc]
     """A server with a bounded number of connections."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
-        self._connections: set[socket.socket] = set()
-        self._idle: dict[socket.socket, None] = {}  # the oldest first
+        self._connections: dict[socket.socket, bool] = {}  # whether each is idle, the oldest first
         self._lock = threading.Lock()
         super().__init__(*given, **options)
 
@@ -72,27 +71,26 @@ class Server(ThreadedWSGIServer):  # type: ignore[misc]
     def shutdown_request(self, request: socket.socket) -> None:
         """Close a connection."""
         with self._lock:
-            self._idle.pop(request, None)
-            self._connections.discard(request)
+            self._connections.pop(request, None)
         super().shutdown_request(request)
 
     def wake(self, request: socket.socket) -> None:
         """Note that a connection has sent a request."""
         with self._lock:
-            self._idle.pop(request, None)
+            if request in self._connections:
+                self._connections[request] = False
 
     def _enter(self, request: socket.socket) -> bool:
         with self._lock:
             if len(self._connections) >= CONNECTIONS:
-                oldest = next(iter(self._idle), None)
+                idle = (known for known, is_idle in self._connections.items() if is_idle)
+                oldest = next(idle, None)
                 if oldest is None:
                     return False
-                del self._idle[oldest]
-                self._connections.remove(oldest)
+                del self._connections[oldest]
                 with suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)
-            self._connections.add(request)
-            self._idle[request] = None
+            self._connections[request] = True
             return True
 
 
