@@ -42,6 +42,12 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+# What the explorer serves and, by hash, the scripts Dash writes into the page.
+POLICY = (
+    "default-src 'none'; script-src {}; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
 def guard(app: Dash, *, host: str, token: str | None) -> None:
@@ -66,7 +72,8 @@ def guard(app: Dash, *, host: str, token: str | None) -> None:
 
     def seal(response: Response) -> Response:
         response.headers.update(HEADERS)
-        response.headers["Content-Security-Policy"] = _policy(app)
+        scripts = " ".join(["'self'", *app.csp_hashes()])
+        response.headers["Content-Security-Policy"] = POLICY.format(scripts)
         if not request.path.startswith("/_dash-component-suites/"):
             response.headers["Cache-Control"] = "no-store"
         return response
@@ -100,16 +107,6 @@ def _check_token(token: str) -> Response | None:
     response = Response(page, mimetype="text/html")
     response.set_cookie(cookie, token, httponly=True, samesite="Strict")
     return response
-
-
-def _policy(app: Dash) -> str:
-    """Allow what the explorer serves and, by hash, the scripts Dash writes into the page."""
-    scripts = " ".join(["'self'", *app.csp_hashes()])
-    return (
-        f"default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; "
-        "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
 
 
 def _is_text(value: Any) -> bool:

@@ -76,12 +76,9 @@ def publish(
         entries = _read_entries(target, known) | {entry.name: entry for entry, _, _ in rendered}
         model = Provenance(known.model, known.source, known.fingerprint, known.identity)
         listed = [entries[name] for name in sorted(entries)]
-        held = {
-            "model": model.as_dict(),
-            "entries": list(map(vars, listed)),
-            "checksum": BLANK.decode(),
-        }
-        manifest = seal(encode_text(json.dumps(held, ensure_ascii=False, indent=1)))
+        about = {"model": model.as_dict(), "entries": [vars(entry) for entry in listed]}
+        about["checksum"] = BLANK.decode()
+        manifest = seal(encode_text(json.dumps(about, ensure_ascii=False, indent=1)))
         (target / FOLDER).mkdir(exist_ok=True)
         for entry, is_plain, data in rendered:
             # A page that is there may have figures, that of a file has none.
