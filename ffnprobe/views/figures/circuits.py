@@ -4,21 +4,17 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+import ffnprobe as fp
 from ffnprobe.circuits.tables import ANSWER, name_target
 from ffnprobe.errors import OptionRefused
 from ffnprobe.reading.tokens import answer_tokens
 from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import say
 from ffnprobe.views.theme import BLACK, BLUE, GREY, VERMILLION, apply_theme, line_of, plain
-
-if TYPE_CHECKING:
-    from ffnprobe.circuits.circuit import Circuit
-    from ffnprobe.circuits.recovery import Recovery
 
 SHOWN, EDGES = 24, 60
 THICKEST, THINNEST = 8.0, 0.8
@@ -39,7 +35,7 @@ class GraphLayout:
 
 
 @draws("graph", "Circuit")
-def plot_circuit(circuit: "Circuit", *, top: int = SHOWN, edges: int = EDGES) -> go.Figure:
+def plot_circuit(circuit: "fp.Circuit", *, top: int = SHOWN, edges: int = EDGES) -> go.Figure:
     """Draw the `top` neurons of largest influence, and the strongest `edges` between them."""
     shown = [f"{name}@{position}" for name, position in circuit.kept[:top]]
     if not shown:
@@ -72,7 +68,7 @@ def plot_circuit(circuit: "Circuit", *, top: int = SHOWN, edges: int = EDGES) ->
     return apply_theme(figure, title, note=note, height=int(ROW * (layout.height + 2)), width=width)
 
 
-def lay_out(circuit: "Circuit", shown: list[str]) -> GraphLayout:
+def lay_out(circuit: "fp.Circuit", shown: list[str]) -> GraphLayout:
     """Give every position a column as wide as its fullest line, and every layer shown lines enough."""
     nodes = {node.name: node for node in circuit.sources.nodes}
     kept = sorted((nodes[name] for name in shown), key=lambda node: (node.layer, node.neuron))
@@ -104,7 +100,7 @@ def lay_out(circuit: "Circuit", shown: list[str]) -> GraphLayout:
     return GraphLayout(spots, columns, rows, left, height)
 
 
-def gather_flows(circuit: "Circuit", among: set[str]) -> dict[tuple[str, str], float]:
+def gather_flows(circuit: "fp.Circuit", among: set[str]) -> dict[tuple[str, str], float]:
     """Add up, for each pair of nodes shown, what the edge is worth through question and gate."""
     found: dict[tuple[str, str], float] = {}
     for row, column in circuit.flows.nonzero().tolist():
@@ -141,7 +137,7 @@ def _say_edges(
 
 
 def _draw_nodes(
-    figure: go.Figure, circuit: "Circuit", layout: GraphLayout, shown: list[str]
+    figure: go.Figure, circuit: "fp.Circuit", layout: GraphLayout, shown: list[str]
 ) -> None:
     first = len(circuit.sources.nodes) - len(circuit.kept)
     worth = circuit.worth[first:].tolist()
@@ -164,7 +160,7 @@ def _draw_nodes(
     )  # fmt: skip
 
 
-def _draw_ends(figure: go.Figure, circuit: "Circuit", layout: GraphLayout) -> None:
+def _draw_ends(figure: go.Figure, circuit: "fp.Circuit", layout: GraphLayout) -> None:
     """Write the tokens below and the answer on top."""
     tokens = circuit.trace.tokens
     ends = [(f"embedding@{position}", tokens[position]) for position in layout.columns]
@@ -178,7 +174,7 @@ def _draw_ends(figure: go.Figure, circuit: "Circuit", layout: GraphLayout) -> No
 
 
 @draws("recovery", "Circuit")
-def plot_circuit_recovery(circuit: "Circuit") -> go.Figure:
+def plot_circuit_recovery(circuit: "fp.Circuit") -> go.Figure:
     """Draw what a tested circuit recovers."""
     if circuit.recovery is None:
         raise OptionRefused("this circuit was not tested.", remedy="test=True (--test)")
@@ -186,7 +182,7 @@ def plot_circuit_recovery(circuit: "Circuit") -> go.Figure:
 
 
 @draws("recovery", "Recovery")
-def plot_recovery(recovery: "Recovery") -> go.Figure:
+def plot_recovery(recovery: "fp.Recovery") -> go.Figure:
     """Draw, over the size, what is left with only the circuit and what is gone without it."""
     shares = {"recovered": "left with only these neurons", "gone": "gone without these neurons"}
     figure = make_subplots(cols=2, shared_yaxes=True, subplot_titles=list(shares.values()))

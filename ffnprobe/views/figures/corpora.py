@@ -1,9 +1,8 @@
 """Many texts: how neurons fire, the texts they fire on, and how strong their labels are."""
 
-from typing import TYPE_CHECKING
-
 import plotly.graph_objects as go
 
+import ffnprobe as fp
 from ffnprobe.corpora.contexts import quote
 from ffnprobe.corpora.histograms import EDGES
 from ffnprobe.names import NeuronId
@@ -11,14 +10,9 @@ from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import bars, height_of, label, room
 from ffnprobe.views.theme import BLUE, GREY, ORANGE, VERMILLION, apply_theme
 
-if TYPE_CHECKING:
-    from ffnprobe.corpora.contexts import Examples
-    from ffnprobe.corpora.labels import Labels
-    from ffnprobe.corpora.scans import Scan
-
 
 @draws("labels", "Labels")
-def plot_labels(labels: "Labels") -> go.Figure:
+def plot_labels(labels: "fp.Labels") -> go.Figure:
     """Draw the F1 of labels layer by layer, with the look-up and the shuffled control."""
     table, layers = labels.table, labels.by_layer()
     names = [f"L{layer}" for layer in layers.layer]
@@ -46,7 +40,7 @@ def plot_labels(labels: "Labels") -> go.Figure:
 
 
 @draws("outputs", "Labels")
-def plot_outputs(labels: "Labels") -> go.Figure:
+def plot_outputs(labels: "fp.Labels") -> go.Figure:
     """Draw how many of ten promoted tokens gain by layer, by the neuron and by another."""
     layers = labels.by_layer()
     names = [f"L{layer}" for layer in layers.layer]
@@ -70,7 +64,7 @@ def plot_outputs(labels: "Labels") -> go.Figure:
 
 
 @draws("firing", "Scan")
-def plot_firing(scan: "Scan") -> go.Figure:
+def plot_firing(scan: "fp.Scan") -> go.Figure:
     """Draw how often neurons are above zero, layer by layer."""
     table = scan.table
     figure = go.Figure(
@@ -86,7 +80,7 @@ def plot_firing(scan: "Scan") -> go.Figure:
 
 
 @draws("histogram", "Scan", is_asked=True)
-def plot_histogram(scan: "Scan", neuron: str | NeuronId) -> go.Figure:
+def plot_histogram(scan: "fp.Scan", neuron: str | NeuronId) -> go.Figure:
     """Draw the histogram of one neuron's activations with its mean."""
     chosen = scan.find(neuron)
     at = (chosen.layer, chosen.neuron)
@@ -107,7 +101,7 @@ def plot_histogram(scan: "Scan", neuron: str | NeuronId) -> go.Figure:
 
 
 @draws("examples", "Examples")
-def plot_examples(examples: "Examples") -> go.Figure:
+def plot_examples(examples: "fp.Examples") -> go.Figure:
     """Draw the strongest, middle and weakest examples with their words, and the mean beside them."""
     middle = examples.sides()["middle"]
     listed = [*examples.strongest, *middle, *reversed(examples.weakest)]

@@ -1,26 +1,22 @@
 """Edits: how well one holds, which other prompts changed, and where the weights did."""
 
 import math
-from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
+import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.provenance import Provenance
 from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import height_of, label
 from ffnprobe.views.theme import BLUE, GREY, ORANGE, apply_theme, plain
 
-if TYPE_CHECKING:
-    from ffnprobe.editing.certificates import Certificate
-    from ffnprobe.editing.edits import Edited
-
 MOST = 30
 _LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
 
 
 @draws("measures", "Certificate")
-def plot_measures(certificate: "Certificate") -> go.Figure:
+def plot_measures(certificate: "fp.Certificate") -> go.Figure:
     """Draw each measure of the certificate, before the edit and after it."""
     table = certificate.table
     table = table[~table.after.map(math.isnan)]
@@ -34,7 +30,7 @@ def plot_measures(certificate: "Certificate") -> go.Figure:
 
 
 @draws("changed", "Certificate")
-def plot_changed(certificate: "Certificate") -> go.Figure:
+def plot_changed(certificate: "fp.Certificate") -> go.Figure:
     """Draw the probability of the true answer before and after, for prompts whose first choice changed."""
     changed = certificate.changed
     if not len(changed):
@@ -55,13 +51,13 @@ def plot_changed(certificate: "Certificate") -> go.Figure:
 
 
 @draws("layers", "Certificate")
-def plot_certified_change(certificate: "Certificate") -> go.Figure:
+def plot_certified_change(certificate: "fp.Certificate") -> go.Figure:
     """Draw where the weights were changed."""
     return plot_change(certificate.edited)
 
 
 @draws("layers", "Edited")
-def plot_change(edited: "Edited") -> go.Figure:
+def plot_change(edited: "fp.Edited") -> go.Figure:
     """Draw how much of W_down's norm was added in each layer, and the effects a layer was chosen by."""
     norms = edited.norms.set_index("layer").share_of_weights
     layers = [f"L{layer}" for layer in range(edited.original.config.layers)]

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
+import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
@@ -34,14 +34,6 @@ from ffnprobe.views.figures.parts import (
 from ffnprobe.views.figures.pushes import draw_neurons
 from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, apply_theme, plain
 
-if TYPE_CHECKING:
-    from ffnprobe.interventions.ablation import Effects, LayerEffects
-    from ffnprobe.interventions.gradients import Estimates
-    from ffnprobe.interventions.group_ablation import GroupEffects
-    from ffnprobe.interventions.patching import LayerPatches, Patches
-    from ffnprobe.tracing.comparison import Comparison
-    from ffnprobe.tracing.pushes import Pushes
-
 DESCRIBED = 40
 # With more cells than this, numbers do not fit into them.
 NUMBERED = 160
@@ -52,7 +44,7 @@ _LEGEND = {"orientation": "h", "y": -0.16}
 
 
 @draws("neurons", "Effects")
-def plot_effects(effects: "Effects", *, top: int = 10) -> go.Figure:
+def plot_effects(effects: "fp.Effects", *, top: int = 10) -> go.Figure:
     """Draw the neurons with the largest effects, positive and negative."""
     asked = int((~effects.values.isnan()).sum())
     half = min(top, asked // 2 or 1)
@@ -64,7 +56,7 @@ def plot_effects(effects: "Effects", *, top: int = 10) -> go.Figure:
 
 
 @draws("neurons", "Estimates")
-def plot_estimates(estimates: "Estimates", *, top: int = 10) -> go.Figure:
+def plot_estimates(estimates: "fp.Estimates", *, top: int = 10) -> go.Figure:
     """Draw the neurons with the largest estimated effects."""
     table = estimates.top(min(top, estimates.trace.model.config.neurons))
     title = f"The gradient estimates that {estimates.provenance.answer} loses most without {table['name'][0]} ({table.estimate[0]:.3f} logits)"
@@ -72,7 +64,7 @@ def plot_estimates(estimates: "Estimates", *, top: int = 10) -> go.Figure:
 
 
 @draws("neurons", "Patches")
-def plot_patches(patches: "Patches", *, top: int = 10) -> go.Figure:
+def plot_patches(patches: "fp.Patches", *, top: int = 10) -> go.Figure:
     """Draw the neurons that carry most of the difference between two prompts."""
     asked = int((~patches.carried.isnan()).sum())
     table = patches.top(min(top, asked))
@@ -81,7 +73,7 @@ def plot_patches(patches: "Patches", *, top: int = 10) -> go.Figure:
 
 
 @draws("groups", "GroupEffects")
-def plot_groups(effects: "GroupEffects") -> go.Figure:
+def plot_groups(effects: "fp.GroupEffects") -> go.Figure:
     """Draw what the answer loses without each group."""
     values = effects.table.effect.tolist()
     figure = go.Figure(bars(values, hover=[f"{group}:" for group in effects.groups]))
@@ -94,7 +86,7 @@ def plot_groups(effects: "GroupEffects") -> go.Figure:
 
 
 @draws("pushes", "Effects", is_asked=True)
-def plot_against_pushes(effects: "Effects", *, pushes: "Pushes | None" = None) -> go.Figure:
+def plot_against_pushes(effects: "fp.Effects", *, pushes: "fp.Pushes | None" = None) -> go.Figure:
     """Draw every neuron's direct push against its total effect; the strongest are labelled with their tokens."""
     if pushes is None:
         raise OptionRefused(
@@ -167,13 +159,13 @@ def _ahead(values: Tensor) -> str:
 
 
 @draws("map", "LayerEffects")
-def plot_map(effects: "LayerEffects") -> go.Figure:
+def plot_map(effects: "fp.LayerEffects") -> go.Figure:
     """Draw what the answer loses without an MLP layer, at each position."""
     return draw_map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", say_loss)  # fmt: skip
 
 
 @draws("map", "LayerPatches")
-def plot_patch_map(patches: "LayerPatches") -> go.Figure:
+def plot_patch_map(patches: "fp.LayerPatches") -> go.Figure:
     """Draw what each MLP layer carries from one prompt to the other, at each position."""
     pairs = zip(patches.tokens_source, patches.tokens_target, strict=True)
     tokens = [here if here == there else f"{there} → {here}" for here, there in pairs]
@@ -218,7 +210,7 @@ def draw_map(
 
 
 @draws("neurons", "Comparison")
-def plot_compared_pushes(comparison: "Comparison", *, top: int = 12) -> go.Figure:
+def plot_compared_pushes(comparison: "fp.Comparison", *, top: int = 12) -> go.Figure:
     """Draw the neurons whose pushes differ most, one mark per prompt."""
     table = comparison.top(min(top, comparison.values.numel()))
     figure = go.Figure()
@@ -247,7 +239,7 @@ def plot_compared_pushes(comparison: "Comparison", *, top: int = 12) -> go.Figur
 
 
 @draws("activations", "Comparison")
-def plot_activations(comparison: "Comparison") -> go.Figure:
+def plot_activations(comparison: "fp.Comparison") -> go.Figure:
     """Draw every neuron's activation on one prompt against that on the other."""
     there, here = comparison.first.activations, comparison.second.activations
     many = min(DESCRIBED, there.numel())
@@ -286,7 +278,7 @@ def plot_activations(comparison: "Comparison") -> go.Figure:
 
 
 @draws("layers", "Comparison")
-def plot_compared_layers(comparison: "Comparison") -> go.Figure:
+def plot_compared_layers(comparison: "fp.Comparison") -> go.Figure:
     """Draw each layer's difference of pushes: its neurons, its attention, and their sum."""
     table = comparison.by_layer()
     layers = [f"L{layer}" for layer in table.layer]
@@ -303,7 +295,7 @@ def plot_compared_layers(comparison: "Comparison") -> go.Figure:
     return apply_theme(figure, title, note=note, y="difference of pushes in logits", height=420)
 
 
-def _name(pushes: "Pushes") -> str:
+def _name(pushes: "fp.Pushes") -> str:
     """Name a prompt by its tokens up to the position, BOS left out."""
     start = 1 if pushes.trace.has_bos and pushes.position else 0
     return plain(join_tokens(pushes.trace.tokens[start : pushes.position + 1]))

@@ -1,9 +1,8 @@
 """An explanation: the parts of its logit, its curve, predictions, paths, map and evidence."""
 
-from typing import TYPE_CHECKING
-
 import plotly.graph_objects as go
 
+import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.effects import draw_evidence, draw_map, say_loss
@@ -12,12 +11,9 @@ from ffnprobe.views.figures.predictions import plot_predictions
 from ffnprobe.views.figures.pushes import draw_paths, draw_waterfall, plot_layers
 from ffnprobe.views.theme import BLACK, BLUE, VERMILLION, apply_theme, plain
 
-if TYPE_CHECKING:
-    from ffnprobe.evidence.explanation import Explanation
-
 
 @draws("account", "Explanation")
-def plot_parts(explanation: "Explanation") -> go.Figure:
+def plot_parts(explanation: "fp.Explanation") -> go.Figure:
     """Draw the parts of the answer's logit as a waterfall, the listed neurons first."""
     table = explanation.parts
     steps = dict(zip(table.part[:-1], table.push[:-1].tolist(), strict=True))
@@ -25,7 +21,7 @@ def plot_parts(explanation: "Explanation") -> go.Figure:
 
 
 @draws("curve", "Explanation")
-def plot_curve(explanation: "Explanation") -> go.Figure:
+def plot_curve(explanation: "fp.Explanation") -> go.Figure:
     """Draw the answer's probability without sets of neurons, beside neurons like them and other subjects."""
     curve = explanation.curve
     if curve is None or not len(curve.table):
@@ -69,19 +65,19 @@ def plot_curve(explanation: "Explanation") -> go.Figure:
 
 
 @draws("predictions", "Explanation")
-def plot_explanation_predictions(explanation: "Explanation") -> go.Figure:
+def plot_explanation_predictions(explanation: "fp.Explanation") -> go.Figure:
     """Draw the five likeliest next tokens."""
     return plot_predictions(explanation.trace, top=5)
 
 
 @draws("paths", "Explanation")
-def plot_explanation_paths(explanation: "Explanation") -> go.Figure:
+def plot_explanation_paths(explanation: "fp.Explanation") -> go.Figure:
     """Draw an explanation's strongest paths through attention."""
     return draw_paths(explanation.paths, explanation.trace.tokens, explanation.provenance)
 
 
 @draws("map", "Explanation")
-def plot_explanation_map(explanation: "Explanation") -> go.Figure:
+def plot_explanation_map(explanation: "fp.Explanation") -> go.Figure:
     """Draw an explanation's map."""
     if explanation.map is None:
         raise _refuse()
@@ -93,7 +89,7 @@ def plot_explanation_map(explanation: "Explanation") -> go.Figure:
 
 
 @draws("evidence", "Explanation")
-def plot_evidence(explanation: "Explanation") -> go.Figure:
+def plot_evidence(explanation: "fp.Explanation") -> go.Figure:
     """Draw the listed neurons' push, direct and through attention, against their total effect."""
     own = explanation.neurons
     if "effect" not in own:
@@ -104,7 +100,7 @@ def plot_evidence(explanation: "Explanation") -> go.Figure:
 
 
 @draws("layers", "Explanation")
-def plot_explanation_layers(explanation: "Explanation") -> go.Figure:
+def plot_explanation_layers(explanation: "fp.Explanation") -> go.Figure:
     """Draw each layer's pushes."""
     return plot_layers(explanation.pushes)
 

@@ -1,24 +1,17 @@
 """Tables of facts: how much is known, who carries a relation, what facts share, what removal costs."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import plotly.graph_objects as go
 
+import ffnprobe as fp
 from ffnprobe.provenance import Provenance
 from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import add_grid, bars, height_of, label, new_grids, room
 from ffnprobe.views.theme import COLOURS, apply_theme, heat, plain
 
-if TYPE_CHECKING:
-    from ffnprobe.facts.overlap import Overlap
-    from ffnprobe.facts.relations import Relations
-    from ffnprobe.facts.scores import Scores
-    from ffnprobe.facts.specificity import Specificity
-
 
 @draws("known", "Scores")
-def plot_known(scores: "Scores") -> go.Figure:
+def plot_known(scores: "fp.Scores") -> go.Figure:
     """Draw the share of each relation's facts that are known."""
     shares = scores.table.groupby("relation", sort=False).known.agg(["mean", "size"])
     shares = shares.sort_values("mean", ascending=False, kind="stable")
@@ -33,7 +26,7 @@ def plot_known(scores: "Scores") -> go.Figure:
 
 
 @draws("neurons", "Relations")
-def plot_carriers(relations: "Relations") -> go.Figure:
+def plot_carriers(relations: "fp.Relations") -> go.Figure:
     """Draw how far each relation's first neuron is beyond chance, and how many of its facts it pushes."""
     first = relations.neurons.drop_duplicates("relation")
     rows = [
@@ -52,7 +45,7 @@ def plot_carriers(relations: "Relations") -> go.Figure:
 
 
 @draws("facts", "Overlap")
-def plot_overlap(overlap: "Overlap") -> go.Figure:
+def plot_overlap(overlap: "fp.Overlap") -> go.Figure:
     """Draw facts against facts, ordered by relation: the share of their neurons two facts have in common."""
     relations = overlap.facts.relation.tolist()
     # Numbered, since two facts may have one prompt.
@@ -77,7 +70,7 @@ def plot_overlap(overlap: "Overlap") -> go.Figure:
 
 
 @draws("relations", "Overlap")
-def plot_relation_overlap(overlap: "Overlap") -> go.Figure:
+def plot_relation_overlap(overlap: "fp.Overlap") -> go.Figure:
     """Draw relations against relations: the mean share of neurons that a fact of each has in common."""
     table = overlap.relations
     names = list(dict.fromkeys([*table.relation, *table.other]))
@@ -100,7 +93,7 @@ def plot_relation_overlap(overlap: "Overlap") -> go.Figure:
 
 
 @draws("effects", "Specificity")
-def plot_specificity(specificity: "Specificity") -> go.Figure:
+def plot_specificity(specificity: "fp.Specificity") -> go.Figure:
     """Draw what the relation's facts and the others lose, for its neurons and for random ones."""
     table = specificity.table[specificity.table.removed != "nothing"]
     figure = go.Figure()

@@ -1,13 +1,14 @@
 """One prompt: predictions, plain, steered and by the logit lens; the stages of an MLP; what opened a neuron."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import plotly.graph_objects as go
 from einops import reduce
 from plotly.subplots import make_subplots
 from torch import Tensor
 
+import ffnprobe as fp
 from ffnprobe.names import NeuronId
 from ffnprobe.tracing.logit_lens import lens as read_lens
 from ffnprobe.tracing.streams import name_streams
@@ -24,14 +25,6 @@ from ffnprobe.views.figures.parts import (
 )
 from ffnprobe.views.theme import BLUE, ORANGE, VERMILLION, apply_theme, plain
 
-if TYPE_CHECKING:
-    from ffnprobe.interventions.steering import Steering
-    from ffnprobe.tracing.ffn_stages import Stages
-    from ffnprobe.tracing.logit_lens import Lens
-    from ffnprobe.tracing.score_drivers import Drivers
-    from ffnprobe.tracing.token_similarity import Similarity
-    from ffnprobe.tracing.trace import Trace
-
 TOKENS_A_LINE = 8
 # More columns than this leave no room for a token in a cell.
 POSITIONS = 12
@@ -42,7 +35,7 @@ NUMBERS_AT_MOST = 1_000_000
 
 @draws("predictions", "Trace")
 def plot_predictions(
-    trace: "Trace", *, top: int = 10, position: int = -1, temperature: float = 1.0
+    trace: "fp.Trace", *, top: int = 10, position: int = -1, temperature: float = 1.0
 ) -> go.Figure:
     """Draw the likeliest next tokens."""
     many, at = min(top, len(trace.model.vocab)), trace.at(position)
@@ -59,7 +52,7 @@ def plot_predictions(
 
 
 @draws("predictions", "Steering")
-def plot_steering(steering: "Steering", *, top: int = 10) -> go.Figure:
+def plot_steering(steering: "fp.Steering", *, top: int = 10) -> go.Figure:
     """Draw the next tokens' probabilities before and after neurons were changed."""
     table = steering.predictions(min(top, len(steering.before)))
     figure = go.Figure()
@@ -92,7 +85,7 @@ def plot_steering(steering: "Steering", *, top: int = 10) -> go.Figure:
 
 
 @draws("lens", "Lens")
-def plot_lens(lens: "Lens") -> go.Figure:
+def plot_lens(lens: "fp.Lens") -> go.Figure:
     """Draw the answer's logit and its rank after each attention and MLP."""
     table = lens.table
     stages = [
@@ -131,7 +124,7 @@ def plot_lens(lens: "Lens") -> go.Figure:
 
 
 @draws("lens", "Trace")
-def plot_lens_tokens(trace: "Trace") -> go.Figure:
+def plot_lens_tokens(trace: "fp.Trace") -> go.Figure:
     """Draw the token predicted at each position after each layer, coloured by its probability."""
     first = max(0, len(trace) - POSITIONS)
     tables = [read_lens(trace, position=position).table for position in range(first, len(trace))]
@@ -160,7 +153,7 @@ def plot_lens_tokens(trace: "Trace") -> go.Figure:
 
 
 @draws("neuron", "Trace", is_asked=True)
-def plot_text(trace: "Trace", neuron: str | NeuronId) -> go.Figure:
+def plot_text(trace: "fp.Trace", neuron: str | NeuronId) -> go.Figure:
     """Draw a neuron's activation at every token, as text on colour."""
     name = trace.model.find_neuron(neuron)
     values = trace.activations[name.layer, :, name.neuron].tolist()
@@ -188,7 +181,7 @@ def _fold(cells: list[Any], width: int) -> list[list[Any]]:
 
 
 @draws("stages", "Stages")
-def plot_stages(stages: "Stages") -> go.Figure:
+def plot_stages(stages: "fp.Stages") -> go.Figure:
     """Draw attention's pattern, the input, scores, activations, output and the stream after."""
     panels = {"input": stages.input}
     if stages.gate_scores is not None:
@@ -235,7 +228,7 @@ def _limit(values: Tensor) -> float:
 
 
 @draws("drivers", "Drivers")
-def plot_drivers(drivers: "Drivers", *, top: int = 15) -> go.Figure:
+def plot_drivers(drivers: "fp.Drivers", *, top: int = 15) -> go.Figure:
     """Draw the parts of the stream that gave a neuron its score (and its gate's), the strongest first."""
     sides = (
         {"question": drivers}
@@ -261,7 +254,7 @@ def plot_drivers(drivers: "Drivers", *, top: int = 15) -> go.Figure:
     return apply_theme(figure, title, note=say(drivers.provenance), width=width, height=height)
 
 
-def _strongest(drivers: "Drivers", k: int) -> tuple[list[str], list[float]]:
+def _strongest(drivers: "fp.Drivers", k: int) -> tuple[list[str], list[float]]:
     """Return the names and drives of the strongest parts, the others summed up."""
     table = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
     names, values = list(table.part[:k]), table.drive[:k].tolist()
@@ -272,7 +265,7 @@ def _strongest(drivers: "Drivers", k: int) -> tuple[list[str], list[float]]:
 
 
 @draws("similarity", "Similarity")
-def plot_similarity(similarity: "Similarity") -> go.Figure:
+def plot_similarity(similarity: "fp.Similarity") -> go.Figure:
     """Draw the cosines of a prompt's tokens with one another at the first, middle and last stage."""
     count = len(similarity.stages)
     chosen = sorted({0, count // 2, count - 1})

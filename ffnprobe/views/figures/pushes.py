@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.provenance import Provenance
 from ffnprobe.views.figures import draws
@@ -21,11 +22,6 @@ from ffnprobe.views.figures.parts import (
     say,
 )
 from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, VERMILLION, apply_theme, plain
-
-if TYPE_CHECKING:
-    from ffnprobe.tracing.paths import Paths
-    from ffnprobe.tracing.pushes import Pushes
-    from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 
 COLUMNS = {"token": 0.0, "neuron": 1.0, "head": 2.0, "answer": 3.0}
 HEADINGS = {
@@ -42,7 +38,7 @@ TOKENS = 18
 
 
 @draws("layers", "Pushes", "PushesByPiece")
-def plot_layers(pushes: "Pushes | PushesByPiece") -> go.Figure:
+def plot_layers(pushes: "fp.Pushes | fp.PushesByPiece") -> go.Figure:
     """Draw each layer's pushes: neurons toward the answer above zero, against it below."""
     pieces = pushes.pieces
     shown = [str(piece.provenance.answer) for piece in pieces]
@@ -86,7 +82,7 @@ def plot_layers(pushes: "Pushes | PushesByPiece") -> go.Figure:
     )
 
 
-def _strongest_layer(pushes: "Pushes") -> str:
+def _strongest_layer(pushes: "fp.Pushes") -> str:
     sums = pushes.values.double().sum(-1)
     layer = int(sums.abs().argmax())
     way = "toward" if sums[layer] >= 0 else "away from"
@@ -94,7 +90,7 @@ def _strongest_layer(pushes: "Pushes") -> str:
 
 
 @draws("account", "Pushes")
-def plot_account(pushes: "Pushes") -> go.Figure:
+def plot_account(pushes: "fp.Pushes") -> go.Figure:
     """Draw the account as a waterfall that ends at the model's logit."""
     inside = {
         "head": "attention",
@@ -141,7 +137,7 @@ def draw_waterfall(steps: dict[str, float], logit: float, provenance: Provenance
 
 
 @draws("neurons", "Pushes")
-def plot_neurons(pushes: "Pushes", *, top: int = 10) -> go.Figure:
+def plot_neurons(pushes: "fp.Pushes", *, top: int = 10) -> go.Figure:
     """Draw the neurons that pushed hardest toward the answer and away from it."""
     half = min(top, pushes.values.numel() // 2 or 1)
     table = pushes.top(half)
@@ -161,7 +157,7 @@ def draw_neurons(table: pd.DataFrame, column: str, title: str, *, note: str, x: 
 
 
 @draws("paths", "Paths")
-def plot_paths(paths: "Paths", *, top: int = 10) -> go.Figure:
+def plot_paths(paths: "fp.Paths", *, top: int = 10) -> go.Figure:
     """Draw the `top` neurons that push hardest through attention, with the head that carried most."""
     table = paths.by_neuron(min(top, paths.neurons.numel()))
     return draw_paths(table, paths.trace.tokens, paths.provenance)

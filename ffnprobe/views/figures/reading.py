@@ -1,11 +1,10 @@
 """What the weights say: readings, surveys, roles, searches, and twins in another model."""
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+import ffnprobe as fp
 from ffnprobe.errors import DataRefused
 from ffnprobe.reading.cards import TITLES
 from ffnprobe.reading.kinds import KINDS
@@ -23,12 +22,6 @@ from ffnprobe.views.figures.parts import (
 )
 from ffnprobe.views.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, apply_theme, plain
 
-if TYPE_CHECKING:
-    from ffnprobe.reading.matches import Match
-    from ffnprobe.reading.readings import Reading, Readings
-    from ffnprobe.reading.searches import Search
-    from ffnprobe.reading.surveys import Survey
-
 _KIND_COLOURS = {
     "entropy": PURPLE,
     "prediction": BLUE,
@@ -42,7 +35,7 @@ _COLOURS = {"strengthens": BLUE, "translates": GREY, "erases": VERMILLION}
 
 
 @draws("reading", "Reading")
-def plot_reading(reading: "Reading", *, top: int = 10) -> go.Figure:
+def plot_reading(reading: "fp.Reading", *, top: int = 10) -> go.Figure:
     """Draw the tokens that match question and gate, and those the answer promotes and suppresses."""
     top = min(top, reading.question.model.config.vocab)
     tables = {} if reading.gate is None else {"gate_tokens": reading.gate.top(top)}
@@ -78,7 +71,7 @@ def plot_reading(reading: "Reading", *, top: int = 10) -> go.Figure:
 
 
 @draws("kinds", "Survey", "Readings")
-def plot_kinds(survey: "Survey | Readings") -> go.Figure:
+def plot_kinds(survey: "fp.Survey | fp.Readings") -> go.Figure:
     """Draw every neuron's kurtosis against its skew over the vocabulary, coloured by kind."""
     neurons = _rows(survey)
     figure = go.Figure()
@@ -113,7 +106,7 @@ def plot_kinds(survey: "Survey | Readings") -> go.Figure:
 
 
 @draws("norms", "Survey", "Readings")
-def plot_norms(survey: "Survey | Readings") -> go.Figure:
+def plot_norms(survey: "fp.Survey | fp.Readings") -> go.Figure:
     """Draw the norms of questions and answers, layer by layer."""
     neurons = _rows(survey)
     figure = go.Figure()
@@ -128,7 +121,7 @@ def plot_norms(survey: "Survey | Readings") -> go.Figure:
 
 
 @draws("cosines", "Survey", "Readings")
-def plot_cosines(survey: "Survey | Readings") -> go.Figure:
+def plot_cosines(survey: "fp.Survey | fp.Readings") -> go.Figure:
     """Draw cos(question, answer), layer by layer: above zero a neuron strengthens what it reads."""
     neurons = _rows(survey)
     figure = go.Figure(box_layers(neurons, "reads_writes", GREEN, "cosine"))
@@ -142,7 +135,7 @@ def plot_cosines(survey: "Survey | Readings") -> go.Figure:
 
 
 @draws("search", "Search")
-def plot_search(found: "Search") -> go.Figure:
+def plot_search(found: "fp.Search") -> go.Figure:
     """Draw the neurons found for tokens by z."""
     table = _rows(found)
     values = table.z.tolist()
@@ -158,7 +151,7 @@ def plot_search(found: "Search") -> go.Figure:
     return figure.update_xaxes(range=room(values))
 
 
-def _rows(result: "Survey | Readings | Search") -> pd.DataFrame:
+def _rows(result: "fp.Survey | fp.Readings | fp.Search") -> pd.DataFrame:
     """Return a result's table, which may not be empty."""
     if not len(result):
         raise DataRefused("there is nothing to draw: the table is empty.")
@@ -189,7 +182,7 @@ def box_layers(neurons: pd.DataFrame, column: str, colour: str, name: str) -> go
 
 
 @draws("roles", "Survey", "Readings")
-def plot_roles(survey: "Survey | Readings") -> go.Figure:
+def plot_roles(survey: "fp.Survey | fp.Readings") -> go.Figure:
     """Draw which share of each layer's neurons strengthens, translates or erases what it reads."""
     neurons = _rows(survey)
     layers = sorted(set(neurons.layer.tolist()))
@@ -226,7 +219,7 @@ def plot_roles(survey: "Survey | Readings") -> go.Figure:
 
 
 @draws("layers", "Match")
-def plot_layers(match: "Match") -> go.Figure:
+def plot_layers(match: "fp.Match") -> go.Figure:
     """Draw in which layer of the other model the twins of each layer are."""
     neurons = match.neurons
     twins = neurons[neurons.is_twin]
@@ -249,7 +242,7 @@ def plot_layers(match: "Match") -> go.Figure:
 
 
 @draws("correlations", "Match")
-def plot_correlations(match: "Match") -> go.Figure:
+def plot_correlations(match: "fp.Match") -> go.Figure:
     """Draw each layer's best correlations beside those with the random control."""
     neurons = match.neurons
     figure = go.Figure()
