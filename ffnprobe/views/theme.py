@@ -48,8 +48,12 @@ def apply_theme(
     y: str | None = None,
     height: int = HEIGHT,
     width: int = WIDTH,
+    **layout: Any,
 ) -> go.Figure:
-    """Apply the theme to a figure, with a title that states the finding, a note and axis names; return it."""
+    """Apply the theme to a figure, with a title that states the finding, a note and axis names; return it.
+
+    Further options go to plotly's layout.
+    """
     titles = textwrap.wrap(title, width // 10)
     notes = textwrap.wrap(note, width // 7)
     top = 34 + 24 * len(titles) + 18 * len(notes)
@@ -67,7 +71,7 @@ def apply_theme(
         figure.update_xaxes(title_text=plain(x))
     if y is not None:
         figure.update_yaxes(title_text=plain(y))
-    return figure
+    return figure.update_layout(**layout)
 
 
 def plain(text: str) -> str:

@@ -13,8 +13,8 @@ from ffnprobe.circuits.tables import ANSWER, name_target
 from ffnprobe.errors import OptionRefused
 from ffnprobe.reading.tokens import answer_tokens
 from ffnprobe.views.figures import draws
-from ffnprobe.views.figures.parts import say
-from ffnprobe.views.theme import BLACK, BLUE, GREY, VERMILLION, apply_theme, line_of, plain
+from ffnprobe.views.figures.parts import say, say_answer, sign_colour, write_boxed
+from ffnprobe.views.theme import BLACK, GREY, apply_theme, line_of, plain
 
 SHOWN, EDGES = 24, 60
 THICKEST, THINNEST = 8.0, 0.8
@@ -56,10 +56,9 @@ def plot_circuit(circuit: "fp.Circuit", *, top: int = SHOWN, edges: int = EDGES)
     figure.update_yaxes(range=[-0.75, layout.height + 0.9], zeroline=False, **ticks)
     figure.update_xaxes(visible=False, range=[-0.2, layout.width + 0.2])
     known = circuit.provenance
-    than = f" rather than {known.versus}" if known.versus else ""
     first, worth = circuit.kept[0], float(circuit.worth[-len(circuit.kept)])
     title = (
-        f"{first[0]} at {circuit.trace.tokens[first[1]]} is worth most to {known.answer}{than} "
+        f"{first[0]} at {circuit.trace.tokens[first[1]]} is worth most to {say_answer(known)} "
         f"({worth:+.2f} logits)"
     )
     many = f"the {len(shown)} strongest of {len(circuit.kept)} neurons and {len(strongest)} edges"
@@ -119,7 +118,7 @@ def _draw_edge(
     figure.add_scatter(
         x=[x + (to_x - x) * t * t * (3 - 2 * t) for t in steps], y=[y + (to_y - y) * t for t in steps],
         mode="lines", showlegend=False, hoverinfo="skip", opacity=0.25 + 0.55 * strength,
-        line={"color": BLUE if flow >= 0 else VERMILLION, "width": max(THINNEST, THICKEST * strength)},
+        line={"color": sign_colour(flow), "width": max(THINNEST, THICKEST * strength)},
     )  # fmt: skip
 
 
@@ -150,7 +149,7 @@ def _draw_nodes(
         text=[f"{name}<br>{plain(row[0][:LETTERS])}" for (name, _), row in zip(kept, tokens, strict=True)],
         textfont={"size": 10, "color": BLACK},
         marker={"size": 11, "symbol": "circle", "line": {"color": BLACK, "width": 1},
-                "color": [BLUE if value >= 0 else VERMILLION for value in worth[: len(shown)]]},
+                "color": [sign_colour(value) for value in worth[: len(shown)]]},
         hovertext=[
             plain(f"{name} at {circuit.trace.tokens[position]}: influence {value:+.4f}, activation {act:.3f}; "
                   f"writes {' '.join(row)}")
@@ -166,11 +165,7 @@ def _draw_ends(figure: go.Figure, circuit: "fp.Circuit", layout: GraphLayout) ->
     ends = [(f"embedding@{position}", tokens[position]) for position in layout.columns]
     ends.append((ANSWER, f"{circuit.provenance.answer}  {circuit.logit:+.2f}"))
     for name, text in ends:
-        x, y = layout.spots[name]
-        figure.add_annotation(
-            x=x, y=y, text=plain(text), showarrow=False, bgcolor="white", bordercolor=GREY,
-            borderwidth=1, borderpad=3, font={"size": 13, "color": BLACK, "weight": "bold"},
-        )  # fmt: skip
+        write_boxed(figure, *layout.spots[name], plain(text))
 
 
 @draws("recovery", "Circuit")
@@ -197,13 +192,10 @@ def plot_recovery(recovery: "fp.Recovery") -> go.Figure:
     figure.update_xaxes(type="log", tickvals=sizes, title_text="neurons at positions")
     figure.add_hline(y=1.0, line={"color": GREY, "width": 1, "dash": "dot"})
     first = recovery.summary.iloc[0]
-    sizes_said = [
-        "at no size" if math.isnan(size) else f"with {size:.0f} neurons"
-        for size in (first.recovered_size, first.gone_size)
-    ]
-    title = f"By {first.ranking}, 80 % is recovered {sizes_said[0]}, and gone without {sizes_said[1][5:]}"
-    if math.isnan(first.gone_size):
-        title = f"By {first.ranking}, 80 % is recovered {sizes_said[0]}, and gone at no size"
-    return apply_theme(
-        figure, title, note=f"1 is the whole model. {say(recovery.provenance)}",
-    ).update_yaxes(title_text="share of the answer's difference", col=1)  # fmt: skip
+    recovered, gone = (
+        "at no size" if math.isnan(size) else f"{word} {size:.0f} neurons"
+        for word, size in (("with", first.recovered_size), ("without", first.gone_size))
+    )
+    title = f"By {first.ranking}, 80 % is recovered {recovered}, and gone {gone}"
+    apply_theme(figure, title, note=f"1 is the whole model. {say(recovery.provenance)}")
+    return figure.update_yaxes(title_text="share of the answer's difference", col=1)

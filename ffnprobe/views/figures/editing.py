@@ -1,6 +1,8 @@
 """Edits: how well one holds, which other prompts changed, and where the weights did."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -20,13 +22,12 @@ def plot_measures(certificate: "fp.Certificate") -> go.Figure:
     """Draw each measure of the certificate, before the edit and after it."""
     table = certificate.table
     table = table[~table.after.map(math.isnan)]
-    figure = _before_after(table.before.tolist(), table.after.tolist(), digits=3)
     rows = [f"{row.measure} ({row.cases:,})" for row in table.itertuples()]
-    label(figure.update_yaxes, rows, autorange="reversed")
     title = certificate.title[:1].upper() + certificate.title[1:]
-    note = _note(certificate.provenance)
-    apply_theme(figure, title, note=note, x="share", height=height_of(len(table)) + 40)
-    return figure.update_xaxes(range=[-0.06, 1.14])
+    ends = table.before.tolist(), table.after.tolist()
+    return _before_after(
+        *ends, rows, title, note=_note(certificate.provenance), x="share", digits=3
+    )
 
 
 @draws("changed", "Certificate")
@@ -37,23 +38,14 @@ def plot_changed(certificate: "fp.Certificate") -> go.Figure:
         raise OptionRefused("no other prompt changed: there is nothing to draw.")
     order = (changed.probability_after - changed.probability_before).abs()
     table = changed.loc[order.sort_values(ascending=False, kind="stable").index[:MOST]]
-    figure = _before_after(table.probability_before.tolist(), table.probability_after.tolist())
     rows = [f"{r.prompt}  {r.said_before} → {r.said_after}" for r in table.itertuples()]
-    label(figure.update_yaxes, rows, autorange="reversed")
     shown = f", the {MOST} that moved most" if len(changed) > MOST else ""
     title = (
         f"{len(changed):,} of {certificate.asked:,} other prompts have another first choice{shown}"
     )
-    note = _note(certificate.provenance)
-    height = height_of(len(table)) + 40
-    apply_theme(figure, title, note=note, x="probability of the table's answer", height=height)
-    return figure.update_xaxes(range=[-0.06, 1.14])
-
-
-@draws("layers", "Certificate")
-def plot_certified_change(certificate: "fp.Certificate") -> go.Figure:
-    """Draw where the weights were changed."""
-    return plot_change(certificate.edited)
+    ends = table.probability_before.tolist(), table.probability_after.tolist()
+    note, x = _note(certificate.provenance), "probability of the table's answer"
+    return _before_after(*ends, rows, title, note=note, x=x)
 
 
 @draws("layers", "Edited")
@@ -62,29 +54,34 @@ def plot_change(edited: "fp.Edited") -> go.Figure:
     norms = edited.norms.set_index("layer").share_of_weights
     layers = [f"L{layer}" for layer in range(edited.original.config.layers)]
     values = [float(norms.get(layer, 0.0)) for layer in range(len(layers))]
-    figure = go.Figure()
-    figure.add_bar(
-        x=layers, y=values, name="norm of the change / norm of W_down", marker_color=BLUE
-    )
+    bars = {"name": "norm of the change / norm of W_down", "marker_color": BLUE}
+    figure = go.Figure(go.Bar(x=layers, y=values, **bars))
+    right: dict[str, Any] = {}
     if edited.effects is not None:
         figure.add_scatter(
             x=layers, y=edited.effects.tolist(), yaxis="y2", mode="lines+markers",
             name="effect of the layer's MLP at the subject's last token, in logits (right)",
             line={"color": ORANGE, "dash": "dash"}, marker={"symbol": "diamond", "size": 8},
         )  # fmt: skip
-        right = {"overlaying": "y", "side": "right", "showgrid": False, "automargin": True}
-        figure.update_layout(yaxis2=right)
-    figure.update_layout(legend=_LEGEND)
-    figure.update_xaxes(type="category")
+        right["yaxis2"] = {
+            "overlaying": "y", "side": "right", "showgrid": False, "automargin": True,
+            "title": {"text": "effect in logits"}, "tickformat": ".2f",
+        }  # fmt: skip
     most = f"{100 * max(values):.3g} % of W_down's norm in L{values.index(max(values))}"
     title = f"The edit changed {len(norms)} of {len(layers)} layers: {most}"
-    apply_theme(figure, title, note=_note(edited.provenance), y="share of norm", height=420)
-    if edited.effects is not None:
-        figure.update_layout(yaxis2={"title": {"text": "effect in logits"}, "tickformat": ".2f"})
-    return figure
+    return apply_theme(
+        figure, title, note=_note(edited.provenance), height=420, legend=_LEGEND,
+        xaxis_type="category", yaxis_title_text="share of norm", **right,
+    )  # fmt: skip
 
 
-def _before_after(before: list[float], after: list[float], *, digits: int = 2) -> go.Figure:
+draws("layers", "Certificate")(lambda certificate: plot_change(certificate.edited))
+
+
+def _before_after(
+    before: list[float], after: list[float], names: Sequence[str], title: str, *, digits: int = 2,
+    **look: Any,
+) -> go.Figure:  # fmt: skip
     """Draw pairs of values as a line from a hollow mark to a full one."""
     figure, rows = go.Figure(), list(range(len(before)))
     for row, ends in enumerate(zip(before, after, strict=True)):
@@ -99,7 +96,9 @@ def _before_after(before: list[float], after: list[float], *, digits: int = 2) -
             text=[f"{value:.{digits}f}" for value in values], textposition=side, cliponaxis=False,
             hovertemplate=f"{name}: %{{x:.4g}}<extra></extra>",
         )  # fmt: skip
-    return figure.update_layout(legend=_LEGEND)
+    label(figure.update_yaxes, names, autorange="reversed")
+    look |= {"height": height_of(len(names)) + 40, "legend": _LEGEND, "xaxis_range": [-0.06, 1.14]}
+    return apply_theme(figure, title, **look)
 
 
 def _note(provenance: Provenance) -> str:

@@ -1,11 +1,13 @@
 """What changes: effects of ablation and patching, by neuron and as maps, and the differences of two prompts."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 
 import pandas as pd
 import plotly.graph_objects as go
 import torch
+from plotly.subplots import make_subplots
 from torch import Tensor
 
 import ffnprobe as fp
@@ -17,40 +19,35 @@ from ffnprobe.results import check_alike
 from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import (
+    BELOW,
     VECTORS,
     Values,
     add_grid,
-    bars,
+    draw_bars,
+    draw_diagonal,
+    draw_pairs,
     height_of,
     join_tokens,
-    keep_apart,
-    label,
+    layer_bars,
     neuron_hovers,
     neuron_labels,
-    new_grids,
-    room,
     say,
 )
-from ffnprobe.views.figures.pushes import draw_neurons
-from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, apply_theme, plain
+from ffnprobe.views.figures.pushes import draw_neurons, list_both_ends
+from ffnprobe.views.theme import BLUE, GREY, ORANGE, apply_theme, plain
 
 DESCRIBED = 40
 # With more cells than this, numbers do not fit into them.
 NUMBERED = 160
 # A group of neurons with a longer name is shown by its number.
 WIDE = 30
-# Below the axis and its name.
-_LEGEND = {"orientation": "h", "y": -0.16}
 
 
 @draws("neurons", "Effects")
 def plot_effects(effects: "fp.Effects", *, top: int = 10) -> go.Figure:
     """Draw the neurons with the largest effects, positive and negative."""
     asked = int((~effects.values.isnan()).sum())
-    half = min(top, asked // 2 or 1)
-    table = effects.top(half)
-    if 2 * half <= asked:
-        table = pd.concat([table, effects.against(half)[::-1]], ignore_index=True)
+    table = list_both_ends(effects, top, among=asked)
     title = f"Without {table['name'][0]} {effects.provenance.answer} loses {table.effect[0]:.3f} logits{_ahead(effects.values.nan_to_num(-math.inf))}"
     return draw_neurons(table, "effect", title, note=say(effects.provenance), x="effect in logits")
 
@@ -76,13 +73,13 @@ def plot_patches(patches: "fp.Patches", *, top: int = 10) -> go.Figure:
 def plot_groups(effects: "fp.GroupEffects") -> go.Figure:
     """Draw what the answer loses without each group."""
     values = effects.table.effect.tolist()
-    figure = go.Figure(bars(values, hover=[f"{group}:" for group in effects.groups]))
     names = [f"group {n}" if len(name) > WIDE else name for n, name in enumerate(effects.groups)]
-    label(figure.update_yaxes, names, autorange="reversed")
+    hover = [f"{group}:" for group in effects.groups]
     most = max(range(len(values)), key=values.__getitem__)
     title = f"Without {names[most]} {effects.provenance.answer} loses {values[most]:.3f} logits"
-    apply_theme(figure, title, note=say(effects.provenance), x="effect in logits", height=height_of(len(values)))  # fmt: skip
-    return figure.update_xaxes(range=room(values))
+    return draw_bars(
+        values, title, names=names, hover=hover, note=say(effects.provenance), x="effect in logits"
+    )
 
 
 @draws("pushes", "Effects", is_asked=True)
@@ -101,47 +98,34 @@ def plot_against_pushes(effects: "fp.Effects", *, pushes: "fp.Pushes | None" = N
             f"{ours.position} and {theirs.position}.",
             remedy="effects at the position whose pushes are drawn",
         )
-    asked = [NeuronId(*pair) for pair in (~effects.values.isnan()).nonzero().tolist()]
-    strength = effects.values.nan_to_num(0.0).abs() + pushes.values.abs() * ~effects.values.isnan()
-    strong = set(sort_neurons(strength, min(DESCRIBED, len(asked))))
-    names = sorted(strong)
-    table = list_neurons(
-        pushes.trace.model, names, {"push": pushes.values, "effect": effects.values},
-        signs=pushes.activations,
-    )  # fmt: skip
-    others = [name for name in asked if name not in strong]
-    rest = pd.DataFrame(
-        {
-            "name": [str(name) for name in others],
-            "push": [float(pushes.values[n.layer, n.neuron]) for n in others],
-            "effect": [float(effects.values[n.layer, n.neuron]) for n in others],
-        }
-    )
-    return draw_evidence(table, rest, say(ours), str(ours.answer))
+    asked = ~effects.values.isnan()
+    strength = effects.values.nan_to_num(0.0).abs() + pushes.values.abs() * asked
+    strong = sorted(sort_neurons(strength, min(DESCRIBED, int(asked.sum()))))
+    drawn = {"push": pushes.values, "effect": effects.values}
+    table = list_neurons(pushes.trace.model, strong, drawn, signs=pushes.activations)
+    rest = _list_rest(asked, strong, drawn)
+    return draw_evidence(table, rest if len(rest) else None, say(ours), str(ours.answer))
 
 
-def draw_evidence(table: pd.DataFrame, rest: pd.DataFrame, note: str, answer: str) -> go.Figure:
-    figure = go.Figure()
-    ends = [*table.push, *table.effect, *rest.push, *rest.effect, 0.0]
-    low, high = min(ends), max(ends)
-    figure.add_scatter(x=[low, high], y=[low, high], mode="lines", name="effect = push",
-                       line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip")  # fmt: skip
-    if len(rest):
-        figure.add_scatter(
-            x=rest.push.tolist(), y=rest.effect.tolist(), text=rest.name.tolist(), mode="markers",
-            name="other neurons", marker={"color": GREY, "size": 5, "opacity": 0.5},
-            hovertemplate="%{text}: push %{x:.4f}, effect %{y:.4f}<extra></extra>",
-        )  # fmt: skip
-    strengths = (table.push.abs() + table.effect.abs()).tolist()
-    named = keep_apart(
-        table.push.tolist(), table.effect.tolist(), span=high - low or 1.0, strengths=strengths
-    )
-    figure.add_scatter(
-        x=table.push.tolist(), y=table.effect.tolist(), mode="markers+text", name="the strongest",
-        text=[name if row in named else "" for row, name in enumerate(table.name)],
-        textposition="top center", marker={"color": BLUE, "size": 9},
-        customdata=[plain(text) for text in neuron_hovers(table)],
-        hovertemplate="%{customdata} push %{x:.4f}, effect %{y:.4f}<extra></extra>",
+def _list_rest(
+    among: Tensor, named: Iterable[NeuronId], columns: Mapping[str, Tensor]
+) -> pd.DataFrame:
+    """List the neurons that are not named by their numbers alone: to read the tokens of all takes long."""
+    rest = among.clone()
+    for name in named:
+        rest[name.layer, name.neuron] = False
+    rows = {column: values[rest].tolist() for column, values in columns.items()}
+    return pd.DataFrame({"name": [str(NeuronId(*at)) for at in rest.nonzero().tolist()], **rows})
+
+
+def draw_evidence(
+    table: pd.DataFrame, rest: pd.DataFrame | None, note: str, answer: str
+) -> go.Figure:
+    """Draw pushes against effects, of the neurons in the table and of the rest, if any."""
+    figure = draw_diagonal(
+        table, rest, ("push", "effect"), same="effect = push", name="the strongest", ends=[0.0],
+        strengths=(table.push.abs() + table.effect.abs()).tolist(), dots={"size": 5, "opacity": 0.5},
+        hover="push %{x:.4f}, effect %{y:.4f}",
     )  # fmt: skip
     gaps = table.effect.abs() - table.push.abs()
     less, more = int((gaps < 0).sum()), int((gaps > 0).sum())
@@ -182,26 +166,17 @@ def _say_share(share: float) -> str:
 
 
 def draw_map(
-    grid: Values,
-    tokens: Sequence[str],
-    provenance: Provenance,
-    bar: str,
-    words: Callable[[float], str],
-    *,
-    is_whole: bool = True,
-) -> go.Figure:
-    figure = new_grids()
+    grid: Values, tokens: Sequence[str], provenance: Provenance, bar: str,
+    words: Callable[[float], str], *, is_whole: bool = True,
+) -> go.Figure:  # fmt: skip
+    """Draw a number for each layer and position; `words` say the largest."""
     layers = [f"L{layer}" for layer in range(len(grid))]
     digits = 2 if len(grid) * len(tokens) <= NUMBERED else None
-    add_grid(figure, grid, rows=layers, columns=tokens, digits=digits, bar=bar)
+    figure = add_grid(make_subplots(), grid, rows=layers, columns=tokens, digits=digits, bar=bar)
     if len(tokens) > 6:
         figure.update_xaxes(tickangle=-40)
-    cells = [
-        (abs(v), layer, position)
-        for layer, row in enumerate(grid)
-        for position, v in enumerate(row)
-    ]
-    _, layer, position = max(cells, key=lambda cell: (cell[0], -cell[1], -cell[2]))
+    cells = product(range(len(grid)), range(len(tokens)))
+    layer, position = max(cells, key=lambda cell: abs(grid[cell[0]][cell[1]]))
     ahead = _ahead(torch.tensor(grid).abs())
     if ahead and not is_whole:
         ahead = f"{ahead} measured"
@@ -213,86 +188,67 @@ def draw_map(
 def plot_compared_pushes(comparison: "fp.Comparison", *, top: int = 12) -> go.Figure:
     """Draw the neurons whose pushes differ most, one mark per prompt."""
     table = comparison.top(min(top, comparison.values.numel()))
-    figure = go.Figure()
-    hovers = [plain(text) for text in neuron_hovers(table)]
-    heights = list(range(len(table)))
-    for pushes, column, colour, symbol, size in (
-        (comparison.first, "push_first", BLUE, "circle", 12),
-        (comparison.second, "push_second", ORANGE, "diamond", 11),
-    ):
-        figure.add_scatter(
-            x=table[column].tolist(), y=heights, mode="markers", name=_name(pushes),
-            marker={"color": colour, "symbol": symbol, "size": size}, customdata=hovers,
-            hovertemplate="%{customdata} %{x:+.4f}<extra></extra>",
-        )  # fmt: skip
-    for height, row in zip(heights, table.itertuples(), strict=True):
-        ends = {"x0": row.push_first, "x1": row.push_second}
-        figure.add_shape(
-            type="line", y0=height, y1=height, line_width=2, line_color=GREY, layer="below", **ends
+    shared = {
+        "customdata": [plain(text) for text in neuron_hovers(table)],
+        "hovertemplate": "%{customdata} %{x:+.4f}<extra></extra>",
+    }
+    first, second = (
+        {"x": table[column].tolist(), "name": _name(pushes), "marker": marker, **shared}
+        for pushes, column, marker in (
+            (comparison.first, "push_first", {"color": BLUE, "symbol": "circle", "size": 12}),
+            (comparison.second, "push_second", {"color": ORANGE, "symbol": "diamond", "size": 11}),
         )
-    label(figure.update_yaxes, neuron_labels(table), autorange="reversed")
-    known, first = comparison.provenance, table.iloc[0]
-    title = f"{first['name']} differs most: it pushes {known.answer} by {first.push_first:+.3f} logits on the one prompt, {first.push_second:+.3f} on the other"
-    figure.update_layout(legend=_LEGEND | {"y": -70 / height_of(len(table))})
-    height = 60 + height_of(len(table))
-    return apply_theme(figure, title, note=say(known), x="push in logits", height=height)
+    )
+    figure = draw_pairs(neuron_labels(table), first, second, line={"width": 2, "color": GREY})
+    known, most = comparison.provenance, table.iloc[0]
+    title = f"{most['name']} differs most: it pushes {known.answer} by {most.push_first:+.3f} logits on the one prompt, {most.push_second:+.3f} on the other"
+    height = height_of(len(table))
+    return apply_theme(
+        figure, title, note=say(known), x="push in logits", height=60 + height,
+        legend=BELOW | {"y": -70 / height},
+    )  # fmt: skip
 
 
 @draws("activations", "Comparison")
 def plot_activations(comparison: "fp.Comparison") -> go.Figure:
     """Draw every neuron's activation on one prompt against that on the other."""
-    there, here = comparison.first.activations, comparison.second.activations
-    many = min(DESCRIBED, there.numel())
+    columns = {
+        "activation_first": comparison.first.activations,
+        "activation_second": comparison.second.activations,
+    }
+    size = comparison.activations.numel()
+    many = min(DESCRIBED, size)
     table = comparison.top(many, by="activation")
-    strong = torch.zeros_like(there, dtype=torch.bool)
-    for name in sort_neurons(comparison.activations.abs(), many):
-        strong[name.layer, name.neuron] = True
-    low, high = (float(f(torch.stack([there, here]))) for f in (torch.min, torch.max))
-    figure = go.Figure()
-    figure.add_scatter(x=[low, high], y=[low, high], mode="lines", name="the same on both",
-                       line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip")  # fmt: skip
-    scatter = go.Scattergl if there.numel() > VECTORS else go.Scatter
-    rest = (~strong).nonzero().tolist()
-    figure.add_trace(
-        scatter(
-            x=there[~strong].tolist(), y=here[~strong].tolist(), mode="markers", name="other neurons",
-            text=[str(NeuronId(*index)) for index in rest],
-            marker={"color": GREY, "size": 4, "opacity": 0.4},
-            hovertemplate="%{text}: %{x:.3f}, %{y:.3f}<extra></extra>",
-        )
+    strong = sort_neurons(comparison.activations.abs(), many)
+    everything = torch.ones_like(comparison.activations, dtype=torch.bool)
+    rest = _list_rest(everything, strong, columns)
+    xs, ys = (table[column].tolist() for column in columns)
+    figure = draw_diagonal(
+        table, rest, ("activation_first", "activation_second"), same="the same on both",
+        name="the most different", strengths=[abs(x - y) for x, y in zip(xs, ys, strict=True)],
+        dots={"size": 4, "opacity": 0.4}, hover="%{x:.3f}, %{y:.3f}", is_canvas=size > VECTORS,
     )  # fmt: skip
-    xs, ys = table.activation_first.tolist(), table.activation_second.tolist()
-    gaps = [abs(x - y) for x, y in zip(xs, ys, strict=True)]
-    named = keep_apart(xs, ys, span=high - low or 1.0, strengths=gaps)
-    figure.add_scatter(
-        x=xs, y=ys, mode="markers+text", name="the most different", marker={"color": BLUE, "size": 9},
-        text=[name if row in named else "" for row, name in enumerate(table["name"])],
-        textposition="top center", cliponaxis=False,
-        customdata=[plain(text) for text in neuron_hovers(table)],
-        hovertemplate="%{customdata} %{x:.3f}, %{y:.3f}<extra></extra>",
-    )  # fmt: skip
+    figure.update_traces(cliponaxis=False, selector={"mode": "markers+text"})
     title = f"{table['name'].iloc[0]} acts most differently: {xs[0]:.2f} on the one prompt, {ys[0]:.2f} on the other"
-    figure.update_layout(legend=_LEGEND)
     x, y = (f"activation on {_name(pushes)}" for pushes in (comparison.first, comparison.second))
-    return apply_theme(figure, title, note=say(comparison.provenance), x=x, y=y, height=560)
+    return apply_theme(
+        figure, title, note=say(comparison.provenance), x=x, y=y, height=560, legend=BELOW
+    )
 
 
 @draws("layers", "Comparison")
 def plot_compared_layers(comparison: "fp.Comparison") -> go.Figure:
     """Draw each layer's difference of pushes: its neurons, its attention, and their sum."""
     table = comparison.by_layer()
-    layers = [f"L{layer}" for layer in table.layer]
-    figure = go.Figure()
-    for column, colour in (("neurons", BLUE), ("attention", ORANGE)):
-        figure.add_bar(x=layers, y=table[column].tolist(), name=column, marker_color=colour)
-    figure.add_scatter(x=layers, y=table.difference.tolist(), name="the layer's sum", mode="markers",
-                       marker={"color": BLACK, "symbol": "diamond", "size": 10})  # fmt: skip
-    figure.update_xaxes(type="category")
-    figure.update_layout(legend=_LEGEND)
+    colours = {"neurons": BLUE, "attention": ORANGE}
+    sides = {name: {"name": name, "marker_color": colour} for name, colour in colours.items()}
+    figure = go.Figure(layer_bars(table, "difference", sides)).update_xaxes(type="category")
     most = int(table.neurons.abs().argmax())
     title = f"Of the difference of {comparison.difference:+.2f} logits the neurons of L{most} make the most, {table.neurons[most]:+.2f}"
-    note = say(comparison.provenance)
-    return apply_theme(figure, title, note=note, y="difference of pushes in logits", height=420)
+    return apply_theme(
+        figure, title, note=say(comparison.provenance), y="difference of pushes in logits",
+        height=420, legend=BELOW,
+    )  # fmt: skip
 
 
 def _name(pushes: "fp.Pushes") -> str:

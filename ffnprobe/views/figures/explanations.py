@@ -30,18 +30,13 @@ def plot_curve(explanation: "fp.Explanation") -> go.Figure:
             remedy="an answer that the model gives, with effects",
         )
     table = curve.table
-    lines = {
-        f"{explanation.provenance.answer} without the first neurons": (
-            table.probability,
-            VERMILLION,
-        ),
-        "without as many like them, worst draw": (table.worst, BLUE),
-    }
+    answer = f"{explanation.provenance.answer} without the first neurons"
+    lines = {answer: table.probability, "without as many like them, worst draw": table.worst}
     if curve.others:
         kept = 1 - table.changed / curve.others
-        lines[f"share of {curve.others} other subjects' answers kept"] = (kept, BLACK)
+        lines[f"share of {curve.others} other subjects' answers kept"] = kept
     figure = go.Figure()
-    for name, (values, colour) in lines.items():
+    for colour, (name, values) in zip((VERMILLION, BLUE, BLACK), lines.items(), strict=False):
         figure.add_scatter(
             x=[str(many) for many in table.removed], y=values.tolist(), name=plain(name),
             mode="lines+markers",
@@ -55,19 +50,15 @@ def plot_curve(explanation: "fp.Explanation") -> go.Figure:
         else f"without {many} neuron{'s' if many > 1 else ''} it is no longer first"
     )
     known = explanation.provenance
-    apply_theme(
+    return apply_theme(
         figure, f"{known.answer}: {title}",
         note=f"{known.model} after {join_tokens(explanation.trace.tokens)}",
-        x="neurons removed together", y="probability, share",
+        x="neurons removed together", y="probability, share", yaxis_range=[-0.03, 1.03],
+        xaxis_type="category",  # sizes grow by factors
     )  # fmt: skip
-    figure.update_xaxes(type="category")  # sizes grow by factors
-    return figure.update_yaxes(range=[-0.03, 1.03])
 
 
-@draws("predictions", "Explanation")
-def plot_explanation_predictions(explanation: "fp.Explanation") -> go.Figure:
-    """Draw the five likeliest next tokens."""
-    return plot_predictions(explanation.trace, top=5)
+draws("predictions", "Explanation")(lambda found: plot_predictions(found.trace, top=5))
 
 
 @draws("paths", "Explanation")
@@ -96,13 +87,10 @@ def plot_evidence(explanation: "fp.Explanation") -> go.Figure:
         raise _refuse()
     drawn = own.assign(push=own.push + own.push_through_attention)
     note = f"the neurons listed; {say(explanation.provenance)}"
-    return draw_evidence(drawn, drawn[:0], note, str(explanation.provenance.answer))
+    return draw_evidence(drawn, None, note, str(explanation.provenance.answer))
 
 
-@draws("layers", "Explanation")
-def plot_explanation_layers(explanation: "fp.Explanation") -> go.Figure:
-    """Draw each layer's pushes."""
-    return plot_layers(explanation.pushes)
+draws("layers", "Explanation")(lambda found: plot_layers(found.pushes))
 
 
 def _refuse() -> OptionRefused:

@@ -2,11 +2,11 @@
 
 import numpy as np
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 import ffnprobe as fp
-from ffnprobe.provenance import Provenance
 from ffnprobe.views.figures import draws
-from ffnprobe.views.figures.parts import add_grid, bars, height_of, label, new_grids, room
+from ffnprobe.views.figures.parts import BELOW, add_grid, draw_bars, say_model
 from ffnprobe.views.theme import COLOURS, apply_theme, heat, plain
 
 
@@ -16,13 +16,10 @@ def plot_known(scores: "fp.Scores") -> go.Figure:
     shares = scores.table.groupby("relation", sort=False).known.agg(["mean", "size"])
     shares = shares.sort_values("mean", ascending=False, kind="stable")
     values, names = shares["mean"].tolist(), [str(name) for name in shares.index]
-    figure = go.Figure(bars(values, hover=[f"{name}: known" for name in names]))
     rows = [f"{name} ({size:,})" for name, size in zip(names, shares["size"], strict=True)]
-    label(figure.update_yaxes, rows, autorange="reversed")
-    title = f"{scores.title}: {scores.share_known:.1%}"
-    note = _note(scores.provenance)
-    apply_theme(figure, title, note=note, x="share known (rank 1)", height=height_of(len(values)))
-    return figure.update_xaxes(range=room(values))
+    hover = [f"{name}: known" for name in names]
+    title, note = f"{scores.title}: {scores.share_known:.1%}", say_model(scores.provenance)
+    return draw_bars(values, title, names=rows, hover=hover, note=note, x="share known (rank 1)")
 
 
 @draws("neurons", "Relations")
@@ -33,15 +30,13 @@ def plot_carriers(relations: "fp.Relations") -> go.Figure:
         f"{row.relation}  {row.name} ({row.share:.0%} of its facts, {row.elsewhere:.1%} of others)"
         for row in first.itertuples()
     ]
-    values = first.z.tolist()
     hover = [f"{row}, p = {p:.3g}; z" for row, p in zip(rows, first.p, strict=True)]
-    figure = go.Figure(bars(values, hover=hover))
-    label(figure.update_yaxes, rows, autorange="reversed")
     beyond = int((first.p <= 0.05).sum())
     title = f"{beyond} of {len(first)} relations have a neuron of their own, beyond chance"
-    note = _note(relations.provenance)
-    apply_theme(figure, title, note=note, x="z of the count", height=height_of(len(values)))
-    return figure.update_xaxes(range=room(values))
+    return draw_bars(
+        first.z.tolist(), title, names=rows, hover=hover, note=say_model(relations.provenance),
+        x="z of the count",
+    )  # fmt: skip
 
 
 @draws("facts", "Overlap")
@@ -64,7 +59,7 @@ def plot_overlap(overlap: "fp.Overlap") -> go.Figure:
         f"Facts of one relation share {within:.1%} of their neurons, of two relations {between:.1%}; "
         f"random neurons {random:.2%}"
     )
-    apply_theme(figure, title, note=_note(overlap.provenance), height=820)
+    apply_theme(figure, title, note=say_model(overlap.provenance), height=820)
     figure.update_xaxes(**ticks, tickangle=-60, showgrid=False)
     return figure.update_yaxes(**ticks, autorange="reversed", showgrid=False)
 
@@ -79,8 +74,9 @@ def plot_relation_overlap(overlap: "fp.Overlap") -> go.Figure:
     for row in table.itertuples():
         one, two = order[row.relation], order[row.other]
         values[one, two] = values[two, one] = row.overlap
-    figure = new_grids()
-    add_grid(figure, values.tolist(), rows=names, columns=names, signed=False, bar="shared")
+    figure = add_grid(
+        make_subplots(), values.tolist(), rows=names, columns=names, signed=False, bar="shared"
+    )
     apart = table[table.relation != table.other].sort_values("overlap", kind="stable")
     title = f"Facts of one relation share {overlap.table.overlap[0]:.1%} of their neurons"
     if len(apart):
@@ -88,8 +84,10 @@ def plot_relation_overlap(overlap: "fp.Overlap") -> go.Figure:
         title += (
             f"; of two relations, {most.relation} and {most.other} the most: {most.overlap:.1%}"
         )
-    apply_theme(figure, title, note=_note(overlap.provenance), height=120 + 26 * len(names))
-    return figure.update_xaxes(tickangle=-60)
+    return apply_theme(
+        figure, title, xaxis_tickangle=-60, note=say_model(overlap.provenance),
+        height=120 + 26 * len(names),
+    )  # fmt: skip
 
 
 @draws("effects", "Specificity")
@@ -98,14 +96,11 @@ def plot_specificity(specificity: "fp.Specificity") -> go.Figure:
     table = specificity.table[specificity.table.removed != "nothing"]
     figure = go.Figure()
     for order, (removed, rows) in enumerate(table.groupby("removed", sort=False)):
-        figure.add_trace(
-            go.Bar(
-                x=[f"{plain(side)}, {part}" for side, part in zip(rows.facts_of, rows.half, strict=True)],
-                y=rows.effect.tolist(),
-                name=plain(str(removed)), marker_color=COLOURS[order],
-                text=[f"{value:.3g}" for value in rows.effect], textposition="outside",
-                hovertemplate="%{x}: %{y:.4g} logits<extra></extra>",
-            )
+        figure.add_bar(
+            x=[f"{plain(side)}, {part}" for side, part in zip(rows.facts_of, rows.half, strict=True)],
+            y=rows.effect.tolist(), name=plain(str(removed)), marker_color=COLOURS[order],
+            text=[f"{value:.3g}" for value in rows.effect], textposition="outside",
+            hovertemplate="%{x}: %{y:.4g} logits<extra></extra>",
         )  # fmt: skip
     # What counts are the facts held out; a relation of one fact has none.
     mine = table[table.facts_of == specificity.relation]
@@ -114,10 +109,7 @@ def plot_specificity(specificity: "fp.Specificity") -> go.Figure:
         f"Without {len(specificity.neurons)} of its neurons the facts of {specificity.relation} "
         f"{mine.half.iloc[0]} lose {mine.effect.iloc[0]:.2f} logits; without random ones {mine.effect.iloc[1]:.2f}"
     )
-    figure.update_layout(barmode="group", legend={"orientation": "h", "y": -0.16})
-    note = _note(specificity.provenance)
-    return apply_theme(figure, title, note=note, x="facts of", y="effect (logits above the mean)")
-
-
-def _note(provenance: Provenance) -> str:
-    return f"{provenance.model}; {provenance.describe()}"
+    return apply_theme(
+        figure, title, note=say_model(specificity.provenance), x="facts of",
+        y="effect (logits above the mean)", barmode="group", legend=BELOW,
+    )  # fmt: skip

@@ -1,14 +1,14 @@
 """What figures are made of: bars, heatmaps, labels that do not overlap, the note under a title."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import name_settings
-from ffnprobe.views.theme import BLUE, VERMILLION, heat, plain
+from ffnprobe.views.theme import BLACK, BLUE, GREY, VERMILLION, apply_theme, heat, plain
 
 ROW = 30
 SHOWN_TOKENS = 3
@@ -19,23 +19,45 @@ TOKENS = 16
 NAMED = 8
 # Width and height of a label, as shares of the axes.
 _WIDE, _HIGH = 0.12, 0.07
+# A legend below the axis and its name.
+BELOW = {"orientation": "h", "y": -0.16}
 
 
-def bars(
+def draw_bars(
+    values: Sequence[float], title: str, *, names: Sequence[str], hover: Sequence[str], **look: Any
+) -> go.Figure:
+    """Draw values as bars from the top down; `look` goes to the theme."""
+    figure = add_bars(go.Figure(), values, names=names, hover=hover)
+    return apply_theme(figure, title, height=height_of(len(values)), **look)
+
+
+def add_bars(
+    figure: go.Figure,
     values: Sequence[float],
     *,
+    names: Sequence[str],
     hover: Sequence[str],
-) -> go.Bar:
-    """Draw values from the top down with their numbers at the bars' ends."""
-    return go.Bar(
+    share: float = 0.18,
+    **cell: int,
+) -> go.Figure:
+    """Add bars with their numbers at the ends, and a `share` of the axis as room for these."""
+    drawn = go.Bar(
         x=list(values), y=list(range(len(values))), orientation="h",
-        marker={"color": [BLUE if value >= 0 else VERMILLION for value in values]},
+        marker={"color": [sign_colour(value) for value in values]},
         text=[f"{value:.3g}" for value in values], textposition="outside", cliponaxis=False,
         customdata=[plain(text) for text in hover], hovertemplate="%{customdata} %{x:.4g}<extra></extra>", showlegend=False,
     )  # fmt: skip
+    figure.add_trace(drawn, **cell)
+    label(figure.update_yaxes, names, autorange="reversed", **cell)
+    return figure.update_xaxes(range=room(values, share), **cell)
 
 
-def room(values: Sequence[float], share: float = 0.18) -> list[float]:
+def sign_colour(value: float) -> str:
+    """Return blue from zero up, vermillion below."""
+    return BLUE if value >= 0 else VERMILLION
+
+
+def room(values: Sequence[float], share: float) -> list[float]:
     """Return a range for the axis that leaves room for the numbers, and is not empty if all values are zero."""
     low, high = min(0.0, *values), max(0.0, *values)
     span = (high - low) or 1.0
@@ -47,12 +69,15 @@ def height_of(rows: int) -> int:
     return 90 + ROW * rows
 
 
-def neuron_labels(table: pd.DataFrame) -> list[str]:
-    """Label neurons by their name and the first tokens of their answer."""
-    return [
-        f"{name}  {' '.join(tokens.split(' ')[:SHOWN_TOKENS])}"
-        for name, tokens in zip(table["name"], table["answer_tokens"], strict=True)
-    ]
+def neuron_labels(table: pd.DataFrame, column: str = "answer_tokens") -> list[str]:
+    """Label neurons by their name and the first tokens in a column."""
+    tokens = first_tokens(table[column])
+    return [f"{name}  {first}" for name, first in zip(table["name"], tokens, strict=True)]
+
+
+def first_tokens(column: pd.Series) -> list[str]:
+    """Keep the first few tokens of each row."""
+    return [" ".join(tokens.split(" ")[:SHOWN_TOKENS]) for tokens in column]
 
 
 def neuron_hovers(table: pd.DataFrame) -> list[str]:
@@ -63,9 +88,89 @@ def neuron_hovers(table: pd.DataFrame) -> list[str]:
     return [f"{name}: {words};" for name, words in zip(table["name"], described, strict=True)]
 
 
-def new_grids(count: int = 1, **options: object) -> go.Figure:
-    """Start a figure with this many heatmaps side by side."""
-    return make_subplots(cols=count, **options)
+def draw_pairs(
+    names: Sequence[str], *sides: Mapping[str, Any], line: Mapping[str, Any]
+) -> go.Figure:
+    """Draw two marks in each row, joined by a line; a side is its marks' options for plotly."""
+    figure, rows = go.Figure(), list(range(len(names)))
+    for side in sides:
+        figure.add_scatter(y=rows, mode="markers", **side)
+    for row, (start, end) in enumerate(zip(*(side["x"] for side in sides), strict=True)):
+        figure.add_shape(type="line", x0=start, x1=end, y0=row, y1=row, line=line, layer="below")
+    label(figure.update_yaxes, names, autorange="reversed")
+    return figure
+
+
+def draw_diagonal(
+    strongest: pd.DataFrame,
+    rest: pd.DataFrame | None,
+    axes: tuple[str, str],
+    *,
+    same: str,
+    name: str,
+    strengths: Sequence[float],
+    hover: str,
+    dots: Mapping[str, float],
+    ends: Sequence[float] = (),
+    is_canvas: bool = False,
+) -> go.Figure:
+    """Draw one column of neurons against another; the line is where both are the same.
+
+    The strongest are labelled where there is room, the rest are dots. The line reaches all points and `ends`.
+    """
+    figure = go.Figure()
+    xs, ys = (strongest[axis].tolist() for axis in axes)
+    others = [[], []] if rest is None else [rest[axis].tolist() for axis in axes]
+    reached = [*xs, *ys, *others[0], *others[1], *ends]
+    low, high = min(reached), max(reached)
+    figure.add_scatter(x=[low, high], y=[low, high], mode="lines", name=same,
+                       line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip")  # fmt: skip
+    if rest is not None:
+        scatter = go.Scattergl if is_canvas else go.Scatter
+        figure.add_trace(
+            scatter(
+                x=others[0], y=others[1], text=rest["name"].tolist(), mode="markers", name="other neurons",
+                marker={"color": GREY, **dots}, hovertemplate=f"%{{text}}: {hover}<extra></extra>",
+            )
+        )  # fmt: skip
+    named = keep_apart(xs, ys, span=high - low or 1.0, strengths=strengths)
+    return figure.add_scatter(
+        x=xs, y=ys, mode="markers+text", name=name, marker={"color": BLUE, "size": 9},
+        text=[name if row in named else "" for row, name in enumerate(strongest["name"])],
+        textposition="top center", customdata=[plain(text) for text in neuron_hovers(strongest)],
+        hovertemplate=f"%{{customdata}} {hover}<extra></extra>",
+    )  # fmt: skip
+
+
+def box_layers(table: pd.DataFrame, column: str, colour: str, **look: Any) -> go.Box:
+    """Draw a column's quartiles, a box for each layer."""
+    return go.Box(
+        x=[f"L{layer}" for layer in table.layer], y=table[column].tolist(), boxpoints="outliers",
+        marker={"color": colour, "size": 3, "opacity": 0.5},
+    ).update(look)  # fmt: skip
+
+
+def layer_bars(
+    table: pd.DataFrame, total: str, columns: Mapping[str, Mapping[str, Any]], **look: Any
+) -> list[go.Bar | go.Scatter]:
+    """Draw bars of some columns for each layer, and the layer's sum as a diamond."""
+    layers = [f"L{layer}" for layer in table.layer]
+    drawn = [
+        go.Bar(x=layers, y=table[column].tolist(), **bar, **look) for column, bar in columns.items()
+    ]
+    sums = go.Scatter(
+        x=layers, y=table[total].tolist(), name="the layer's sum", mode="markers",
+        marker={"color": BLACK, "symbol": "diamond", "size": 10}, **look,
+    )  # fmt: skip
+    return [*drawn, sums]
+
+
+def write_boxed(figure: go.Figure, x: float, y: float, text: str, *, weight: str = "bold") -> None:
+    """Write a name on white, so that lines do not cross it."""
+    figure.add_annotation(
+        x=x, y=y, text=text, showarrow=False, bgcolor="white", bordercolor=GREY, borderwidth=1,
+        borderpad=3, font={"size": 13, "color": BLACK, "weight": weight},
+    )  # fmt: skip
 
 
 def add_grid(
@@ -75,25 +180,23 @@ def add_grid(
     rows: Sequence[str],
     columns: Sequence[str] | None = None,
     column: int = 1,
-    signed: bool = True,
-    limit: float | None = None,
     digits: int | None = None,
-    bar: str | None = None,
     across: str = "",
+    **look: Any,
 ) -> go.Figure:
-    """Add a heatmap, first row on top; without names for its columns they are numbered `across`."""
+    """Add a heatmap, first row on top; without names for its columns they are numbered `across`.
+
+    `look` goes to `heat`.
+    """
     width = len(values[0])
     names = [f"{across} {number}" for number in range(width)] if columns is None else list(columns)
-    drawn = heat(
-        values, rows=rows, columns=names, signed=signed, limit=limit, digits=digits, bar=bar
-    )
+    drawn = heat(values, rows=rows, columns=names, digits=digits, **look)
     where = f"{plain(across)} %{{x}}" if columns is None else "position %{x}"
+    gap = 0 if width > 64 else 1
     drawn.update(
-        x=list(range(width)), y=list(range(len(rows))),
+        x=list(range(width)), y=list(range(len(rows))), xgap=gap, ygap=gap, textfont={"size": 12},
         hovertemplate=f"row %{{y}}, {where}: %{{z:.4g}}<extra></extra>",
     )  # fmt: skip
-    gap = 0 if width > 64 else 1
-    drawn.update(xgap=gap, ygap=gap, textfont={"size": 12})
     figure.add_trace(drawn, 1, column)
     cell = {"row": 1, "col": column}
     label(figure.update_yaxes, rows, autorange="reversed", showgrid=False, **cell)
@@ -112,14 +215,24 @@ def label(update: object, names: Sequence[str], **options: object) -> None:
 
 def say(provenance: Provenance) -> str:
     """Name the answer, the model, the prompt and the settings."""
-    than = f" rather than {provenance.versus}" if provenance.versus else ""
     tokens = provenance.tokens or ()
     if provenance.position is not None:
         tokens = tokens[: provenance.position + 1]
-    answer = f" {provenance.answer}{than}" if provenance.answer else ""
+    answer = f" {say_answer(provenance)}" if provenance.answer else ""
     after = f" after {join_tokens(tokens)}" if tokens else ""
     settings = f"; {known}" if (known := name_settings(provenance)) else ""
     return f"{provenance.model}:{answer}{after}{settings}"
+
+
+def say_answer(provenance: Provenance) -> str:
+    """Name the answer, and what it is compared with."""
+    than = f" rather than {provenance.versus}" if provenance.versus else ""
+    return f"{provenance.answer}{than}"
+
+
+def say_model(provenance: Provenance) -> str:
+    """Name the model and the settings."""
+    return f"{provenance.model}; {provenance.describe()}"
 
 
 def join_tokens(tokens: Sequence[str]) -> str:

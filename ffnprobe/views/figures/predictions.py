@@ -14,13 +14,13 @@ from ffnprobe.tracing.logit_lens import lens as read_lens
 from ffnprobe.tracing.streams import name_streams
 from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import (
+    add_bars,
     add_grid,
-    bars,
+    draw_bars,
+    draw_pairs,
     height_of,
     join_tokens,
     label,
-    new_grids,
-    room,
     say,
 )
 from ffnprobe.views.theme import BLUE, ORANGE, VERMILLION, apply_theme, plain
@@ -42,46 +42,41 @@ def plot_predictions(
     table = trace.predictions(many, position=position, temperature=temperature)
     probabilities = table["probability"].tolist()
     hover = [f"{token}: logit {logit:.3f}," for token, logit in zip(table.token, table.logit, strict=True)]  # fmt: skip
-    figure = go.Figure(bars(probabilities, hover=hover))
-    label(figure.update_yaxes, list(table.token), autorange="reversed")
     title = f"{table.token[0]} comes next with probability {probabilities[0]:.3f}"
     note = f"{trace.model.name} after {join_tokens(trace.tokens[: at + 1])}"
     note += "" if temperature == 1.0 else f"; temperature {temperature:g}"
-    apply_theme(figure, title, note=note, x="probability", height=height_of(len(table)))
-    return figure.update_xaxes(range=room(probabilities))
+    return draw_bars(
+        probabilities, title, names=list(table.token), hover=hover, note=note, x="probability"
+    )
 
 
 @draws("predictions", "Steering")
 def plot_steering(steering: "fp.Steering", *, top: int = 10) -> go.Figure:
     """Draw the next tokens' probabilities before and after neurons were changed."""
     table = steering.predictions(min(top, len(steering.before)))
-    figure = go.Figure()
-    heights = list(range(len(table)))
-    for x, colour, name, symbol, size in (
-        (table.probability_before, BLUE, "before", "circle-open", 16),
-        (table.probability_after, ORANGE, "after", "diamond", 9),
-    ):
-        figure.add_scatter(
-            x=x.tolist(), y=heights, mode="markers", name=name, text=[plain(t) for t in table.token],
-            marker={"color": colour, "size": size, "symbol": symbol, "line": {"width": 2}},
-            hovertemplate=f"%{{text}} {name}: %{{x:.4g}}<extra></extra>",
-        )  # fmt: skip
-    for height, row in zip(heights, table.itertuples(), strict=True):
-        ends = {"x0": row.probability_before, "x1": row.probability_after}
-        figure.add_shape(type="line", y0=height, y1=height, line_width=1, layer="below", **ends)
-    label(figure.update_yaxes, list(table.token), autorange="reversed")
-    first, then = (
-        int(column.argmax()) for column in (table.probability_before, table.probability_after)
-    )
-    after = f"{table.probability_after.iloc[then]:.3f}"
+    before, after = table.probability_before.tolist(), table.probability_after.tolist()
+    sides = [
+        {
+            "x": x, "name": name, "text": [plain(token) for token in table.token],
+            "marker": {"color": colour, "size": size, "symbol": symbol, "line": {"width": 2}},
+            "hovertemplate": f"%{{text}} {name}: %{{x:.4g}}<extra></extra>",
+        }
+        for x, colour, name, symbol, size in (
+            (before, BLUE, "before", "circle-open", 16), (after, ORANGE, "after", "diamond", 9),
+        )
+    ]  # fmt: skip
+    figure = draw_pairs(list(table.token), *sides, line={"width": 1})
+    first, then = before.index(max(before)), after.index(max(after))
     title = (
-        f"{table.token[first]} stays first: {table.probability_before.iloc[first]:.3f} becomes {after}"
+        f"{table.token[first]} stays first: {before[first]:.3f} becomes {after[then]:.3f}"
         if first == then
-        else f"{table.token[first]} was first, now {table.token[then]} is ({after})"
+        else f"{table.token[first]} was first, now {table.token[then]} is ({after[then]:.3f})"
     )
     note = f"{steering.provenance.describe()}; after {join_tokens(steering.trace.tokens)}"
-    apply_theme(figure, title, note=note, x="probability", height=height_of(len(table)))
-    return figure.update_xaxes(range=[-0.03, 1.03])
+    return apply_theme(
+        figure, title, note=note, x="probability", height=height_of(len(table)),
+        xaxis_range=[-0.03, 1.03],
+    )  # fmt: skip
 
 
 @draws("lens", "Lens")
@@ -98,13 +93,11 @@ def plot_lens(lens: "fp.Lens") -> go.Figure:
     ]
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.08)
     for row, (column, colour) in enumerate((("logit", BLUE), ("rank", VERMILLION)), 1):
-        figure.add_trace(
-            go.Scatter(
-                x=list(range(len(table))), y=table[column].tolist(), name=column, mode="lines+markers",
-                line={"color": colour, "dash": "solid" if row == 1 else "dot"}, showlegend=False,
-                customdata=[plain(text) for text in hover],
-                hovertemplate=f"%{{customdata}} {column} %{{y:.4g}}<extra></extra>",
-            ), row, 1,
+        figure.add_scatter(
+            x=list(range(len(table))), y=table[column].tolist(), name=column, mode="lines+markers",
+            line={"color": colour, "dash": "solid" if row == 1 else "dot"}, showlegend=False,
+            customdata=[plain(text) for text in hover], row=row, col=1,
+            hovertemplate=f"%{{customdata}} {column} %{{y:.4g}}<extra></extra>",
         )  # fmt: skip
     label(figure.update_xaxes, stages, tickangle=-40)
     answer, ranks = lens.provenance.answer, table["rank"].tolist()
@@ -132,9 +125,10 @@ def plot_lens_tokens(trace: "fp.Trace") -> go.Figure:
     rows = ["embedding", *(f"after L{layer}" for layer in range(trace.model.config.layers))]
     grid = [[float(t.token_probability.iloc[row]) for t in kept] for row in range(len(rows))]
     texts = [[plain(str(t.token.iloc[row])) for t in kept] for row in range(len(rows))]
-    figure = new_grids()
     columns = list(trace.tokens[first:])
-    add_grid(figure, grid, rows=rows, columns=columns, signed=False, bar="probability")
+    figure = add_grid(
+        make_subplots(), grid, rows=rows, columns=columns, signed=False, bar="probability"
+    )
     # What a click on a cell chose: after which stage the stream is read, and where; a text, since
     # Dash hands on nothing else of a heatmap.
     stages = name_streams(trace.model)
@@ -163,9 +157,8 @@ def plot_text(trace: "fp.Trace", neuron: str | NeuronId) -> go.Figure:
     grid = _fold([*values, *[math.nan] * blank], width)
     texts = _fold([*(plain(token) for token in trace.tokens), *[""] * blank], width)
     most = max(map(abs, values)) or 1.0
-    figure = new_grids()
     rows = [str(line * width) for line in range(lines)]
-    add_grid(figure, grid, rows=rows, limit=most, across="column")
+    figure = add_grid(make_subplots(), grid, rows=rows, limit=most, across="column")
     figure.update_traces(text=texts, texttemplate="%{text}", hoverongaps=False,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
     figure.update_xaxes(showticklabels=False, ticks="")
@@ -192,12 +185,10 @@ def plot_stages(stages: "fp.Stages") -> go.Figure:
     }  # fmt: skip
     limits = {name: _limit(values) for name, values in panels.items()}
     titles = [f"{name} (±{limits[name]:.2g})" for name in panels]
-    offset = 1
     if stages.pattern is not None:
         titles.insert(0, "attention (0–1)")
-        offset = 2
-    figure = new_grids(
-        len(titles), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.015
+    figure = make_subplots(
+        cols=len(titles), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.015
     )
     tokens = list(stages.tokens)
     if stages.pattern is not None:
@@ -205,7 +196,7 @@ def plot_stages(stages: "fp.Stages") -> go.Figure:
         add_grid(figure, mean.tolist(), rows=tokens, columns=tokens, signed=False)
         figure.update_traces(zmin=0.0, zmax=1.0)
         figure.update_xaxes(tickangle=-60, title_text="read from", row=1, col=1)
-    for column, (name, values) in enumerate(panels.items(), offset):
+    for column, (name, values) in enumerate(panels.items(), 1 + len(titles) - len(panels)):
         across = "neuron" if name in ("gate scores", "scores", "activations") else "dimension"
         add_grid(
             figure, values.tolist(), rows=tokens, column=column, limit=limits[name], across=across
@@ -230,28 +221,24 @@ def _limit(values: Tensor) -> float:
 @draws("drivers", "Drivers")
 def plot_drivers(drivers: "fp.Drivers", *, top: int = 15) -> go.Figure:
     """Draw the parts of the stream that gave a neuron its score (and its gate's), the strongest first."""
-    sides = (
-        {"question": drivers}
-        if drivers.gate is None
-        else {"gate": drivers.gate, "question": drivers}
-    )
+    gate = {} if drivers.gate is None else {"gate": drivers.gate}
+    sides = gate | {"question": drivers}
     figure = make_subplots(
         cols=len(sides), horizontal_spacing=0.22,
         subplot_titles=[f"{side}: score {one.score:+.3f}" for side, one in sides.items()],
     )  # fmt: skip
     longest = 0
-    for column, one in enumerate(sides.values(), 1):
+    for column, one in enumerate(sides.values(), 1):  # the question's is the last
         names, values = _strongest(one, top)
-        cell = {"row": 1, "col": column}
-        figure.add_trace(bars(values, hover=[f"{name}:" for name in names]), **cell)
-        label(figure.update_yaxes, names, autorange="reversed", **cell)
-        figure.update_xaxes(range=room(values), title_text="score", **cell)
+        hover = [f"{name}:" for name in names]
+        add_bars(figure, values, names=names, hover=hover, row=1, col=column)
         longest = max(longest, len(values))
-    names, values = _strongest(drivers, top)
     token = drivers.trace.tokens[drivers.position]
     title = f"{names[0]} drives {drivers.neuron} most at {token}: {values[0]:+.3f} of a score of {drivers.score:+.3f}"
-    width, height = 320 + 480 * len(sides), 30 + height_of(longest)
-    return apply_theme(figure, title, note=say(drivers.provenance), width=width, height=height)
+    return apply_theme(
+        figure, title, note=say(drivers.provenance), x="score", width=320 + 480 * len(sides),
+        height=30 + height_of(longest),
+    )  # fmt: skip
 
 
 def _strongest(drivers: "fp.Drivers", k: int) -> tuple[list[str], list[float]]:
@@ -270,8 +257,8 @@ def plot_similarity(similarity: "fp.Similarity") -> go.Figure:
     count = len(similarity.stages)
     chosen = sorted({0, count // 2, count - 1})
     tokens = list(similarity.tokens)
-    figure = new_grids(
-        len(chosen), subplot_titles=[similarity.stages[stage] for stage in chosen],
+    figure = make_subplots(
+        cols=len(chosen), subplot_titles=[similarity.stages[stage] for stage in chosen],
         shared_yaxes=True, horizontal_spacing=0.03,
     )  # fmt: skip
     means = []

@@ -13,13 +13,16 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.provenance import Provenance
 from ffnprobe.views.figures import draws
 from ffnprobe.views.figures.parts import (
-    bars,
-    height_of,
+    BELOW,
+    draw_bars,
     label,
+    layer_bars,
     neuron_hovers,
     neuron_labels,
-    room,
     say,
+    say_answer,
+    sign_colour,
+    write_boxed,
 )
 from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, VERMILLION, apply_theme, plain
 
@@ -42,44 +45,28 @@ def plot_layers(pushes: "fp.Pushes | fp.PushesByPiece") -> go.Figure:
     """Draw each layer's pushes: neurons toward the answer above zero, against it below."""
     pieces = pushes.pieces
     shown = [str(piece.provenance.answer) for piece in pieces]
-    several = len(pieces) > 1
-    titles = [plain(f"toward {token}") for token in shown] if several else None
     figure = make_subplots(
-        rows=len(pieces),
-        shared_xaxes=True,
-        subplot_titles=titles,
-        vertical_spacing=0.25 / len(pieces),
-    )
+        rows=len(pieces), shared_xaxes=True, vertical_spacing=0.25 / len(pieces),
+        subplot_titles=[plain(f"toward {token}") for token in shown] if len(pieces) > 1 else None,
+    )  # fmt: skip
+    sides = {
+        "toward": {"name": "neurons toward", "marker_color": BLUE, "offsetgroup": "neurons"},
+        "against": {
+            "name": "neurons against",
+            "marker_color": VERMILLION,
+            "offsetgroup": "neurons",
+        },
+        "attention": {"name": "attention", "marker_color": ORANGE, "offsetgroup": "attention"},
+    }
     for row, piece in enumerate(pieces, 1):
-        table = piece.by_layer()
-        layers = [f"L{layer}" for layer in table.layer]
-        for column, name, colour in (
-            ("toward", "neurons toward", BLUE),
-            ("against", "neurons against", VERMILLION),
-            ("attention", "attention", ORANGE),
-        ):
-            figure.add_trace(
-                go.Bar(x=layers, y=table[column].tolist(), name=name, marker_color=colour,
-                       offsetgroup="attention" if column == "attention" else "neurons",
-                       showlegend=row == 1),
-                row, 1,
-            )  # fmt: skip
-        figure.add_trace(
-            go.Scatter(x=layers, y=table.push.tolist(), name="the layer's sum", mode="markers",
-                       marker={"color": BLACK, "symbol": "diamond", "size": 10}, showlegend=row == 1),
-            row, 1,
-        )  # fmt: skip
-    figure.update_layout(barmode="relative", legend={"orientation": "h", "y": -0.14})
+        drawn = layer_bars(piece.by_layer(), "push", sides, showlegend=row == 1)
+        figure.add_traces(drawn, rows=row, cols=1)
     figure.update_xaxes(type="category")
     title = "; ".join(map(_strongest_layer, pieces))
-    note = say(pushes.provenance)
     return apply_theme(
-        figure,
-        title[0].upper() + title[1:],
-        note=note,
-        y="push in logits",
-        height=380 * len(pieces),
-    )
+        figure, title[0].upper() + title[1:], note=say(pushes.provenance), y="push in logits",
+        height=380 * len(pieces), barmode="relative", legend=BELOW | {"y": -0.14},
+    )  # fmt: skip
 
 
 def _strongest_layer(pushes: "fp.Pushes") -> str:
@@ -92,16 +79,12 @@ def _strongest_layer(pushes: "fp.Pushes") -> str:
 @draws("account", "Pushes")
 def plot_account(pushes: "fp.Pushes") -> go.Figure:
     """Draw the account as a waterfall that ends at the model's logit."""
-    inside = {
-        "head": "attention",
-        "attention bias": "attention",
-        "neurons": "MLP",
-        "MLP bias": "MLP",
-    }
+    attention, mlp = ("head", "attention bias"), ("neurons", "MLP bias")
+    inside = dict.fromkeys(attention, "attention") | dict.fromkeys(mlp, "MLP")
     table = pushes.by_part()
     steps: dict[str, float] = {}
     for part, kind, layer, push in zip(
-        table.part, table.kind, table.layer, table.push.tolist(), strict=True
+        table.part, table.kind, table.layer, table.push, strict=True
     ):
         name = f"L{layer} {inside[kind]}" if kind in inside else str(part)
         steps[name] = steps.get(name, 0.0) + push
@@ -123,37 +106,38 @@ def draw_waterfall(steps: dict[str, float], logit: float, provenance: Provenance
             hovertemplate="%{customdata}: %{delta:+.4f}, up to there %{y:.4f}<extra></extra>",
         )
     )  # fmt: skip
-    label(figure.update_xaxes, names)
-    figure.update_xaxes(tickangle=-40 if len(names) > 6 else 0)
+    label(figure.update_xaxes, names, tickangle=-40 if len(names) > 6 else 0)
     most = max(steps, key=lambda name: abs(steps[name]))
     than = f" above {provenance.versus}" if provenance.versus else ""
     title = (
         f"The parts add up to {provenance.answer}'s logit, {logit:.2f}{than}; "
         f"the largest part: {most} ({steps[most]:+.2f})"
     )
-    apply_theme(figure, title, note=say(provenance), y="logits", height=460)
     # Room for the first slanted name: plotly drops one that does not fit.
-    return figure.update_layout(margin_l=120)
+    return apply_theme(figure, title, note=say(provenance), y="logits", height=460, margin_l=120)
 
 
 @draws("neurons", "Pushes")
 def plot_neurons(pushes: "fp.Pushes", *, top: int = 10) -> go.Figure:
     """Draw the neurons that pushed hardest toward the answer and away from it."""
-    half = min(top, pushes.values.numel() // 2 or 1)
-    table = pushes.top(half)
-    if 2 * half <= pushes.values.numel():
-        table = pd.concat([table, pushes.against(half)[::-1]], ignore_index=True)
+    table = list_both_ends(pushes, top, among=pushes.values.numel())
     title = f"{table['name'].iloc[0]} pushes {pushes.provenance.answer} most, by {table.push[0]:+.3f} logits"
     return draw_neurons(table, "push", title, note=say(pushes.provenance), x="push in logits")
 
 
+def list_both_ends(found: "fp.Pushes | fp.Effects", top: int, *, among: int) -> pd.DataFrame:
+    """List the first and the last neurons; of too few `among` which to choose, the first alone."""
+    half = min(top, among // 2 or 1)
+    table = found.top(half)
+    if 2 * half <= among:
+        table = pd.concat([table, found.against(half)[::-1]], ignore_index=True)
+    return table
+
+
 def draw_neurons(table: pd.DataFrame, column: str, title: str, *, note: str, x: str) -> go.Figure:
     """Draw a table of neurons as bars, named, with their answers' first tokens."""
-    values = table[column].tolist()
-    figure = go.Figure(bars(values, hover=neuron_hovers(table)))
-    label(figure.update_yaxes, neuron_labels(table), autorange="reversed")
-    apply_theme(figure, title, note=note, x=x, height=height_of(len(table)))
-    return figure.update_xaxes(range=room(values))
+    names, hover = neuron_labels(table), neuron_hovers(table)
+    return draw_bars(table[column].tolist(), title, names=names, hover=hover, note=note, x=x)
 
 
 @draws("paths", "Paths")
@@ -165,11 +149,9 @@ def plot_paths(paths: "fp.Paths", *, top: int = 10) -> go.Figure:
 
 def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenance) -> go.Figure:
     """Draw a table of neurons, each at its position, with its push and the head it went through."""
-    table = table[table.through != ""].sort_values(
-        ["position", "through", "push_through_attention"],
-        ascending=[True, True, False],
-        kind="stable",
-    )
+    order = ["position", "through", "push_through_attention"]
+    table = table[table.through != ""]
+    table = table.sort_values(order, ascending=[True, True, False], kind="stable")
     if not len(table):
         raise OptionRefused("nothing went through attention.", remedy="a longer prompt")
     sources = [
@@ -193,45 +175,39 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
             f"{row['activation']:.3f}: {row['push_through_attention']:+.4f} logits through attention, "
             f"{row['carried']:+.4f} of it by {row['through']}"
         )
-        _draw(
-            figure,
-            [(COLUMNS[kind], spots[kind][one]) for kind, one in ends],
-            row["push_through_attention"] / most,
-            said,
-        )
+        _draw(figure, spots, ends, row["push_through_attention"] / most, said)
     for head in heads:
         net = sum(push for push, through in zip(pushes, carriers, strict=True) if through == head)
         ends = [("head", head), ("answer", answer)]
         said = f"the neurons shown before {head} push {net:+.4f} logits"
-        _draw(figure, [(COLUMNS[kind], spots[kind][one]) for kind, one in ends], net / most, said)
-    labels = {
+        _draw(figure, spots, ends, net / most, said)
+    said_pushes = [f"{name}  {push:+.3f}" for name, push in zip(table.name, pushes, strict=True)]
+    labels: dict[str, dict[Any, str]] = {
         "token": {position: plain(tokens[position]) for position in positions},
-        "neuron": {
-            source: f"{name}  {push:+.3f}"
-            for source, name, push in zip(sources, table.name, pushes, strict=True)
-        },
+        "neuron": dict(zip(sources, said_pushes, strict=True)),
         "head": {head: head for head in heads},
         "answer": {answer: plain(answer)},
     }
     for kind, column in labels.items():
         weight = "bold" if kind in ("token", "answer") else "normal"
-        _label(figure, COLUMNS[kind], spots[kind], column, weight=weight)
+        for one, text in column.items():
+            write_boxed(figure, COLUMNS[kind], spots[kind][one], text, weight=weight)
     for kind, x in COLUMNS.items():
         figure.add_annotation(
             x=x, y=-0.03, text=HEADINGS[kind], showarrow=False, font={"size": 12, "color": GREY}
         )
     _write_prompt(figure, tokens, positions)
-    figure.update_xaxes(visible=False, range=[-0.35, 3.4])
-    figure.update_yaxes(visible=False, range=[1.0, -0.16])
     first = max(rows, key=lambda row: abs(row["push_through_attention"]))
     way = "up" if first["push_through_attention"] >= 0 else "down"
-    than = f" rather than {provenance.versus}" if provenance.versus else ""
     title = (
-        f"{first['name']} at {first['token']} pushes {answer}{than} {way} most through attention "
+        f"{first['name']} at {first['token']} pushes {say_answer(provenance)} {way} most through attention "
         f"({first['push_through_attention']:+.3f}), by {first['through']}"
     )
     note = f"blue pushes up, vermillion down; logits. {say(provenance)}"
-    return apply_theme(figure, title, note=note, height=90 + ROW * max(len(rows), len(heads), 4))
+    return apply_theme(
+        figure, title, note=note, height=90 + ROW * max(len(rows), len(heads), 4),
+        xaxis={"visible": False, "range": [-0.35, 3.4]}, yaxis={"visible": False, "range": [1.0, -0.16]},
+    )  # fmt: skip
 
 
 def _spread(names: Sequence[object]) -> dict[object, float]:
@@ -240,14 +216,18 @@ def _spread(names: Sequence[object]) -> dict[object, float]:
 
 
 def _draw(
-    figure: go.Figure, points: Sequence[tuple[float, float]], strength: float, said: str
+    figure: go.Figure,
+    spots: Mapping[str, Mapping[object, float]],
+    ends: Sequence[tuple[str, object]],
+    strength: float,
+    said: str,
 ) -> None:
     """Draw one line, as thick as it is strong, in the colour of its sign."""
-    xs, ys = _curve(points)
+    xs, ys = _curve([(COLUMNS[kind], spots[kind][one]) for kind, one in ends])
     width = min(1.5 * THICKEST, max(THINNEST, THICKEST * abs(strength)))
     figure.add_scatter(
         x=xs, y=ys, mode="lines", showlegend=False, opacity=0.65, hoverinfo="text", text=plain(said),
-        line={"color": BLUE if strength >= 0 else VERMILLION, "width": width},
+        line={"color": sign_colour(strength), "width": width},
     )  # fmt: skip
 
 
@@ -262,35 +242,14 @@ def _curve(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[flo
     return xs, ys
 
 
-def _label(
-    figure: go.Figure,
-    x: float,
-    spots: Mapping[object, float],
-    texts: Mapping[object, str],
-    *,
-    weight: str,
-) -> None:
-    """Write a column's names on white, so that lines do not cross them."""
-    for name, text in texts.items():
-        figure.add_annotation(
-            x=x, y=spots[name], text=text, showarrow=False, bgcolor="white", bordercolor=GREY,
-            borderwidth=1, borderpad=3, font={"size": 13, "color": BLACK, "weight": weight},
-        )  # fmt: skip
-
-
 def _write_prompt(figure: go.Figure, tokens: Sequence[str], positions: Sequence[int]) -> None:
     """Write the prompt above, with the tokens that paths begin at in blue."""
     first = max(0, min(positions[0] - 2 if positions else 0, len(tokens) - TOKENS))
-    shown = [
-        f'<span style="color:{BLUE}">{plain(token)}</span>'
-        if position in positions
-        else plain(token)
-        for position, token in enumerate(tokens)
-        if first <= position < first + TOKENS
-    ]
-    text = " ".join(
-        [*(["…"] if first else []), *shown, *(["…"] if first + TOKENS < len(tokens) else [])]
-    )
+    shown = [plain(token) for token in tokens]
+    for position in positions:
+        shown[position] = f'<span style="color:{BLUE}">{shown[position]}</span>'
+    before, after = ["…"] if first else [], ["…"] if first + TOKENS < len(tokens) else []
+    text = " ".join([*before, *shown[first : first + TOKENS], *after])
     figure.add_annotation(
         x=0.5, xref="paper", y=-0.12, text=text, showarrow=False, font={"size": 15, "color": BLACK}
     )
