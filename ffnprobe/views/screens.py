@@ -14,17 +14,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from ffnprobe.views.theme import BLACK, BLUE, DIVERGING, GREY, TEMPLATE
+from ffnprobe.views.theme import BLACK, BLUE, DIVERGING, GREY, TEMPLATE, VERMILLION
 
 INK, PAPER, GRID = "#E8E8E6", "#17181A", "#33363A"
 # Zero has the colour of the background, as it does on white.
-DARK_DIVERGING = (
-    (0.0, "#FFC08A"),
-    (0.2, "#D55E00"),
-    (0.5, "#24262A"),
-    (0.8, "#0072B2"),
-    (1.0, "#8CCBF2"),
-)
+_STEPS = ("#FFC08A", VERMILLION, "#24262A", BLUE, "#8CCBF2")
+DARK_DIVERGING = tuple((at, dark) for (at, _), dark in zip(DIVERGING, _STEPS, strict=True))
 _SWAPS = {BLACK: INK, GREY: "#9A9A9A", BLUE: "#3D9BDC", "white": PAPER, "#FFFFFF": PAPER}
 # Keys that hold the data of a figure; the others hold its style.
 _DATA = frozenset(("x", "y", "z", "text", "customdata", "ticktext", "tickvals", "hovertemplate"))

@@ -85,11 +85,8 @@ def _lines(wrapped: Sequence[str]) -> str:
 
 def line_of(order: int, *, width: float = 2.2) -> dict[str, Any]:
     """Return the colour and dash of the n-th line in a figure."""
-    return {
-        "color": COLOURS[order % len(COLOURS)],
-        "dash": DASHES[order % len(DASHES)],
-        "width": width,
-    }
+    colour, dash = COLOURS[order % len(COLOURS)], DASHES[order % len(DASHES)]
+    return {"color": colour, "dash": dash, "width": width}
 
 
 def heat(

@@ -12,8 +12,7 @@ import ffnprobe as fp
 from ffnprobe.circuits.tables import ANSWER, name_target
 from ffnprobe.errors import OptionRefused
 from ffnprobe.reading.tokens import answer_tokens
-from ffnprobe.views.figures import draws
-from ffnprobe.views.figures.parts import say, say_answer, sign_colour, write_boxed
+from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import BLACK, GREY, apply_theme, line_of, plain
 
 SHOWN, EDGES = 24, 60
@@ -58,11 +57,11 @@ def plot_circuit(circuit: "fp.Circuit", *, top: int = SHOWN, edges: int = EDGES)
     known = circuit.provenance
     first, worth = circuit.kept[0], float(circuit.worth[-len(circuit.kept)])
     title = (
-        f"{first[0]} at {circuit.trace.tokens[first[1]]} is worth most to {say_answer(known)} "
+        f"{first[0]} at {circuit.trace.tokens[first[1]]} is worth most to {parts.say_answer(known)} "
         f"({worth:+.2f} logits)"
     )
     many = f"the {len(shown)} strongest of {len(circuit.kept)} neurons and {len(strongest)} edges"
-    note = f"{many}; blue toward the answer, vermillion away from it. {say(known)}"
+    note = f"{many}; blue toward the answer, vermillion away from it. {parts.say(known)}"
     width = int(max(960, 90 + CELL * layout.width))
     return apply_theme(figure, title, note=note, height=int(ROW * (layout.height + 2)), width=width)
 
@@ -118,7 +117,7 @@ def _draw_edge(
     figure.add_scatter(
         x=[x + (to_x - x) * t * t * (3 - 2 * t) for t in steps], y=[y + (to_y - y) * t for t in steps],
         mode="lines", showlegend=False, hoverinfo="skip", opacity=0.25 + 0.55 * strength,
-        line={"color": sign_colour(flow), "width": max(THINNEST, THICKEST * strength)},
+        line={"color": parts.sign_colour(flow), "width": max(THINNEST, THICKEST * strength)},
     )  # fmt: skip
 
 
@@ -149,7 +148,7 @@ def _draw_nodes(
         text=[f"{name}<br>{plain(row[0][:LETTERS])}" for (name, _), row in zip(kept, tokens, strict=True)],
         textfont={"size": 10, "color": BLACK},
         marker={"size": 11, "symbol": "circle", "line": {"color": BLACK, "width": 1},
-                "color": [sign_colour(value) for value in worth[: len(shown)]]},
+                "color": [parts.sign_colour(value) for value in worth[: len(shown)]]},
         hovertext=[
             plain(f"{name} at {circuit.trace.tokens[position]}: influence {value:+.4f}, activation {act:.3f}; "
                   f"writes {' '.join(row)}")
@@ -165,7 +164,7 @@ def _draw_ends(figure: go.Figure, circuit: "fp.Circuit", layout: GraphLayout) ->
     ends = [(f"embedding@{position}", tokens[position]) for position in layout.columns]
     ends.append((ANSWER, f"{circuit.provenance.answer}  {circuit.logit:+.2f}"))
     for name, text in ends:
-        write_boxed(figure, *layout.spots[name], plain(text))
+        parts.write_boxed(figure, *layout.spots[name], plain(text))
 
 
 @draws("recovery", "Circuit")
@@ -197,5 +196,5 @@ def plot_recovery(recovery: "fp.Recovery") -> go.Figure:
         for word, size in (("with", first.recovered_size), ("without", first.gone_size))
     )
     title = f"By {first.ranking}, 80 % is recovered {recovered}, and gone {gone}"
-    apply_theme(figure, title, note=f"1 is the whole model. {say(recovery.provenance)}")
+    apply_theme(figure, title, note=f"1 is the whole model. {parts.say(recovery.provenance)}")
     return figure.update_yaxes(title_text="share of the answer's difference", col=1)

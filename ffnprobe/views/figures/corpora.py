@@ -7,8 +7,7 @@ import ffnprobe as fp
 from ffnprobe.corpora.contexts import quote
 from ffnprobe.corpora.histograms import EDGES
 from ffnprobe.names import NeuronId
-from ffnprobe.views.figures import draws
-from ffnprobe.views.figures.parts import BELOW, box_layers, draw_bars, say_model, sign_colour
+from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import BLUE, GREY, ORANGE, VERMILLION, apply_theme
 
 
@@ -16,7 +15,9 @@ from ffnprobe.views.theme import BLUE, GREY, ORANGE, VERMILLION, apply_theme
 def plot_labels(labels: "fp.Labels") -> go.Figure:
     """Draw the F1 of labels layer by layer, with the look-up and the shuffled control."""
     layers = labels.by_layer()
-    boxes = box_layers(labels.table, "f1", BLUE, name="labels", marker_opacity=0.4, boxpoints=False)
+    boxes = parts.box_layers(
+        labels.table, "f1", BLUE, name="labels", marker_opacity=0.4, boxpoints=False
+    )
     figure = go.Figure(boxes)
     _add_line(figure, layers, "lookup_f1", ORANGE, "diamond", "look-up of the token (median)")
     _add_line(figure, layers, "shuffled_f1", VERMILLION, "x", "shuffled (median)")
@@ -25,7 +26,7 @@ def plot_labels(labels: "fp.Labels") -> go.Figure:
     title = f"{labels.explained:.0%} of the neurons are explained; labels are strongest in L{layers.layer[best]} (median F1 {layers.f1[best]:.2f})"
     note = f"{labels.provenance.model}; boxes are quartiles on texts the rules were not found on; explained: F1 at least {labels.least:g}"
     return apply_theme(
-        figure, title, note=note, x="layer", y="F1", height=460, legend=BELOW | {"y": -0.2}
+        figure, title, note=note, x="layer", y="F1", height=460, legend=parts.BELOW | {"y": -0.2}
     )
 
 
@@ -40,7 +41,7 @@ def plot_outputs(labels: "fp.Labels") -> go.Figure:
     note = f"{labels.provenance.model}; set to its 99.9 % activation at random positions"
     return apply_theme(
         figure, title, note=note, x="layer", y="promoted tokens that gain", height=420,
-        legend=BELOW | {"y": -0.2}, yaxis_range=[0, 10.3],
+        legend=parts.BELOW | {"y": -0.2}, yaxis_range=[0, 10.3],
     )  # fmt: skip
 
 
@@ -57,9 +58,9 @@ def _add_line(
 def plot_firing(scan: "fp.Scan") -> go.Figure:
     """Draw how often neurons are above zero, layer by layer."""
     table = scan.table
-    figure = go.Figure(box_layers(table, "firing_rate", BLUE))
+    figure = go.Figure(parts.box_layers(table, "firing_rate", BLUE))
     title = f"{int(table.is_dead.sum()):,} of {len(table):,} neurons were never above zero"
-    note = f"{say_model(scan.provenance)}; boxes are quartiles"
+    note = f"{parts.say_model(scan.provenance)}; boxes are quartiles"
     return apply_theme(figure, title, note=note, x="layer", y="share of tokens above zero")
 
 
@@ -72,12 +73,12 @@ def plot_histogram(scan: "fp.Scan", neuron: str | NeuronId) -> go.Figure:
     filled = [number for number, count in enumerate(counts) if count]
     shown = range(filled[0], filled[-1] + 1)
     names = [f"{EDGES[number]:.3g} to {EDGES[number + 1]:.3g}" for number in shown]
-    colours = [sign_colour(EDGES[number]) for number in shown]
+    colours = [parts.sign_colour(EDGES[number]) for number in shown]
     tokens = [counts[number] for number in shown]
     figure = go.Figure(go.Bar(x=names, y=tokens, marker={"color": colours}))
     mean, rate = float(scan.statistics.moments.mean[at]), float(scan.statistics.firing_rate[at])
     title = f"{chosen} is above zero on {rate:.2%} of tokens; its mean is {mean:.3f}"
-    note = f"{say_model(scan.provenance)}; two bins an octave"
+    note = f"{parts.say_model(scan.provenance)}; two bins an octave"
     return apply_theme(figure, title, note=note, x="activation", y="tokens")
 
 
@@ -86,9 +87,9 @@ def plot_examples(examples: "fp.Examples") -> go.Figure:
     """Draw the strongest, middle and weakest examples with their words, and the mean beside them."""
     middle = examples.sides()["middle"]
     listed = [*examples.strongest, *middle, *reversed(examples.weakest)]
-    figure = draw_bars(
+    figure = parts.draw_bars(
         [example.activation for example in listed], examples.title, x="activation", width=1180,
         names=[quote(example) for example in listed], hover=[f"{e.text}, {e.position}:" for e in listed],
-        note=f"{say_model(examples.provenance)}; dashed: the mean",
+        note=f"{parts.say_model(examples.provenance)}; dashed: the mean",
     )  # fmt: skip
     return figure.add_vline(x=examples.mean, line={"color": GREY, "dash": "dash"})

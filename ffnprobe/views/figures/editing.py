@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.provenance import Provenance
-from ffnprobe.views.figures import draws
-from ffnprobe.views.figures.parts import height_of, label
+from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import BLUE, GREY, ORANGE, apply_theme, plain
 
 MOST = 30
@@ -96,8 +95,12 @@ def _before_after(
             text=[f"{value:.{digits}f}" for value in values], textposition=side, cliponaxis=False,
             hovertemplate=f"{name}: %{{x:.4g}}<extra></extra>",
         )  # fmt: skip
-    label(figure.update_yaxes, names, autorange="reversed")
-    look |= {"height": height_of(len(names)) + 40, "legend": _LEGEND, "xaxis_range": [-0.06, 1.14]}
+    parts.label(figure.update_yaxes, names, autorange="reversed")
+    look |= {
+        "height": parts.height_of(len(names)) + 40,
+        "legend": _LEGEND,
+        "xaxis_range": [-0.06, 1.14],
+    }
     return apply_theme(figure, title, **look)
 
 

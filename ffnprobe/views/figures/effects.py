@@ -17,22 +17,7 @@ from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import sort_neurons
 from ffnprobe.results import check_alike
 from ffnprobe.tracing.neuron_tables import list_neurons
-from ffnprobe.views.figures import draws
-from ffnprobe.views.figures.parts import (
-    BELOW,
-    VECTORS,
-    Values,
-    add_grid,
-    draw_bars,
-    draw_diagonal,
-    draw_pairs,
-    height_of,
-    join_tokens,
-    layer_bars,
-    neuron_hovers,
-    neuron_labels,
-    say,
-)
+from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.figures.pushes import draw_neurons, list_both_ends
 from ffnprobe.views.theme import BLUE, GREY, ORANGE, apply_theme, plain
 
@@ -49,7 +34,9 @@ def plot_effects(effects: "fp.Effects", *, top: int = 10) -> go.Figure:
     asked = int((~effects.values.isnan()).sum())
     table = list_both_ends(effects, top, among=asked)
     title = f"Without {table['name'][0]} {effects.provenance.answer} loses {table.effect[0]:.3f} logits{_ahead(effects.values.nan_to_num(-math.inf))}"
-    return draw_neurons(table, "effect", title, note=say(effects.provenance), x="effect in logits")
+    return draw_neurons(
+        table, "effect", title, note=parts.say(effects.provenance), x="effect in logits"
+    )
 
 
 @draws("neurons", "Estimates")
@@ -57,7 +44,7 @@ def plot_estimates(estimates: "fp.Estimates", *, top: int = 10) -> go.Figure:
     """Draw the neurons with the largest estimated effects."""
     table = estimates.top(min(top, estimates.trace.model.config.neurons))
     title = f"The gradient estimates that {estimates.provenance.answer} loses most without {table['name'][0]} ({table.estimate[0]:.3f} logits)"
-    return draw_neurons(table, "estimate", title, note=say(estimates.provenance), x="estimated effect in logits")  # fmt: skip
+    return draw_neurons(table, "estimate", title, note=parts.say(estimates.provenance), x="estimated effect in logits")  # fmt: skip
 
 
 @draws("neurons", "Patches")
@@ -66,7 +53,7 @@ def plot_patches(patches: "fp.Patches", *, top: int = 10) -> go.Figure:
     asked = int((~patches.carried.isnan()).sum())
     table = patches.top(min(top, asked))
     title = f"{table['name'][0]} carries {table.carried[0]:.1%} of the difference, all together {patches.together:.1%}"
-    return draw_neurons(table, "carried", title, note=say(patches.provenance), x="share of the difference carried")  # fmt: skip
+    return draw_neurons(table, "carried", title, note=parts.say(patches.provenance), x="share of the difference carried")  # fmt: skip
 
 
 @draws("groups", "GroupEffects")
@@ -77,8 +64,13 @@ def plot_groups(effects: "fp.GroupEffects") -> go.Figure:
     hover = [f"{group}:" for group in effects.groups]
     most = max(range(len(values)), key=values.__getitem__)
     title = f"Without {names[most]} {effects.provenance.answer} loses {values[most]:.3f} logits"
-    return draw_bars(
-        values, title, names=names, hover=hover, note=say(effects.provenance), x="effect in logits"
+    return parts.draw_bars(
+        values,
+        title,
+        names=names,
+        hover=hover,
+        note=parts.say(effects.provenance),
+        x="effect in logits",
     )
 
 
@@ -104,7 +96,7 @@ def plot_against_pushes(effects: "fp.Effects", *, pushes: "fp.Pushes | None" = N
     drawn = {"push": pushes.values, "effect": effects.values}
     table = list_neurons(pushes.trace.model, strong, drawn, signs=pushes.activations)
     rest = _list_rest(asked, strong, drawn)
-    return draw_evidence(table, rest if len(rest) else None, say(ours), str(ours.answer))
+    return draw_evidence(table, rest if len(rest) else None, parts.say(ours), str(ours.answer))
 
 
 def _list_rest(
@@ -122,9 +114,9 @@ def draw_evidence(
     table: pd.DataFrame, rest: pd.DataFrame | None, note: str, answer: str
 ) -> go.Figure:
     """Draw pushes against effects, of the neurons in the table and of the rest, if any."""
-    figure = draw_diagonal(
+    figure = parts.draw_diagonal(
         table, rest, ("push", "effect"), same="effect = push", name="the strongest", ends=[0.0],
-        strengths=(table.push.abs() + table.effect.abs()).tolist(), dots={"size": 5, "opacity": 0.5},
+        strengths=(table.push.abs() + table.effect.abs()).tolist(), marker_size=5, marker_opacity=0.5,
         hover="push %{x:.4f}, effect %{y:.4f}",
     )  # fmt: skip
     gaps = table.effect.abs() - table.push.abs()
@@ -166,13 +158,15 @@ def _say_share(share: float) -> str:
 
 
 def draw_map(
-    grid: Values, tokens: Sequence[str], provenance: Provenance, bar: str,
+    grid: parts.Values, tokens: Sequence[str], provenance: Provenance, bar: str,
     words: Callable[[float], str], *, is_whole: bool = True,
 ) -> go.Figure:  # fmt: skip
     """Draw a number for each layer and position; `words` say the largest."""
     layers = [f"L{layer}" for layer in range(len(grid))]
     digits = 2 if len(grid) * len(tokens) <= NUMBERED else None
-    figure = add_grid(make_subplots(), grid, rows=layers, columns=tokens, digits=digits, bar=bar)
+    figure = parts.add_grid(
+        make_subplots(), grid, rows=layers, columns=tokens, digits=digits, bar=bar
+    )
     if len(tokens) > 6:
         figure.update_xaxes(tickangle=-40)
     cells = product(range(len(grid)), range(len(tokens)))
@@ -181,31 +175,28 @@ def draw_map(
     if ahead and not is_whole:
         ahead = f"{ahead} measured"
     title = f"{provenance.answer} {words(grid[layer][position])} the MLP of L{layer} at {tokens[position]}{ahead}"
-    return apply_theme(figure, title, note=say(provenance), height=140 + 34 * len(grid))
+    return apply_theme(figure, title, note=parts.say(provenance), height=140 + 34 * len(grid))
 
 
 @draws("neurons", "Comparison")
 def plot_compared_pushes(comparison: "fp.Comparison", *, top: int = 12) -> go.Figure:
     """Draw the neurons whose pushes differ most, one mark per prompt."""
     table = comparison.top(min(top, comparison.values.numel()))
-    shared = {
-        "customdata": [plain(text) for text in neuron_hovers(table)],
-        "hovertemplate": "%{customdata} %{x:+.4f}<extra></extra>",
-    }
-    first, second = (
-        {"x": table[column].tolist(), "name": _name(pushes), "marker": marker, **shared}
-        for pushes, column, marker in (
-            (comparison.first, "push_first", {"color": BLUE, "symbol": "circle", "size": 12}),
-            (comparison.second, "push_second", {"color": ORANGE, "symbol": "diamond", "size": 11}),
-        )
-    )
-    figure = draw_pairs(neuron_labels(table), first, second, line={"width": 2, "color": GREY})
+    figure = parts.draw_pairs(
+        parts.neuron_labels(table),
+        {"x": table.push_first.tolist(), "name": _name(comparison.first),
+         "marker": {"color": BLUE, "symbol": "circle", "size": 12}},
+        {"x": table.push_second.tolist(), "name": _name(comparison.second),
+         "marker": {"color": ORANGE, "symbol": "diamond", "size": 11}},
+        customdata=[plain(text) for text in parts.neuron_hovers(table)],
+        hovertemplate="%{customdata} %{x:+.4f}<extra></extra>", line={"width": 2, "color": GREY},
+    )  # fmt: skip
     known, most = comparison.provenance, table.iloc[0]
     title = f"{most['name']} differs most: it pushes {known.answer} by {most.push_first:+.3f} logits on the one prompt, {most.push_second:+.3f} on the other"
-    height = height_of(len(table))
+    height = parts.height_of(len(table))
     return apply_theme(
-        figure, title, note=say(known), x="push in logits", height=60 + height,
-        legend=BELOW | {"y": -70 / height},
+        figure, title, note=parts.say(known), x="push in logits", height=60 + height,
+        legend=parts.BELOW | {"y": -70 / height},
     )  # fmt: skip
 
 
@@ -223,16 +214,23 @@ def plot_activations(comparison: "fp.Comparison") -> go.Figure:
     everything = torch.ones_like(comparison.activations, dtype=torch.bool)
     rest = _list_rest(everything, strong, columns)
     xs, ys = (table[column].tolist() for column in columns)
-    figure = draw_diagonal(
+    figure = parts.draw_diagonal(
         table, rest, ("activation_first", "activation_second"), same="the same on both",
         name="the most different", strengths=[abs(x - y) for x, y in zip(xs, ys, strict=True)],
-        dots={"size": 4, "opacity": 0.4}, hover="%{x:.3f}, %{y:.3f}", is_canvas=size > VECTORS,
+        hover="%{x:.3f}, %{y:.3f}", marker_size=4, marker_opacity=0.4,
+        type="scattergl" if size > parts.VECTORS else "scatter",
     )  # fmt: skip
     figure.update_traces(cliponaxis=False, selector={"mode": "markers+text"})
     title = f"{table['name'].iloc[0]} acts most differently: {xs[0]:.2f} on the one prompt, {ys[0]:.2f} on the other"
     x, y = (f"activation on {_name(pushes)}" for pushes in (comparison.first, comparison.second))
     return apply_theme(
-        figure, title, note=say(comparison.provenance), x=x, y=y, height=560, legend=BELOW
+        figure,
+        title,
+        note=parts.say(comparison.provenance),
+        x=x,
+        y=y,
+        height=560,
+        legend=parts.BELOW,
     )
 
 
@@ -240,18 +238,17 @@ def plot_activations(comparison: "fp.Comparison") -> go.Figure:
 def plot_compared_layers(comparison: "fp.Comparison") -> go.Figure:
     """Draw each layer's difference of pushes: its neurons, its attention, and their sum."""
     table = comparison.by_layer()
-    colours = {"neurons": BLUE, "attention": ORANGE}
-    sides = {name: {"name": name, "marker_color": colour} for name, colour in colours.items()}
-    figure = go.Figure(layer_bars(table, "difference", sides)).update_xaxes(type="category")
+    sides = {"neurons": ("neurons", BLUE), "attention": ("attention", ORANGE)}
+    figure = go.Figure(parts.layer_bars(table, "difference", sides)).update_xaxes(type="category")
     most = int(table.neurons.abs().argmax())
     title = f"Of the difference of {comparison.difference:+.2f} logits the neurons of L{most} make the most, {table.neurons[most]:+.2f}"
     return apply_theme(
-        figure, title, note=say(comparison.provenance), y="difference of pushes in logits",
-        height=420, legend=BELOW,
+        figure, title, note=parts.say(comparison.provenance), y="difference of pushes in logits",
+        height=420, legend=parts.BELOW,
     )  # fmt: skip
 
 
 def _name(pushes: "fp.Pushes") -> str:
     """Name a prompt by its tokens up to the position, BOS left out."""
     start = 1 if pushes.trace.has_bos and pushes.position else 0
-    return plain(join_tokens(pushes.trace.tokens[start : pushes.position + 1]))
+    return plain(parts.join_tokens(pushes.trace.tokens[start : pushes.position + 1]))

@@ -4,9 +4,8 @@ import plotly.graph_objects as go
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
-from ffnprobe.views.figures import draws
+from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.figures.effects import draw_evidence, draw_map, say_loss
-from ffnprobe.views.figures.parts import join_tokens, say
 from ffnprobe.views.figures.predictions import plot_predictions
 from ffnprobe.views.figures.pushes import draw_paths, draw_waterfall, plot_layers
 from ffnprobe.views.theme import BLACK, BLUE, VERMILLION, apply_theme, plain
@@ -52,7 +51,7 @@ def plot_curve(explanation: "fp.Explanation") -> go.Figure:
     known = explanation.provenance
     return apply_theme(
         figure, f"{known.answer}: {title}",
-        note=f"{known.model} after {join_tokens(explanation.trace.tokens)}",
+        note=f"{known.model} after {parts.join_tokens(explanation.trace.tokens)}",
         x="neurons removed together", y="probability, share", yaxis_range=[-0.03, 1.03],
         xaxis_type="category",  # sizes grow by factors
     )  # fmt: skip
@@ -86,7 +85,7 @@ def plot_evidence(explanation: "fp.Explanation") -> go.Figure:
     if "effect" not in own:
         raise _refuse()
     drawn = own.assign(push=own.push + own.push_through_attention)
-    note = f"the neurons listed; {say(explanation.provenance)}"
+    note = f"the neurons listed; {parts.say(explanation.provenance)}"
     return draw_evidence(drawn, None, note, str(explanation.provenance.answer))
 
 

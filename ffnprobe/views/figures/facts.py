@@ -5,8 +5,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 import ffnprobe as fp
-from ffnprobe.views.figures import draws
-from ffnprobe.views.figures.parts import BELOW, add_grid, draw_bars, say_model
+from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import COLOURS, apply_theme, heat, plain
 
 
@@ -18,8 +17,10 @@ def plot_known(scores: "fp.Scores") -> go.Figure:
     values, names = shares["mean"].tolist(), [str(name) for name in shares.index]
     rows = [f"{name} ({size:,})" for name, size in zip(names, shares["size"], strict=True)]
     hover = [f"{name}: known" for name in names]
-    title, note = f"{scores.title}: {scores.share_known:.1%}", say_model(scores.provenance)
-    return draw_bars(values, title, names=rows, hover=hover, note=note, x="share known (rank 1)")
+    title, note = f"{scores.title}: {scores.share_known:.1%}", parts.say_model(scores.provenance)
+    return parts.draw_bars(
+        values, title, names=rows, hover=hover, note=note, x="share known (rank 1)"
+    )
 
 
 @draws("neurons", "Relations")
@@ -33,8 +34,8 @@ def plot_carriers(relations: "fp.Relations") -> go.Figure:
     hover = [f"{row}, p = {p:.3g}; z" for row, p in zip(rows, first.p, strict=True)]
     beyond = int((first.p <= 0.05).sum())
     title = f"{beyond} of {len(first)} relations have a neuron of their own, beyond chance"
-    return draw_bars(
-        first.z.tolist(), title, names=rows, hover=hover, note=say_model(relations.provenance),
+    return parts.draw_bars(
+        first.z.tolist(), title, names=rows, hover=hover, note=parts.say_model(relations.provenance),
         x="z of the count",
     )  # fmt: skip
 
@@ -59,7 +60,7 @@ def plot_overlap(overlap: "fp.Overlap") -> go.Figure:
         f"Facts of one relation share {within:.1%} of their neurons, of two relations {between:.1%}; "
         f"random neurons {random:.2%}"
     )
-    apply_theme(figure, title, note=say_model(overlap.provenance), height=820)
+    apply_theme(figure, title, note=parts.say_model(overlap.provenance), height=820)
     figure.update_xaxes(**ticks, tickangle=-60, showgrid=False)
     return figure.update_yaxes(**ticks, autorange="reversed", showgrid=False)
 
@@ -74,7 +75,7 @@ def plot_relation_overlap(overlap: "fp.Overlap") -> go.Figure:
     for row in table.itertuples():
         one, two = order[row.relation], order[row.other]
         values[one, two] = values[two, one] = row.overlap
-    figure = add_grid(
+    figure = parts.add_grid(
         make_subplots(), values.tolist(), rows=names, columns=names, signed=False, bar="shared"
     )
     apart = table[table.relation != table.other].sort_values("overlap", kind="stable")
@@ -85,7 +86,7 @@ def plot_relation_overlap(overlap: "fp.Overlap") -> go.Figure:
             f"; of two relations, {most.relation} and {most.other} the most: {most.overlap:.1%}"
         )
     return apply_theme(
-        figure, title, xaxis_tickangle=-60, note=say_model(overlap.provenance),
+        figure, title, xaxis_tickangle=-60, note=parts.say_model(overlap.provenance),
         height=120 + 26 * len(names),
     )  # fmt: skip
 
@@ -110,6 +111,6 @@ def plot_specificity(specificity: "fp.Specificity") -> go.Figure:
         f"{mine.half.iloc[0]} lose {mine.effect.iloc[0]:.2f} logits; without random ones {mine.effect.iloc[1]:.2f}"
     )
     return apply_theme(
-        figure, title, note=say_model(specificity.provenance), x="facts of",
-        y="effect (logits above the mean)", barmode="group", legend=BELOW,
+        figure, title, note=parts.say_model(specificity.provenance), x="facts of",
+        y="effect (logits above the mean)", barmode="group", legend=parts.BELOW,
     )  # fmt: skip

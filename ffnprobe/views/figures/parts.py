@@ -14,7 +14,9 @@ ROW = 30
 SHOWN_TOKENS = 3
 # More points than this are drawn on a canvas, not as vectors.
 VECTORS = 10_000
-Values = Sequence[Sequence[float]]
+Texts = Sequence[str]
+Numbers = Sequence[float]
+Values = Sequence[Numbers]
 TOKENS = 16
 NAMED = 8
 # Width and height of a label, as shares of the axes.
@@ -23,9 +25,7 @@ _WIDE, _HIGH = 0.12, 0.07
 BELOW = {"orientation": "h", "y": -0.16}
 
 
-def draw_bars(
-    values: Sequence[float], title: str, *, names: Sequence[str], hover: Sequence[str], **look: Any
-) -> go.Figure:
+def draw_bars(values: Numbers, title: str, *, names: Texts, hover: Texts, **look: Any) -> go.Figure:
     """Draw values as bars from the top down; `look` goes to the theme."""
     figure = add_bars(go.Figure(), values, names=names, hover=hover)
     return apply_theme(figure, title, height=height_of(len(values)), **look)
@@ -33,14 +33,14 @@ def draw_bars(
 
 def add_bars(
     figure: go.Figure,
-    values: Sequence[float],
+    values: Numbers,
     *,
-    names: Sequence[str],
-    hover: Sequence[str],
-    share: float = 0.18,
+    names: Texts,
+    hover: Texts,
+    room: float = 0.18,
     **cell: int,
 ) -> go.Figure:
-    """Add bars with their numbers at the ends, and a `share` of the axis as room for these."""
+    """Add bars with their numbers at the ends; `room` is the share of the axis left for these."""
     drawn = go.Bar(
         x=list(values), y=list(range(len(values))), orientation="h",
         marker={"color": [sign_colour(value) for value in values]},
@@ -49,19 +49,14 @@ def add_bars(
     )  # fmt: skip
     figure.add_trace(drawn, **cell)
     label(figure.update_yaxes, names, autorange="reversed", **cell)
-    return figure.update_xaxes(range=room(values, share), **cell)
+    low, high = min(0.0, *values), max(0.0, *values)
+    free = room * ((high - low) or 1.0)  # not nothing if all values are zero
+    return figure.update_xaxes(range=[low - (free if low < 0 else 0.0), high + free], **cell)
 
 
 def sign_colour(value: float) -> str:
     """Return blue from zero up, vermillion below."""
     return BLUE if value >= 0 else VERMILLION
-
-
-def room(values: Sequence[float], share: float) -> list[float]:
-    """Return a range for the axis that leaves room for the numbers, and is not empty if all values are zero."""
-    low, high = min(0.0, *values), max(0.0, *values)
-    span = (high - low) or 1.0
-    return [low - (share * span if low < 0 else 0.0), high + share * span]
 
 
 def height_of(rows: int) -> int:
@@ -89,12 +84,12 @@ def neuron_hovers(table: pd.DataFrame) -> list[str]:
 
 
 def draw_pairs(
-    names: Sequence[str], *sides: Mapping[str, Any], line: Mapping[str, Any]
+    names: Texts, *sides: Mapping[str, Any], line: Mapping[str, Any], **both: Any
 ) -> go.Figure:
-    """Draw two marks in each row, joined by a line; a side is its marks' options for plotly."""
+    """Draw two marks in each row, joined by a line; sides, and what is alike, are options of plotly's."""
     figure, rows = go.Figure(), list(range(len(names)))
     for side in sides:
-        figure.add_scatter(y=rows, mode="markers", **side)
+        figure.add_scatter(y=rows, mode="markers", **side, **both)
     for row, (start, end) in enumerate(zip(*(side["x"] for side in sides), strict=True)):
         figure.add_shape(type="line", x0=start, x1=end, y0=row, y1=row, line=line, layer="below")
     label(figure.update_yaxes, names, autorange="reversed")
@@ -102,42 +97,31 @@ def draw_pairs(
 
 
 def draw_diagonal(
-    strongest: pd.DataFrame,
-    rest: pd.DataFrame | None,
-    axes: tuple[str, str],
-    *,
-    same: str,
-    name: str,
-    strengths: Sequence[float],
-    hover: str,
-    dots: Mapping[str, float],
-    ends: Sequence[float] = (),
-    is_canvas: bool = False,
-) -> go.Figure:
-    """Draw one column of neurons against another; the line is where both are the same.
+    table: pd.DataFrame, rest: pd.DataFrame | None, axes: Texts, *, same: str, name: str,
+    strengths: Numbers, hover: str, ends: Numbers = (), **dots: Any,
+) -> go.Figure:  # fmt: skip
+    """Draw a column of neurons against another, and a line over all points and `ends` where both are alike.
 
-    The strongest are labelled where there is room, the rest are dots. The line reaches all points and `ends`.
+    The strongest of the table are labelled; the rest, if any, are `dots`.
     """
-    figure = go.Figure()
-    xs, ys = (strongest[axis].tolist() for axis in axes)
+    (xs, ys), drawn = (table[axis].tolist() for axis in axes), go.Figure()
     others = [[], []] if rest is None else [rest[axis].tolist() for axis in axes]
     reached = [*xs, *ys, *others[0], *others[1], *ends]
     low, high = min(reached), max(reached)
-    figure.add_scatter(x=[low, high], y=[low, high], mode="lines", name=same,
-                       line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip")  # fmt: skip
+    drawn.add_scatter(x=[low, high], y=[low, high], mode="lines", name=same,
+                      line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip")  # fmt: skip
     if rest is not None:
-        scatter = go.Scattergl if is_canvas else go.Scatter
-        figure.add_trace(
-            scatter(
-                x=others[0], y=others[1], text=rest["name"].tolist(), mode="markers", name="other neurons",
-                marker={"color": GREY, **dots}, hovertemplate=f"%{{text}}: {hover}<extra></extra>",
-            )
-        )  # fmt: skip
+        look = {"type": "scatter", "name": "other neurons", "mode": "markers", "marker_color": GREY}
+        said = {
+            "text": rest["name"].tolist(),
+            "hovertemplate": f"%{{text}}: {hover}<extra></extra>",
+        }
+        drawn.add_trace({"x": others[0], "y": others[1], **look, **said, **dots})
     named = keep_apart(xs, ys, span=high - low or 1.0, strengths=strengths)
-    return figure.add_scatter(
+    return drawn.add_scatter(
         x=xs, y=ys, mode="markers+text", name=name, marker={"color": BLUE, "size": 9},
-        text=[name if row in named else "" for row, name in enumerate(strongest["name"])],
-        textposition="top center", customdata=[plain(text) for text in neuron_hovers(strongest)],
+        text=[name if row in named else "" for row, name in enumerate(table["name"])],
+        textposition="top center", customdata=[plain(text) for text in neuron_hovers(table)],
         hovertemplate=f"%{{customdata}} {hover}<extra></extra>",
     )  # fmt: skip
 
@@ -151,18 +135,17 @@ def box_layers(table: pd.DataFrame, column: str, colour: str, **look: Any) -> go
 
 
 def layer_bars(
-    table: pd.DataFrame, total: str, columns: Mapping[str, Mapping[str, Any]], **look: Any
+    table: pd.DataFrame, total: str, columns: Mapping[str, tuple[str, str]], **look: Any
 ) -> list[go.Bar | go.Scatter]:
-    """Draw bars of some columns for each layer, and the layer's sum as a diamond."""
+    """Draw bars of columns, each with its name and colour, for each layer; its sum is a diamond."""
     layers = [f"L{layer}" for layer in table.layer]
     drawn = [
-        go.Bar(x=layers, y=table[column].tolist(), **bar, **look) for column, bar in columns.items()
+        go.Bar(x=layers, y=table[column].tolist(), name=name, marker_color=colour, **look)
+        for column, (name, colour) in columns.items()
     ]
-    sums = go.Scatter(
-        x=layers, y=table[total].tolist(), name="the layer's sum", mode="markers",
-        marker={"color": BLACK, "symbol": "diamond", "size": 10}, **look,
-    )  # fmt: skip
-    return [*drawn, sums]
+    mark = {"color": BLACK, "symbol": "diamond", "size": 10}
+    sums = {"name": "the layer's sum", "mode": "markers", "marker": mark}
+    return [*drawn, go.Scatter(x=layers, y=table[total].tolist(), **sums, **look)]
 
 
 def write_boxed(figure: go.Figure, x: float, y: float, text: str, *, weight: str = "bold") -> None:
@@ -177,8 +160,8 @@ def add_grid(
     figure: go.Figure,
     values: Values,
     *,
-    rows: Sequence[str],
-    columns: Sequence[str] | None = None,
+    rows: Texts,
+    columns: Texts | None = None,
     column: int = 1,
     digits: int | None = None,
     across: str = "",
@@ -206,7 +189,7 @@ def add_grid(
     return figure
 
 
-def label(update: object, names: Sequence[str], **options: object) -> None:
+def label(update: object, names: Texts, **options: object) -> None:
     """Write names at 0, 1, 2, … of an axis."""
     assert callable(update)
     names = [plain(name) for name in names]
@@ -235,15 +218,13 @@ def say_model(provenance: Provenance) -> str:
     return f"{provenance.model}; {provenance.describe()}"
 
 
-def join_tokens(tokens: Sequence[str]) -> str:
+def join_tokens(tokens: Texts) -> str:
     """Write a prompt's tokens; of a long prompt the last ones."""
     shown = " ".join(tokens[-TOKENS:])
     return shown if len(tokens) <= TOKENS else f"… {shown}"
 
 
-def keep_apart(
-    xs: Sequence[float], ys: Sequence[float], *, span: float, strengths: Sequence[float]
-) -> set[int]:
+def keep_apart(xs: Numbers, ys: Numbers, *, span: float, strengths: Numbers) -> set[int]:
     """Choose the strongest points whose labels do not overlap."""
     kept: list[tuple[int, float, float]] = []
     for order in sorted(range(len(xs)), key=lambda n: -strengths[n]):

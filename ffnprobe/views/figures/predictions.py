@@ -12,17 +12,7 @@ import ffnprobe as fp
 from ffnprobe.names import NeuronId
 from ffnprobe.tracing.logit_lens import lens as read_lens
 from ffnprobe.tracing.streams import name_streams
-from ffnprobe.views.figures import draws
-from ffnprobe.views.figures.parts import (
-    add_bars,
-    add_grid,
-    draw_bars,
-    draw_pairs,
-    height_of,
-    join_tokens,
-    label,
-    say,
-)
+from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import BLUE, ORANGE, VERMILLION, apply_theme, plain
 
 TOKENS_A_LINE = 8
@@ -43,9 +33,9 @@ def plot_predictions(
     probabilities = table["probability"].tolist()
     hover = [f"{token}: logit {logit:.3f}," for token, logit in zip(table.token, table.logit, strict=True)]  # fmt: skip
     title = f"{table.token[0]} comes next with probability {probabilities[0]:.3f}"
-    note = f"{trace.model.name} after {join_tokens(trace.tokens[: at + 1])}"
+    note = f"{trace.model.name} after {parts.join_tokens(trace.tokens[: at + 1])}"
     note += "" if temperature == 1.0 else f"; temperature {temperature:g}"
-    return draw_bars(
+    return parts.draw_bars(
         probabilities, title, names=list(table.token), hover=hover, note=note, x="probability"
     )
 
@@ -56,25 +46,24 @@ def plot_steering(steering: "fp.Steering", *, top: int = 10) -> go.Figure:
     table = steering.predictions(min(top, len(steering.before)))
     before, after = table.probability_before.tolist(), table.probability_after.tolist()
     sides = [
-        {
-            "x": x, "name": name, "text": [plain(token) for token in table.token],
-            "marker": {"color": colour, "size": size, "symbol": symbol, "line": {"width": 2}},
-            "hovertemplate": f"%{{text}} {name}: %{{x:.4g}}<extra></extra>",
-        }
+        {"x": x, "name": name, "marker_color": colour, "marker_size": size, "marker_symbol": symbol,
+         "hovertemplate": f"%{{text}} {name}: %{{x:.4g}}<extra></extra>"}
         for x, colour, name, symbol, size in (
             (before, BLUE, "before", "circle-open", 16), (after, ORANGE, "after", "diamond", 9),
         )
     ]  # fmt: skip
-    figure = draw_pairs(list(table.token), *sides, line={"width": 1})
+    tokens = list(table.token)
+    both = {"text": [plain(token) for token in tokens], "marker_line_width": 2}
+    figure = parts.draw_pairs(tokens, *sides, line={"width": 1}, **both)
     first, then = before.index(max(before)), after.index(max(after))
     title = (
         f"{table.token[first]} stays first: {before[first]:.3f} becomes {after[then]:.3f}"
         if first == then
         else f"{table.token[first]} was first, now {table.token[then]} is ({after[then]:.3f})"
     )
-    note = f"{steering.provenance.describe()}; after {join_tokens(steering.trace.tokens)}"
+    note = f"{steering.provenance.describe()}; after {parts.join_tokens(steering.trace.tokens)}"
     return apply_theme(
-        figure, title, note=note, x="probability", height=height_of(len(table)),
+        figure, title, note=note, x="probability", height=parts.height_of(len(table)),
         xaxis_range=[-0.03, 1.03],
     )  # fmt: skip
 
@@ -99,7 +88,7 @@ def plot_lens(lens: "fp.Lens") -> go.Figure:
             customdata=[plain(text) for text in hover], row=row, col=1,
             hovertemplate=f"%{{customdata}} {column} %{{y:.4g}}<extra></extra>",
         )  # fmt: skip
-    label(figure.update_xaxes, stages, tickangle=-40)
+    parts.label(figure.update_xaxes, stages, tickangle=-40)
     answer, ranks = lens.provenance.answer, table["rank"].tolist()
     first = len(ranks)
     while first and ranks[first - 1] == 1:
@@ -109,7 +98,7 @@ def plot_lens(lens: "fp.Lens") -> go.Figure:
         if first < len(ranks)
         else f"{answer} is never first: at the end it has rank {ranks[-1]}, logit {table.logit.iloc[-1]:.2f}"
     )
-    apply_theme(figure, title, note=say(lens.provenance), height=480)
+    apply_theme(figure, title, note=parts.say(lens.provenance), height=480)
     figure.update_yaxes(title_text="logit", row=1, col=1)
     worst = max(ranks)
     ends = {"autorange": "reversed"} if worst == 1 else {"range": [len(str(worst)) - 0.2, -0.15]}
@@ -126,7 +115,7 @@ def plot_lens_tokens(trace: "fp.Trace") -> go.Figure:
     grid = [[float(t.token_probability.iloc[row]) for t in kept] for row in range(len(rows))]
     texts = [[plain(str(t.token.iloc[row])) for t in kept] for row in range(len(rows))]
     columns = list(trace.tokens[first:])
-    figure = add_grid(
+    figure = parts.add_grid(
         make_subplots(), grid, rows=rows, columns=columns, signed=False, bar="probability"
     )
     # What a click on a cell chose: after which stage the stream is read, and where; a text, since
@@ -158,7 +147,7 @@ def plot_text(trace: "fp.Trace", neuron: str | NeuronId) -> go.Figure:
     texts = _fold([*(plain(token) for token in trace.tokens), *[""] * blank], width)
     most = max(map(abs, values)) or 1.0
     rows = [str(line * width) for line in range(lines)]
-    figure = add_grid(make_subplots(), grid, rows=rows, limit=most, across="column")
+    figure = parts.add_grid(make_subplots(), grid, rows=rows, limit=most, across="column")
     figure.update_traces(text=texts, texttemplate="%{text}", hoverongaps=False,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
     figure.update_xaxes(showticklabels=False, ticks="")
@@ -193,12 +182,12 @@ def plot_stages(stages: "fp.Stages") -> go.Figure:
     tokens = list(stages.tokens)
     if stages.pattern is not None:
         mean = reduce(stages.pattern, "head query key -> query key", "mean")
-        add_grid(figure, mean.tolist(), rows=tokens, columns=tokens, signed=False)
+        parts.add_grid(figure, mean.tolist(), rows=tokens, columns=tokens, signed=False)
         figure.update_traces(zmin=0.0, zmax=1.0)
         figure.update_xaxes(tickangle=-60, title_text="read from", row=1, col=1)
     for column, (name, values) in enumerate(panels.items(), 1 + len(titles) - len(panels)):
         across = "neuron" if name in ("gate scores", "scores", "activations") else "dimension"
-        add_grid(
+        parts.add_grid(
             figure, values.tolist(), rows=tokens, column=column, limit=limits[name], across=across
         )
         figure.update_xaxes(title_text=across, nticks=4, row=1, col=column)
@@ -231,13 +220,13 @@ def plot_drivers(drivers: "fp.Drivers", *, top: int = 15) -> go.Figure:
     for column, one in enumerate(sides.values(), 1):  # the question's is the last
         names, values = _strongest(one, top)
         hover = [f"{name}:" for name in names]
-        add_bars(figure, values, names=names, hover=hover, row=1, col=column)
+        parts.add_bars(figure, values, names=names, hover=hover, row=1, col=column)
         longest = max(longest, len(values))
     token = drivers.trace.tokens[drivers.position]
     title = f"{names[0]} drives {drivers.neuron} most at {token}: {values[0]:+.3f} of a score of {drivers.score:+.3f}"
     return apply_theme(
-        figure, title, note=say(drivers.provenance), x="score", width=320 + 480 * len(sides),
-        height=30 + height_of(longest),
+        figure, title, note=parts.say(drivers.provenance), x="score", width=320 + 480 * len(sides),
+        height=30 + parts.height_of(longest),
     )  # fmt: skip
 
 
@@ -268,7 +257,7 @@ def plot_similarity(similarity: "fp.Similarity") -> go.Figure:
         pairs = len(tokens) * (len(tokens) - 1)
         means.append(float(cosines.sum() - cosines.trace()) / pairs if pairs else 1.0)
         bar = "cosine" if column == len(chosen) else None
-        add_grid(figure, cosines.tolist(), rows=tokens, columns=tokens, column=column, limit=1.0,
+        parts.add_grid(figure, cosines.tolist(), rows=tokens, columns=tokens, column=column, limit=1.0,
                  digits=digits, bar=bar)  # fmt: skip
     figure.update_xaxes(tickangle=-40)
     title = (
@@ -276,5 +265,5 @@ def plot_similarity(similarity: "fp.Similarity") -> go.Figure:
         if similarity.cosines.isnan().all()
         else f"The mean cosine of two tokens goes from {means[0]:.2f} to {means[-1]:.2f}"
     )
-    note = say(similarity.provenance)
+    note = parts.say(similarity.provenance)
     return apply_theme(figure, title, note=note, height=150 + 36 * len(tokens), width=1280)

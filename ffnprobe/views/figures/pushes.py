@@ -11,19 +11,7 @@ from plotly.subplots import make_subplots
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.provenance import Provenance
-from ffnprobe.views.figures import draws
-from ffnprobe.views.figures.parts import (
-    BELOW,
-    draw_bars,
-    label,
-    layer_bars,
-    neuron_hovers,
-    neuron_labels,
-    say,
-    say_answer,
-    sign_colour,
-    write_boxed,
-)
+from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, VERMILLION, apply_theme, plain
 
 COLUMNS = {"token": 0.0, "neuron": 1.0, "head": 2.0, "answer": 3.0}
@@ -50,22 +38,20 @@ def plot_layers(pushes: "fp.Pushes | fp.PushesByPiece") -> go.Figure:
         subplot_titles=[plain(f"toward {token}") for token in shown] if len(pieces) > 1 else None,
     )  # fmt: skip
     sides = {
-        "toward": {"name": "neurons toward", "marker_color": BLUE, "offsetgroup": "neurons"},
-        "against": {
-            "name": "neurons against",
-            "marker_color": VERMILLION,
-            "offsetgroup": "neurons",
-        },
-        "attention": {"name": "attention", "marker_color": ORANGE, "offsetgroup": "attention"},
+        "toward": ("neurons toward", BLUE),
+        "against": ("neurons against", VERMILLION),
+        "attention": ("attention", ORANGE),
     }
     for row, piece in enumerate(pieces, 1):
-        drawn = layer_bars(piece.by_layer(), "push", sides, showlegend=row == 1)
+        drawn = parts.layer_bars(piece.by_layer(), "push", sides, showlegend=row == 1)
         figure.add_traces(drawn, rows=row, cols=1)
+    figure.update_traces(offsetgroup="neurons", selector={"type": "bar"})
+    figure.update_traces(offsetgroup="attention", selector={"name": "attention"})
     figure.update_xaxes(type="category")
     title = "; ".join(map(_strongest_layer, pieces))
     return apply_theme(
-        figure, title[0].upper() + title[1:], note=say(pushes.provenance), y="push in logits",
-        height=380 * len(pieces), barmode="relative", legend=BELOW | {"y": -0.14},
+        figure, title[0].upper() + title[1:], note=parts.say(pushes.provenance), y="push in logits",
+        height=380 * len(pieces), barmode="relative", legend=parts.BELOW | {"y": -0.14},
     )  # fmt: skip
 
 
@@ -106,7 +92,7 @@ def draw_waterfall(steps: dict[str, float], logit: float, provenance: Provenance
             hovertemplate="%{customdata}: %{delta:+.4f}, up to there %{y:.4f}<extra></extra>",
         )
     )  # fmt: skip
-    label(figure.update_xaxes, names, tickangle=-40 if len(names) > 6 else 0)
+    parts.label(figure.update_xaxes, names, tickangle=-40 if len(names) > 6 else 0)
     most = max(steps, key=lambda name: abs(steps[name]))
     than = f" above {provenance.versus}" if provenance.versus else ""
     title = (
@@ -114,7 +100,9 @@ def draw_waterfall(steps: dict[str, float], logit: float, provenance: Provenance
         f"the largest part: {most} ({steps[most]:+.2f})"
     )
     # Room for the first slanted name: plotly drops one that does not fit.
-    return apply_theme(figure, title, note=say(provenance), y="logits", height=460, margin_l=120)
+    return apply_theme(
+        figure, title, note=parts.say(provenance), y="logits", height=460, margin_l=120
+    )
 
 
 @draws("neurons", "Pushes")
@@ -122,7 +110,7 @@ def plot_neurons(pushes: "fp.Pushes", *, top: int = 10) -> go.Figure:
     """Draw the neurons that pushed hardest toward the answer and away from it."""
     table = list_both_ends(pushes, top, among=pushes.values.numel())
     title = f"{table['name'].iloc[0]} pushes {pushes.provenance.answer} most, by {table.push[0]:+.3f} logits"
-    return draw_neurons(table, "push", title, note=say(pushes.provenance), x="push in logits")
+    return draw_neurons(table, "push", title, note=parts.say(pushes.provenance), x="push in logits")
 
 
 def list_both_ends(found: "fp.Pushes | fp.Effects", top: int, *, among: int) -> pd.DataFrame:
@@ -136,8 +124,8 @@ def list_both_ends(found: "fp.Pushes | fp.Effects", top: int, *, among: int) -> 
 
 def draw_neurons(table: pd.DataFrame, column: str, title: str, *, note: str, x: str) -> go.Figure:
     """Draw a table of neurons as bars, named, with their answers' first tokens."""
-    names, hover = neuron_labels(table), neuron_hovers(table)
-    return draw_bars(table[column].tolist(), title, names=names, hover=hover, note=note, x=x)
+    names, hover = parts.neuron_labels(table), parts.neuron_hovers(table)
+    return parts.draw_bars(table[column].tolist(), title, names=names, hover=hover, note=note, x=x)
 
 
 @draws("paths", "Paths")
@@ -191,7 +179,7 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
     for kind, column in labels.items():
         weight = "bold" if kind in ("token", "answer") else "normal"
         for one, text in column.items():
-            write_boxed(figure, COLUMNS[kind], spots[kind][one], text, weight=weight)
+            parts.write_boxed(figure, COLUMNS[kind], spots[kind][one], text, weight=weight)
     for kind, x in COLUMNS.items():
         figure.add_annotation(
             x=x, y=-0.03, text=HEADINGS[kind], showarrow=False, font={"size": 12, "color": GREY}
@@ -200,10 +188,10 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
     first = max(rows, key=lambda row: abs(row["push_through_attention"]))
     way = "up" if first["push_through_attention"] >= 0 else "down"
     title = (
-        f"{first['name']} at {first['token']} pushes {say_answer(provenance)} {way} most through attention "
+        f"{first['name']} at {first['token']} pushes {parts.say_answer(provenance)} {way} most through attention "
         f"({first['push_through_attention']:+.3f}), by {first['through']}"
     )
-    note = f"blue pushes up, vermillion down; logits. {say(provenance)}"
+    note = f"blue pushes up, vermillion down; logits. {parts.say(provenance)}"
     return apply_theme(
         figure, title, note=note, height=90 + ROW * max(len(rows), len(heads), 4),
         xaxis={"visible": False, "range": [-0.35, 3.4]}, yaxis={"visible": False, "range": [1.0, -0.16]},
@@ -227,7 +215,7 @@ def _draw(
     width = min(1.5 * THICKEST, max(THINNEST, THICKEST * abs(strength)))
     figure.add_scatter(
         x=xs, y=ys, mode="lines", showlegend=False, opacity=0.65, hoverinfo="text", text=plain(said),
-        line={"color": sign_colour(strength), "width": width},
+        line={"color": parts.sign_colour(strength), "width": width},
     )  # fmt: skip
 
 

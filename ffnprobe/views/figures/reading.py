@@ -12,18 +12,7 @@ from ffnprobe.errors import DataRefused
 from ffnprobe.reading.cards import TITLES
 from ffnprobe.reading.kinds import KINDS
 from ffnprobe.reading.roles import ROLES
-from ffnprobe.views.figures import draws
-from ffnprobe.views.figures.parts import (
-    BELOW,
-    VECTORS,
-    add_bars,
-    add_grid,
-    box_layers,
-    draw_bars,
-    first_tokens,
-    height_of,
-    neuron_labels,
-)
+from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, apply_theme, plain
 
 _KIND_COLOURS = (PURPLE, BLUE, VERMILLION, GREEN, GREY)
@@ -50,8 +39,8 @@ def plot_reading(reading: "fp.Reading", *, top: int = 10) -> go.Figure:
         values = table.value.tolist()
         hover = [f"{token}:" for token in table.token]
         # A third of the width is narrow: numbers need more of it, or they touch the tokens.
-        add_bars(
-            figure, values, names=list(table.token), hover=hover, share=0.32, row=1, col=column
+        parts.add_bars(
+            figure, values, names=list(table.token), hover=hover, room=0.32, row=1, col=column
         )
     figure.update_xaxes(nticks=4)
     opens = tables[next(iter(tables))].token[0]
@@ -64,7 +53,7 @@ def plot_reading(reading: "fp.Reading", *, top: int = 10) -> go.Figure:
         "activation and of the final scale; above layer 0 question tokens are a hint only"
     )
     return apply_theme(
-        figure, title, note=note, width=100 + 360 * len(tables), height=height_of(top)
+        figure, title, note=note, width=100 + 360 * len(tables), height=parts.height_of(top)
     )
 
 
@@ -73,13 +62,13 @@ def plot_kinds(survey: "fp.Survey | fp.Readings") -> go.Figure:
     """Draw every neuron's kurtosis against its skew over the vocabulary, coloured by kind."""
     neurons = _rows(survey)
     figure = go.Figure()
-    scatter = go.Scattergl if len(neurons) > VECTORS else go.Scatter
+    scatter = go.Scattergl if len(neurons) > parts.VECTORS else go.Scatter
     # The unlabelled are many: drawn first, they do not hide the others.
     for kind, colour, symbol in reversed([*zip(KINDS, _KIND_COLOURS, _SYMBOLS, strict=True)]):
         rows = neurons[neurons.kind == kind]
         if rows.empty:
             continue
-        tokens = first_tokens(rows.promotes)
+        tokens = parts.first_tokens(rows.promotes)
         drawn = scatter(
             x=rows.vocab_skew.tolist(), y=rows.vocab_kurtosis.tolist(), mode="markers",
             name=f"{kind} ({len(rows):,})", customdata=rows.name.tolist(),
@@ -105,10 +94,11 @@ def plot_kinds(survey: "fp.Survey | fp.Readings") -> go.Figure:
 def plot_norms(survey: "fp.Survey | fp.Readings") -> go.Figure:
     """Draw the norms of questions and answers, layer by layer."""
     neurons = _rows(survey)
-    columns = {"question_norm": (BLUE, "question norm"), "answer_norm": (ORANGE, "answer norm")}
+    columns = {"question_norm": ("question norm", BLUE), "answer_norm": ("answer norm", ORANGE)}
     medians = neurons.groupby("layer").answer_norm.median()
     title = f"The median answer is longest in L{medians.idxmax()} ({medians.max():.2f}) and shortest in L{medians.idxmin()} ({medians.min():.2f})"
-    return _draw_boxes(neurons, columns, title, survey.provenance.model, y="norm")
+    note = f"{survey.provenance.model}; boxes are quartiles"
+    return _draw_boxes(neurons, columns, title, note=note, y="norm")
 
 
 @draws("cosines", "Survey", "Readings")
@@ -117,11 +107,9 @@ def plot_cosines(survey: "fp.Survey | fp.Readings") -> go.Figure:
     neurons = _rows(survey)
     below = float((neurons.reads_writes < 0).mean())
     title = f"{below:.0%} of the neurons answer against what they ask for (cosine below zero)"
-    columns = {"reads_writes": (GREEN, "cosine")}
-    figure = _draw_boxes(
-        neurons, columns, title, survey.provenance.model, y="cos(question, answer)",
-        showlegend=False,
-    )  # fmt: skip
+    columns = {"reads_writes": ("cosine", GREEN)}
+    look = {"note": f"{survey.provenance.model}; boxes are quartiles", "showlegend": False}
+    figure = _draw_boxes(neurons, columns, title, y="cos(question, answer)", **look)
     mark_blank(figure, neurons.reads_writes)
     return figure.add_hline(y=0, line_color=GREY, line_width=1)
 
@@ -131,12 +119,12 @@ def plot_search(found: "fp.Search") -> go.Figure:
     """Draw the neurons found for tokens by z."""
     table = _rows(found)
     values = table.z.tolist()
-    names = neuron_labels(table, found.own_tokens)
+    names = parts.neuron_labels(table, found.own_tokens)
     title = (
         f"{table.name.iloc[0]} stands out most for {' '.join(found.tokens)}: z = {values[0]:.1f}"
     )
     note = f"{found.provenance.model}; {found.caption}"
-    return draw_bars(
+    return parts.draw_bars(
         values, title, names=names, hover=[f"{name}: z" for name in names], note=note,
         x="z over the vocabulary",
     )  # fmt: skip
@@ -159,23 +147,16 @@ def mark_blank(figure: go.Figure, values: pd.Series) -> None:
 
 
 def _draw_boxes(
-    neurons: pd.DataFrame,
-    columns: Mapping[str, tuple[str, str]],
-    title: str,
-    model: str,
-    *,
-    more: str = "",
-    **look: Any,
+    neurons: pd.DataFrame, columns: Mapping[str, tuple[str, str]], title: str, **look: Any
 ) -> go.Figure:
-    """Draw quartiles by layer of columns, each with its colour and name."""
+    """Draw quartiles by layer of columns, each with its name and colour."""
     boxes = [
-        box_layers(neurons, column, colour, name=name, line_color=colour)
-        for column, (colour, name) in columns.items()
+        parts.box_layers(neurons, column, colour, name=name, line_color=colour)
+        for column, (name, colour) in columns.items()
     ]
     if len(boxes) > 1:
-        look |= {"boxmode": "group", "legend": BELOW}
-    note = f"{model}; boxes are quartiles{more}"
-    return apply_theme(go.Figure(boxes), title, note=note, x="layer", **look)
+        look |= {"boxmode": "group", "legend": parts.BELOW}
+    return apply_theme(go.Figure(boxes), title, x="layer", **look)
 
 
 @draws("roles", "Survey", "Readings")
@@ -210,7 +191,7 @@ def plot_roles(survey: "fp.Survey | fp.Readings") -> go.Figure:
     note = f"{survey.provenance.model}; cos(question, answer) at least {least:g}, or at most −{least:g}; the rest translates"
     return apply_theme(
         figure, title, note=note, x="layer", y="share of neurons", height=460,
-        barmode="relative", legend=BELOW | {"y": -0.2}, yaxis_tickformat=".0%",
+        barmode="relative", legend=parts.BELOW | {"y": -0.2}, yaxis_tickformat=".0%",
     )  # fmt: skip
 
 
@@ -224,7 +205,7 @@ def plot_layers(match: "fp.Match") -> go.Figure:
     for layer, twin in zip(twins.layer, twins.twin_layer, strict=True):
         counts[layer][twin] += 1
     names, others = ([f"L{layer}" for layer in range(many)] for many in (rows, columns))
-    figure = add_grid(
+    figure = parts.add_grid(
         make_subplots(), counts, rows=names, columns=others, signed=False, digits=0, bar="twins"
     )
     figure.update_traces(hovertemplate="L%{y} → L%{x}: %{z} twins<extra></extra>")
@@ -241,12 +222,10 @@ def plot_correlations(match: "fp.Match") -> go.Figure:
     """Draw each layer's best correlations beside those with the random control."""
     neurons = match.neurons
     columns = {
-        "correlation": (BLUE, f"best neuron of {match.other}"),
-        "control": (GREY, "best of as many random answers"),
+        "correlation": (f"best neuron of {match.other}", BLUE),
+        "control": ("best of as many random answers", GREY),
     }
     above = float((neurons.correlation.abs() > neurons.control.abs()).mean())
     title = f"{above:.0%} of the neurons are more like a neuron of {match.other} than like any random answer"
-    return _draw_boxes(
-        neurons, columns, title, match.provenance.model, more=f"; {match.caption}",
-        y="correlation over the vocabulary",
-    )  # fmt: skip
+    note = f"{match.provenance.model}; boxes are quartiles; {match.caption}"
+    return _draw_boxes(neurons, columns, title, note=note, y="correlation over the vocabulary")
