@@ -74,21 +74,15 @@ def _template(*, is_dark: bool) -> dict[str, Any]:
     return template
 
 
-def _darken(look: Any) -> Any:
-    """Swap foreground and background colours."""
+def _darken(look: Any, name: str = "") -> Any:
+    """Swap foreground and background colours, and the scale around zero."""
+    if name == "colorscale" and [tuple(step) for step in look] == list(DIVERGING):
+        return DARK_DIVERGING
     if isinstance(look, dict):
-        return {
-            name: value if name in _DATA else _dark_scale(name, value)
-            for name, value in look.items()
-        }
+        return {key: part if key in _DATA else _darken(part, key) for key, part in look.items()}
     if isinstance(look, (list, tuple)):
         return [_darken(part) for part in look]
     return _SWAPS.get(look, look) if isinstance(look, str) else look
-
-
-def _dark_scale(name: str, value: Any) -> Any:
-    is_diverging = name == "colorscale" and [tuple(step) for step in value] == list(DIVERGING)
-    return DARK_DIVERGING if is_diverging else _darken(value)
 
 
 def _squeeze(layout: dict[str, Any], data: list[dict[str, Any]]) -> None:

@@ -1,13 +1,12 @@
 """What changes: effects of ablation and patching, by neuron and as maps, and the differences of two prompts."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 import pandas as pd
 import plotly.graph_objects as go
 import torch
-from plotly.subplots import make_subplots
 from torch import Tensor
 
 import ffnprobe as fp
@@ -26,6 +25,8 @@ DESCRIBED = 40
 NUMBERED = 160
 # A group of neurons with a longer name is shown by its number.
 WIDE = 30
+LOSS = ("loses", "gains", "{:.2f} logits without")
+SHARE = ("gains", "loses", "{:.0%} of the difference with")
 
 
 @draws("neurons", "Effects")
@@ -137,7 +138,7 @@ def _ahead(values: Tensor) -> str:
 @draws("map", "LayerEffects")
 def plot_map(effects: "fp.LayerEffects") -> go.Figure:
     """Draw what the answer loses without an MLP layer, at each position."""
-    return draw_map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", say_loss)  # fmt: skip
+    return draw_map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", LOSS)  # fmt: skip
 
 
 @draws("map", "LayerPatches")
@@ -146,35 +147,26 @@ def plot_patch_map(patches: "fp.LayerPatches") -> go.Figure:
     pairs = zip(patches.tokens_source, patches.tokens_target, strict=True)
     tokens = [here if here == there else f"{there} → {here}" for here, there in pairs]
     grid = patches.carried.tolist()
-    return draw_map(grid, tokens, patches.provenance, "share carried", _say_share)
-
-
-def say_loss(effect: float) -> str:
-    return f"{'loses' if effect >= 0 else 'gains'} {abs(effect):.2f} logits without"
-
-
-def _say_share(share: float) -> str:
-    return f"{'gains' if share >= 0 else 'loses'} {abs(share):.0%} of the difference with"
+    return draw_map(grid, tokens, patches.provenance, "share carried", SHARE)
 
 
 def draw_map(
     grid: parts.Values, tokens: Sequence[str], provenance: Provenance, bar: str,
-    words: Callable[[float], str], *, is_whole: bool = True,
+    words: tuple[str, str, str], *, is_whole: bool = True,
 ) -> go.Figure:  # fmt: skip
-    """Draw a number for each layer and position; `words` say the largest."""
+    """Draw a number for each layer and position; `words` say the largest: above zero, below, how large."""
     layers = [f"L{layer}" for layer in range(len(grid))]
     digits = 2 if len(grid) * len(tokens) <= NUMBERED else None
-    figure = parts.add_grid(
-        make_subplots(), grid, rows=layers, columns=tokens, digits=digits, bar=bar
-    )
+    figure = parts.draw_grid(grid, rows=layers, columns=tokens, digits=digits, bar=bar)
     if len(tokens) > 6:
         figure.update_xaxes(tickangle=-40)
     cells = product(range(len(grid)), range(len(tokens)))
     layer, position = max(cells, key=lambda cell: abs(grid[cell[0]][cell[1]]))
+    value, (up, down, said) = grid[layer][position], words
     ahead = _ahead(torch.tensor(grid).abs())
     if ahead and not is_whole:
         ahead = f"{ahead} measured"
-    title = f"{provenance.answer} {words(grid[layer][position])} the MLP of L{layer} at {tokens[position]}{ahead}"
+    title = f"{provenance.answer} {up if value >= 0 else down} {said.format(abs(value))} the MLP of L{layer} at {tokens[position]}{ahead}"
     return apply_theme(figure, title, note=parts.say(provenance), height=140 + 34 * len(grid))
 
 

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.views.figures import draws, parts
-from ffnprobe.views.figures.effects import draw_evidence, draw_map, say_loss
+from ffnprobe.views.figures.effects import LOSS, draw_evidence, draw_map
 from ffnprobe.views.figures.predictions import plot_predictions
 from ffnprobe.views.figures.pushes import draw_paths, draw_waterfall, plot_layers
 from ffnprobe.views.theme import BLACK, BLUE, VERMILLION, apply_theme, plain
@@ -57,13 +57,8 @@ def plot_curve(explanation: "fp.Explanation") -> go.Figure:
     )  # fmt: skip
 
 
-draws("predictions", "Explanation")(lambda found: plot_predictions(found.trace, top=5))
-
-
-@draws("paths", "Explanation")
-def plot_explanation_paths(explanation: "fp.Explanation") -> go.Figure:
-    """Draw an explanation's strongest paths through attention."""
-    return draw_paths(explanation.paths, explanation.trace.tokens, explanation.provenance)
+draws("predictions", "Explanation")(lambda e: plot_predictions(e.trace, top=5))
+draws("paths", "Explanation")(lambda e: draw_paths(e.paths, e.trace.tokens, e.provenance))
 
 
 @draws("map", "Explanation")
@@ -75,7 +70,7 @@ def plot_explanation_map(explanation: "fp.Explanation") -> go.Figure:
     tokens = [explanation.trace.tokens[position] for position in map(int, grid.columns)]
     is_whole = None not in explanation.position_effects
     rows, known = grid.to_numpy().tolist(), explanation.provenance
-    return draw_map(rows, tokens, known, "effect", say_loss, is_whole=is_whole)
+    return draw_map(rows, tokens, known, "effect", LOSS, is_whole=is_whole)
 
 
 @draws("evidence", "Explanation")
@@ -89,7 +84,7 @@ def plot_evidence(explanation: "fp.Explanation") -> go.Figure:
     return draw_evidence(drawn, None, note, str(explanation.provenance.answer))
 
 
-draws("layers", "Explanation")(lambda found: plot_layers(found.pushes))
+draws("layers", "Explanation")(lambda e: plot_layers(e.pushes))
 
 
 def _refuse() -> OptionRefused:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 import ffnprobe as fp
 from ffnprobe.views.figures import draws, parts
@@ -75,9 +74,7 @@ def plot_relation_overlap(overlap: "fp.Overlap") -> go.Figure:
     for row in table.itertuples():
         one, two = order[row.relation], order[row.other]
         values[one, two] = values[two, one] = row.overlap
-    figure = parts.add_grid(
-        make_subplots(), values.tolist(), rows=names, columns=names, signed=False, bar="shared"
-    )
+    figure = parts.draw_grid(values.tolist(), rows=names, columns=names, signed=False, bar="shared")
     apart = table[table.relation != table.other].sort_values("overlap", kind="stable")
     title = f"Facts of one relation share {overlap.table.overlap[0]:.1%} of their neurons"
     if len(apart):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import name_settings
@@ -156,8 +157,7 @@ def write_boxed(figure: go.Figure, x: float, y: float, text: str, *, weight: str
     )  # fmt: skip
 
 
-def add_grid(
-    figure: go.Figure,
+def draw_grid(
     values: Values,
     *,
     rows: Texts,
@@ -165,12 +165,14 @@ def add_grid(
     column: int = 1,
     digits: int | None = None,
     across: str = "",
+    into: go.Figure | None = None,
     **look: Any,
 ) -> go.Figure:
-    """Add a heatmap, first row on top; without names for its columns they are numbered `across`.
+    """Draw a heatmap, first row on top; without names for its columns they are numbered `across`.
 
-    `look` goes to `heat`.
+    It goes `into` a column of a figure, or a new one; `look` goes to `heat`.
     """
+    figure = make_subplots() if into is None else into
     width = len(values[0])
     names = [f"{across} {number}" for number in range(width)] if columns is None else list(columns)
     drawn = heat(values, rows=rows, columns=names, digits=digits, **look)

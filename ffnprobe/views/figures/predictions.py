@@ -115,9 +115,7 @@ def plot_lens_tokens(trace: "fp.Trace") -> go.Figure:
     grid = [[float(t.token_probability.iloc[row]) for t in kept] for row in range(len(rows))]
     texts = [[plain(str(t.token.iloc[row])) for t in kept] for row in range(len(rows))]
     columns = list(trace.tokens[first:])
-    figure = parts.add_grid(
-        make_subplots(), grid, rows=rows, columns=columns, signed=False, bar="probability"
-    )
+    figure = parts.draw_grid(grid, rows=rows, columns=columns, signed=False, bar="probability")
     # What a click on a cell chose: after which stage the stream is read, and where; a text, since
     # Dash hands on nothing else of a heatmap.
     stages = name_streams(trace.model)
@@ -147,7 +145,7 @@ def plot_text(trace: "fp.Trace", neuron: str | NeuronId) -> go.Figure:
     texts = _fold([*(plain(token) for token in trace.tokens), *[""] * blank], width)
     most = max(map(abs, values)) or 1.0
     rows = [str(line * width) for line in range(lines)]
-    figure = parts.add_grid(make_subplots(), grid, rows=rows, limit=most, across="column")
+    figure = parts.draw_grid(grid, rows=rows, limit=most, across="column")
     figure.update_traces(text=texts, texttemplate="%{text}", hoverongaps=False,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
     figure.update_xaxes(showticklabels=False, ticks="")
@@ -182,13 +180,18 @@ def plot_stages(stages: "fp.Stages") -> go.Figure:
     tokens = list(stages.tokens)
     if stages.pattern is not None:
         mean = reduce(stages.pattern, "head query key -> query key", "mean")
-        parts.add_grid(figure, mean.tolist(), rows=tokens, columns=tokens, signed=False)
+        parts.draw_grid(mean.tolist(), rows=tokens, columns=tokens, signed=False, into=figure)
         figure.update_traces(zmin=0.0, zmax=1.0)
         figure.update_xaxes(tickangle=-60, title_text="read from", row=1, col=1)
     for column, (name, values) in enumerate(panels.items(), 1 + len(titles) - len(panels)):
         across = "neuron" if name in ("gate scores", "scores", "activations") else "dimension"
-        parts.add_grid(
-            figure, values.tolist(), rows=tokens, column=column, limit=limits[name], across=across
+        parts.draw_grid(
+            values.tolist(),
+            rows=tokens,
+            column=column,
+            limit=limits[name],
+            across=across,
+            into=figure,
         )
         figure.update_xaxes(title_text=across, nticks=4, row=1, col=column)
     above = int((stages.activations > 0).sum())
@@ -256,9 +259,10 @@ def plot_similarity(similarity: "fp.Similarity") -> go.Figure:
         cosines = similarity.cosines[stage]
         pairs = len(tokens) * (len(tokens) - 1)
         means.append(float(cosines.sum() - cosines.trace()) / pairs if pairs else 1.0)
-        bar = "cosine" if column == len(chosen) else None
-        parts.add_grid(figure, cosines.tolist(), rows=tokens, columns=tokens, column=column, limit=1.0,
-                 digits=digits, bar=bar)  # fmt: skip
+        parts.draw_grid(
+            cosines.tolist(), rows=tokens, columns=tokens, column=column, limit=1.0, digits=digits,
+            bar="cosine" if column == len(chosen) else None, into=figure,
+        )  # fmt: skip
     figure.update_xaxes(tickangle=-40)
     title = (
         "The cosines are undefined: the tokens' vectors are zero"

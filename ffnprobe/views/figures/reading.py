@@ -205,8 +205,8 @@ def plot_layers(match: "fp.Match") -> go.Figure:
     for layer, twin in zip(twins.layer, twins.twin_layer, strict=True):
         counts[layer][twin] += 1
     names, others = ([f"L{layer}" for layer in range(many)] for many in (rows, columns))
-    figure = parts.add_grid(
-        make_subplots(), counts, rows=names, columns=others, signed=False, digits=0, bar="twins"
+    figure = parts.draw_grid(
+        counts, rows=names, columns=others, signed=False, digits=0, bar="twins"
     )
     figure.update_traces(hovertemplate="L%{y} → L%{x}: %{z} twins<extra></extra>")
     same = int((twins.layer == twins.twin_layer).sum())
