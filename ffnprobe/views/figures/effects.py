@@ -103,7 +103,7 @@ def plot_against_pushes(effects: "fp.Effects", *, pushes: "fp.Pushes | None" = N
 def _list_rest(
     among: Tensor, named: Iterable[NeuronId], columns: Mapping[str, Tensor]
 ) -> pd.DataFrame:
-    """List the neurons that are not named by their numbers alone: to read the tokens of all takes long."""
+    """List all but the named, with numbers and no tokens: to read the tokens of all takes long."""
     rest = among.clone()
     for name in named:
         rest[name.layer, name.neuron] = False

@@ -16,10 +16,9 @@ def plot_known(scores: "fp.Scores") -> go.Figure:
     values, names = shares["mean"].tolist(), [str(name) for name in shares.index]
     rows = [f"{name} ({size:,})" for name, size in zip(names, shares["size"], strict=True)]
     hover = [f"{name}: known" for name in names]
-    title, note = f"{scores.title}: {scores.share_known:.1%}", parts.say_model(scores.provenance)
-    return parts.draw_bars(
-        values, title, names=rows, hover=hover, note=note, x="share known (rank 1)"
-    )
+    look = {"note": parts.say_model(scores.provenance), "x": "share known (rank 1)"}
+    title = f"{scores.title}: {scores.share_known:.1%}"
+    return parts.draw_bars(values, title, names=rows, hover=hover, **look)
 
 
 @draws("neurons", "Relations")

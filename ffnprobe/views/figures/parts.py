@@ -1,4 +1,4 @@
-"""What figures are made of: bars, heatmaps, labels that do not overlap, the note under a title."""
+"""What figures are made of: bars, boxes, pairs, heatmaps, labels that do not overlap, the note under a title."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,7 +51,7 @@ def add_bars(
     figure.add_trace(drawn, **cell)
     label(figure.update_yaxes, names, autorange="reversed", **cell)
     low, high = min(0.0, *values), max(0.0, *values)
-    free = room * ((high - low) or 1.0)  # not nothing if all values are zero
+    free = room * ((high - low) or 1.0)  # some, even if all values are zero
     return figure.update_xaxes(range=[low - (free if low < 0 else 0.0), high + free], **cell)
 
 
@@ -87,7 +87,7 @@ def neuron_hovers(table: pd.DataFrame) -> list[str]:
 def draw_pairs(
     names: Texts, *sides: Mapping[str, Any], line: Mapping[str, Any], **both: Any
 ) -> go.Figure:
-    """Draw two marks in each row, joined by a line; sides, and what is alike, are options of plotly's."""
+    """Draw two marks in each row, joined by a line; each of the sides, and `both`, are plotly's options."""
     figure, rows = go.Figure(), list(range(len(names)))
     for side in sides:
         figure.add_scatter(y=rows, mode="markers", **side, **both)
