@@ -12,6 +12,7 @@ import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.models.sources import Source
 from ffnprobe.results import as_result
+from ffnprobe.serving.answers import Answers, Found
 from ffnprobe.views.files.formats import FILES, to_md
 from tests.views.results import every_result
 
@@ -223,3 +224,18 @@ def test_a_bar_in_a_heading_does_not_end_a_column():
     head, rule, *_ = to_md(fp.TableSet("t", {"t": table}, known)).splitlines()
     assert head == "| a&#124;b | log_probability |"
     assert head.count("|") == rule.count("|") == 3
+
+
+def test_missing_and_infinite_numbers_are_null_in_json_and_in_an_answer(tmp_path):
+    known = fp.Provenance("m", Source("folder", "/a"), "f" * 32)
+    numbers = [0.5, float("nan"), float("inf"), -float("inf")]
+    held = fp.TableSet("t", {"rows": pd.DataFrame({"push": numbers})}, known)
+    fp.save(held, tmp_path / "t.json")
+    fp.save(held, tmp_path / "t.jsonl")
+    listed = json.loads((tmp_path / "t.json").read_text())["rows"]
+    lines = map(json.loads, (tmp_path / "t.jsonl").read_text().splitlines())
+    answer = Answers().write(Found(held, held.named), grade="none", rows=4)
+    wanted = [0.5, None, None, None]
+    assert [row["push"] for row in listed] == wanted
+    assert [row["push"] for row in lines] == wanted
+    assert [push for (push,) in answer["rows"]] == wanted
