@@ -118,7 +118,7 @@ Kind = TypeVar("Kind", bound=Result)
 class TableSet(Result):
     """Tables that are a result by themselves: taken from one, or read back from a file.
 
-    `kind` is the type of the result they were taken from.
+    `kind` is the type of the result they were taken from, `said` what is said beside the tables.
 
     >>> import ffnprobe as fp, tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "next.json"
@@ -131,6 +131,7 @@ class TableSet(Result):
     named: "Mapping[str, pd.DataFrame]"
     provenance: Provenance
     kind: str = "TableSet"
+    said: tuple[str, ...] = ()
 
     @property
     def table(self) -> "pd.DataFrame":

@@ -195,7 +195,7 @@ class Common:
                 self.note(
                     f"standard output is {sys.stdout.encoding}: what it lacks is written as ?"
                 )
-            written = gather_tables(result, tables, known)
+            written = gather_tables(result, tables, known, is_told=self.format == "md")
             sys.stdout.write(TEXTS[self.format](written))
 
     def refuse_output(self, words: str, remedy: str) -> None:

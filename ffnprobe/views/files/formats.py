@@ -61,8 +61,8 @@ def to_jsonl(result: Result, written: TableSet) -> str:
 
 
 def to_md(result: TableSet) -> str:
-    """Write every table as Markdown, the provenance below."""
-    parts = []
+    """Write what is said and every table as Markdown, the provenance below."""
+    parts = [_escape(line) for line in result.said]
     for name, frame in result.named.items():
         title = f"### {_heading(name)}\n\n" if len(result.named) > 1 else ""
         lines = [[_heading(str(column)) for column in frame.columns], ["---"] * len(frame.columns)]

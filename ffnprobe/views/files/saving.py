@@ -78,7 +78,7 @@ def encode_result(
     result: Result, suffix: str, *, tables: Tables = None, provenance: Provenance | None = None
 ) -> bytes:
     """Write a result as the bytes of a file with that suffix."""
-    written = gather_tables(result, tables, provenance)
+    written = gather_tables(result, tables, provenance, is_told=suffix == ".md")
     if all(table.empty for table in written.named.values()):
         raise FileNotWritten("the result is empty: there is no row to write.")
     if suffix == ".html":
@@ -91,14 +91,20 @@ def encode_result(
 
 
 def gather_tables(
-    result: Result, tables: Tables = None, provenance: Provenance | None = None
+    result: Result,
+    tables: Tables = None,
+    provenance: Provenance | None = None,
+    *,
+    is_told: bool = False,
 ) -> TableSet:
-    """Gather what a file of a result holds."""
+    """Gather what a file of a result holds; if it is to be read by people, what is said of it, too."""
+    said = (result.headline, *result.notes, result.caption) if is_told else ()
     return TableSet(
         title=result.title,
         named=result.tables() if tables is None else tables,
         provenance=result.provenance if provenance is None else provenance,
         kind=result.kind if isinstance(result, TableSet) else type(result).__name__,
+        said=tuple(filter(None, said)),
     )
 
 
