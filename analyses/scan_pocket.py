@@ -8,13 +8,14 @@ pocket has changed: a scan of other weights is not used.
     python analyses/scan_pocket.py
 """
 
+import tarfile
 import tempfile
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
 import ffnprobe as fp
-from ffnprobe.corpora.embedded import PACKED, pack_scan
+from ffnprobe.corpora.scans import PACKED
 from ffnprobe.errors import FileNotWritten
 from pocket import texts
 from script import run_script
@@ -42,6 +43,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     if size > MOST:
         options.out.unlink()
         raise FileNotWritten(f"{size:,} bytes are more than {MOST:,}.", remedy="--top 2")
+
+
+def pack_scan(store: Path, target: Path) -> None:
+    """Pack a store into one file; the same store gives the same bytes."""
+    with tarfile.open(target, "w:xz", preset=9) as packed:
+        for path in sorted(store.iterdir()):
+            if path.is_file() and not path.name.startswith("."):
+                packed.add(path, path.name, filter=_forget)
+
+
+def _forget(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Leave out whose file it was, and when."""
+    member.mtime, member.uid, member.gid, member.mode = 0, 0, 0, 0o644
+    member.uname = member.gname = ""
+    return member
 
 
 if __name__ == "__main__":

@@ -215,8 +215,8 @@ def _join(
 
     if not isinstance(result, Reading | Readings | Search):
         return tables
-    from ffnprobe.corpora.embedded import embedded_scan
     from ffnprobe.corpora.joins import join_labels, table_examples
+    from ffnprobe.corpora.scans import embedded_scan
     from ffnprobe.corpora.stored_labels import find_labels
 
     first, *others = tables

@@ -90,7 +90,7 @@ def end_read(common: Common, answered: "Answered") -> None:
         end(common, answered)
         return
     from ffnprobe.corpora.contexts import examples
-    from ffnprobe.corpora.embedded import embedded_scan
+    from ffnprobe.corpora.scans import embedded_scan
     from ffnprobe.corpora.stored_labels import find_labels
     from ffnprobe.layout import find_width, wrap
 

@@ -7,8 +7,10 @@
 """
 
 import os
+import tarfile
+import tempfile
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +21,7 @@ from ffnprobe.corpora.states import SCAN, read_state
 from ffnprobe.corpora.statistics import Statistics
 from ffnprobe.errors import DataRefused
 from ffnprobe.files import quote
+from ffnprobe.models import pocket
 from ffnprobe.models.identity import tell_apart
 from ffnprobe.models.means import Means
 from ffnprobe.models.model import Model
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 # A neuron with more of its variance explained by position than this is position-only.
 POSITION_ONLY = 0.9
+# A scan of its own texts lies in the package with pocket; `analyses/scan_pocket.py` packs it.
+PACKED = pocket.FOLDER / "scan.tar.xz"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,3 +172,22 @@ class Scan(Result):
             .reset_index()
         )
         return self.provenance.note(layers)
+
+
+def embedded_scan(model: Model) -> Scan | None:
+    """Return the scan in the package if it is of this very model."""
+    if model.source.kind != "embedded" or not PACKED.is_file():
+        return None
+    try:
+        return _unpack(PACKED).check(model)
+    except DataRefused:
+        return None
+
+
+@cache
+def _unpack(packed: Path) -> Scan:
+    # Its tensors are mapped from the file; where files in use cannot be removed, it stays.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        with tarfile.open(packed) as members:
+            members.extractall(folder, filter="data")
+        return Scan.open(folder)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ffnprobe.corpora.contexts import Examples, examples
-from ffnprobe.corpora.embedded import embedded_scan
+from ffnprobe.corpora.scans import embedded_scan
 from ffnprobe.documents.blocks import (
     Beside,
     Block,
@@ -24,14 +24,13 @@ from ffnprobe.documents.blocks import (
     Tokens,
     Words,
 )
+from ffnprobe.evidence.tables import read_sites
 from ffnprobe.layout import lay_out_map
-from ffnprobe.reading.cards import ABOUT, TITLES
-from ffnprobe.reading.readings import Readings, read
+from ffnprobe.reading.cards import ABOUT, Lists, table_lists
+from ffnprobe.reading.tokens import gather, list_sides
 from ffnprobe.tracing.score_drivers import Drivers, drivers
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ffnprobe.evidence.explanation import Explanation
 
 TOKENS = 8  # on a card
@@ -161,16 +160,18 @@ REST = {
 def _cards(found: "Explanation") -> Cards:
     """Make a card of each neuron: what it asks and says, what it did here, who asked, examples."""
     model = found.trace.model
-    readings = read(model, list(found.neurons.name))
-    assert isinstance(readings, Readings)
-    lists = readings.tokens(min(TOKENS, model.config.vocab))
+    names = [name for name, _ in read_sites(found.neurons)]
+    gates = None if model.gates is None else gather(model.gates, names)
+    lists = list_sides(
+        model, gather(model.questions, names), gates, gather(model.answers, names),
+        min(TOKENS, model.config.vocab), convention="centred", through="embed",
+    )  # fmt: skip
     scan = found.options.scan or embedded_scan(model)
     parts = []
-    for shown, row in zip(
-        found.shown.to_dict("records"), found.neurons.to_dict("records"), strict=True
-    ):
+    rows = zip(found.shown.to_dict("records"), found.neurons.to_dict("records"), strict=True)
+    for number, (shown, row) in enumerate(rows):
         quoted = None if scan is None else examples(scan, row["name"])
-        own = lists[lists.name == row["name"]]
+        own = {side: every[number] for side, every in lists.items()}
         told = partial(_card, found, shown, row, own, quoted)
         title = f"{shown['name']} at {row['token']}"
         parts.append(Section(title, told, anchor=shown["name"], mark=row["grade"]))
@@ -178,7 +179,7 @@ def _cards(found: "Explanation") -> Cards:
 
 
 def _card(
-    found: "Explanation", shown: dict[Any, Any], row: dict[Any, Any], lists: "pd.DataFrame",
+    found: "Explanation", shown: dict[Any, Any], row: dict[Any, Any], lists: Lists,
     quoted: Examples | None,
 ) -> Iterator[Block]:  # fmt: skip
     yield Words(f"{shown['asks']} → {shown['says']}", "strong")
@@ -212,18 +213,14 @@ def _say(answer: str, row: dict[Any, Any]) -> str:
 
 
 def _detail(
-    found: "Explanation", row: dict[Any, Any], lists: "pd.DataFrame", asked: Drivers,
+    found: "Explanation", row: dict[Any, Any], lists: Lists, asked: Drivers,
     quoted: Examples | None,
 ) -> Iterator[Block]:  # fmt: skip
     """Show the neuron over the text, its lists with their values, who asked, more examples."""
     trace = found.trace
     yield Tokens(trace.tokens, trace.activations[row["layer"], :, row["neuron"]].tolist())
     yield Words("The text is coloured by the neuron's activation at each token.", "soft")
-    sides = [
-        Table(part[["token", "value"]], TITLES[str(side)])
-        for side, part in lists.groupby("list", sort=False)
-    ]
-    yield Beside([*sides, *_ask(asked)])
+    yield Beside([*table_lists(lists), *_ask(asked)])
     if quoted is not None:
         yield from quoted.quote()
 

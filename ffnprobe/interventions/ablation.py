@@ -69,9 +69,9 @@ from ffnprobe.options import (
     read_group,
 )
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
-from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:

@@ -46,9 +46,9 @@ from ffnprobe.options import (
     Versus,
 )
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result, check_alike, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
-from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.sinks import find_sinks
 from ffnprobe.tracing.trace import Trace
 

@@ -48,8 +48,8 @@ from ffnprobe.options import (
     Shown,
 )
 from ffnprobe.provenance import Provenance, Setting
+from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result, name_question
-from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
 
+from ffnprobe.documents.blocks import Table
 from ffnprobe.layout import UNLIMITED, wrap
 from ffnprobe.reading.measures import Measures
 from ffnprobe.reading.tokens import TokenValue
@@ -49,6 +50,16 @@ def _side_by_side(columns: Sequence[Sequence[str]]) -> str:
 
 def _breadth(column: Sequence[str]) -> int:
     return max(map(cell_len, column))
+
+
+def table_lists(lists: Lists) -> list[Table]:
+    """Table a neuron's lists of tokens, each under what it is."""
+    import pandas as pd
+
+    return [
+        Table(pd.DataFrame([(t, v) for t, _, v in row], columns=["token", "value"]), TITLES[side])
+        for side, row in lists.items()
+    ]
 
 
 def describe(m: Measures) -> list[str]:

@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId, Site
+from ffnprobe.reading.ordering import check_top, sort_neurons
 from ffnprobe.reading.tokens import answer_tokens, gate_tokens, question_tokens
 
 if TYPE_CHECKING:
@@ -92,6 +94,24 @@ def list_neurons(
         else:
             table[column] = values
     return order_columns(table)
+
+
+def list_top(
+    model: Model,
+    top: int | None,
+    *,
+    by: Float[Tensor, "layer neuron"],
+    columns: Mapping[str, Float[Tensor, "layer neuron"]],
+    signs: Float[Tensor, "layer neuron"],
+    smallest: bool = False,
+    of: str = "neurons",
+) -> "pd.DataFrame":
+    """Table the `top` neurons of largest (or smallest) value, leaving out those without one."""
+    missing = by.isnan()
+    top = check_top(top, int((~missing).sum()), of=of)
+    last = float("inf") if smallest else float("-inf")
+    neurons = sort_neurons(by.masked_fill(missing, last), top, smallest=smallest)
+    return list_neurons(model, neurons, columns, signs=signs)
 
 
 def order_columns(table: "pd.DataFrame") -> "pd.DataFrame":

@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from ffnprobe.arguments import verb
-from ffnprobe.documents.blocks import Beside, Block, Figure, Table, Words
+from ffnprobe.documents.blocks import Beside, Block, Figure, Words
 from ffnprobe.errors import NameNotUnderstood
 from ffnprobe.layout import find_width
 from ffnprobe.models.model import Model
 from ffnprobe.names import FORMS, NeuronId, split_position
 from ffnprobe.options import NAMES, TOP, Argument, Option
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.cards import TITLES, card_text, describe
+from ffnprobe.reading.cards import card_text, describe, table_lists
 from ffnprobe.reading.directions import Directions, layer_runs, pick_directions
 from ffnprobe.reading.kinds import Thresholds
 from ffnprobe.reading.measures import Measures, measure_neurons, project_measured, table_measures
@@ -72,19 +72,8 @@ class Reading(Result, Measures):
 
     def document(self, tables: Tables = None, *, top: int = LISTED) -> Iterator[Block]:
         """Show the `top` tokens of each list side by side, and the numbers below."""
-        import pandas as pd
-
         yield Figure(self)
-        lists = self._lists(min(top, self.question.model.config.vocab)).items()
-        yield Beside(
-            [
-                Table(
-                    pd.DataFrame([(t, v) for t, _, v in listed], columns=["token", "value"]),
-                    TITLES[side],
-                )
-                for side, listed in lists
-            ]
-        )
+        yield Beside(table_lists(self._lists(min(top, self.question.model.config.vocab))))
         for line in describe(self):
             yield Words(line, "soft")
         yield from self.fold(tables)

@@ -19,8 +19,8 @@ from pydantic import TypeAdapter
 
 from ffnprobe.arguments import check, check_option, show
 from ffnprobe.asking import answer
-from ffnprobe.corpora.embedded import embedded_scan
 from ffnprobe.corpora.labels import Labels
+from ffnprobe.corpora.scans import embedded_scan
 from ffnprobe.corpora.stored_labels import find_labels
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.facts.rows import FactRow

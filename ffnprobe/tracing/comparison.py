@@ -32,9 +32,9 @@ from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.models.model import Model
 from ffnprobe.options import Answer, Argument, Convention, Option, Position, Shown, Versus
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token, predicted
-from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.pushes import Pushes, attribute
 from ffnprobe.tracing.trace import Trace
 

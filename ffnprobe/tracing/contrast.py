@@ -4,7 +4,7 @@
     contrast push           = its push here − the mean of its push there
 
 A neuron set to its contrast mean does what it does in any sentence of this form; what the answer then
-loses is owed to the subject. Positions are aligned as `alignment` says. Where the prompts begin alike
+loses is owed to the subject. Positions are aligned as `align` says. Where the prompts begin alike
 the contrast mean is the activation itself, so nothing is lost there. A position without a counterpart
 is left as it is, and named. So is one that is an attention sink here or whose counterpart is one in any
 contrast prompt: a sink's activations, hundreds of times larger, are no mean of what a word does.
@@ -22,8 +22,9 @@ True
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -34,7 +35,6 @@ from ffnprobe.arguments import show, verb
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.results import Result
-from ffnprobe.tracing.alignment import Alignment, align, set_aside
 from ffnprobe.tracing.answers import answer_ids, predicted
 from ffnprobe.tracing.running import run
 from ffnprobe.tracing.sinks import find_sinks
@@ -55,6 +55,77 @@ class HasPrompt(Protocol):
 
 
 Prompts = str | Trace | Iterable[str | Trace | HasPrompt]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A prompt's positions and, for each other prompt, their counterparts there."""
+
+    length: int
+    front: int
+    back: int
+    counterparts: tuple[tuple[int | None, ...], ...]
+    aside: tuple[int, ...] = ()
+
+    @property
+    def middle(self) -> range:
+        """The positions where the prompts differ: the subject."""
+        return range(self.front, self.length - self.back)
+
+    @property
+    def unmatched(self) -> tuple[int, ...]:
+        """The positions that have no counterpart in any other prompt."""
+        return tuple(
+            position
+            for position in range(self.length)
+            if all(matched[position] is None for matched in self.counterparts)
+        )
+
+
+def set_aside(alignment: Alignment, positions: Sequence[int]) -> Alignment:
+    """Take their counterparts from some positions, in every prompt."""
+    counterparts = tuple(
+        tuple(None if position in positions else there for position, there in enumerate(matched))
+        for matched in alignment.counterparts
+    )
+    return replace(alignment, counterparts=counterparts, aside=tuple(positions))
+
+
+def align(ids: Sequence[int], others: Sequence[Sequence[int]]) -> Alignment:
+    """Align a prompt's tokens with those of others.
+
+    Tokens that all prompts have in common at the front are aligned, and so are those at the back. In the
+    middle, where they differ (the subject), the last token is aligned with the last, and the others from
+    the end while there are any. A position may have no counterpart. One that is set aside has none either.
+
+    >>> found = align((0, 7, 8, 9, 5), [(0, 3, 9, 5)])
+    >>> found.counterparts
+    ((0, None, 1, 2, 3),)
+    >>> list(found.middle), found.unmatched
+    ([1, 2], (1,))
+    """
+    prompts = [tuple(ids), *(tuple(other) for other in others)]
+    front = _count_common(prompts)
+    shortest = min(map(len, prompts)) - front
+    back = min(_count_common([prompt[::-1] for prompt in prompts]), shortest)
+    length = len(ids)
+    counterparts = tuple(
+        (*range(front), *(_from_end(position, length, len(other), front) for position in range(front, length)))
+        for other in prompts[1:]
+    )  # fmt: skip
+    return Alignment(length, front, back, counterparts)
+
+
+def _count_common(prompts: Sequence[Sequence[int]]) -> int:
+    """Count the tokens that all prompts begin with."""
+    columns = zip(*prompts, strict=False)  # the shortest ends it
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+
+
+def _from_end(position: int, length: int, other: int, front: int) -> int | None:
+    """Return the position as far from the other's end, or none where that is in the common front."""
+    matched = position - length + other
+    return matched if matched >= front else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -23,10 +23,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result
 from ffnprobe.tracing.answers import one_token
 from ffnprobe.tracing.contrast import Contrast, count_prompts
-from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.pushes import Pushes, attribute
 
 if TYPE_CHECKING:

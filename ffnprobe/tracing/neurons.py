@@ -6,8 +6,8 @@ import torch
 from einops import einsum
 
 from ffnprobe.names import NeuronId
+from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.tracing.answers import one_token, predicted
-from ffnprobe.tracing.neuron_tables import list_top
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -41,10 +41,10 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.step import cap, normalise
 from ffnprobe.options import CONTRAST, Answer, Convention, Position, Shown, Versus
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, check_closed, close_account
 from ffnprobe.tracing.answers import answer_ids, one_token, predicted
-from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.predictions import rank_of
 from ffnprobe.tracing.pushes_by_piece import PushesByPiece
 from ffnprobe.tracing.running import extend

@@ -30,10 +30,10 @@ from ffnprobe.models.step import normalise
 from ffnprobe.names import NeuronId, split_position
 from ffnprobe.options import TOP, Argument, Option
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, close_account, write_along
-from ffnprobe.tracing.neuron_tables import list_top
 from ffnprobe.tracing.sinks import find_sinks
 from ffnprobe.tracing.trace import Trace
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.corpora import embedded
+from ffnprobe.corpora import scans
 from ffnprobe.views.explorer.session import Session
 from tests.cli.runner import ffnprobe
 from tests.conftest import JORDAN
@@ -27,11 +27,11 @@ def packed(tmp_path_factory):
 def test_cards_reports_and_the_explorer_show_examples_at_once(
     packed, pocket, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(embedded, "PACKED", tmp_path / "none")
-    assert embedded.embedded_scan(pocket) is None
+    monkeypatch.setattr(scans, "PACKED", tmp_path / "none")
+    assert scans.embedded_scan(pocket) is None
     assert "strongest (by activation)" not in ffnprobe("read", "L0N378").stdout
-    monkeypatch.setattr(embedded, "PACKED", packed)
-    scan = embedded.embedded_scan(pocket)
+    monkeypatch.setattr(scans, "PACKED", packed)
+    scan = scans.embedded_scan(pocket)
     assert scan is not None
     assert scan.done.texts > 20
     first = fp.examples(scan, "L0N378").strongest[0]
@@ -50,7 +50,7 @@ def test_cards_reports_and_the_explorer_show_examples_at_once(
 
 
 def test_a_scan_of_another_model_is_not_used(packed, tiny, pocket, monkeypatch):
-    monkeypatch.setattr(embedded, "PACKED", packed)
-    assert embedded.embedded_scan(tiny) is None
+    monkeypatch.setattr(scans, "PACKED", packed)
+    assert scans.embedded_scan(tiny) is None
     other = fp.load("pocket", tokenizer="ids")
-    assert embedded.embedded_scan(other) is None
+    assert scans.embedded_scan(other) is None

@@ -5,8 +5,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused, PromptRefused, TokenNotFound
-from ffnprobe.tracing.alignment import align
-from ffnprobe.tracing.contrast import contrast_with
+from ffnprobe.tracing.contrast import align, contrast_with
 from ffnprobe.tracing.contrast_pushes import contrast_pushes
 
 SPORT = "{} plays the sport of"

@@ -18,8 +18,9 @@ def note(frame, event, _):
     if event == "call" and file.startswith(root) and frame.f_code.co_name != "<module>":
         seen.add(file)
 
-found = fp.explain(fp.load("pocket"), sys.argv[1], " basketball", top=3)
-fp.save(found, sys.argv[2])  # measures what the page shows beside the verdict
+model = fp.load("pocket")
+fp.save(fp.explain(model, "Tiger Woods plays the sport of", " golf", top=3), sys.argv[2])  # imports
+found = fp.explain(model, sys.argv[1], " basketball", top=3)
 sys.setprofile(note)
 fp.save(found, sys.argv[2])
 sys.setprofile(None)

@@ -12,9 +12,8 @@ import plotly.graph_objects as go
 from ffnprobe.cache import LRUCache
 from ffnprobe.circuits.circuit import Circuit, circuit
 from ffnprobe.corpora.contexts import Examples, examples
-from ffnprobe.corpora.embedded import embedded_scan
 from ffnprobe.corpora.labels import Labels
-from ffnprobe.corpora.scans import Scan
+from ffnprobe.corpora.scans import Scan, embedded_scan
 from ffnprobe.corpora.stored_labels import find_labels
 from ffnprobe.corpora.surveying import survey
 from ffnprobe.errors import DataRefused, PromptRefused

@@ -13,9 +13,9 @@ import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.ordering import sort_neurons
 from ffnprobe.results import check_alike
-from ffnprobe.tracing.neuron_tables import list_neurons
 from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.figures.pushes import draw_neurons, list_both_ends
 from ffnprobe.views.theme import BLUE, GREY, ORANGE, apply_theme, plain
