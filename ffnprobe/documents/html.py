@@ -42,7 +42,6 @@ _STYLES = {
     "chip": f"display:inline-block;border:{_LINE};border-radius:4px;padding:0 4px;margin:1px;overflow-wrap:anywhere",
     "number": "text-align:right;font-variant-numeric:tabular-nums;padding:1px 8px",
     "text": "text-align:left;padding:1px 8px",
-    "head": "text-align:left",
     "rows": "border-collapse:collapse;margin:6px 0",
     "beside": "display:flex;flex-wrap:wrap;gap:0 24px",
 }
@@ -135,7 +134,7 @@ class _Card:
         return f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
 
     def _head(self, name: str, kind: str) -> str:
-        return f"<th{self.look('head')}>{name}</th>"
+        return f"<th{self.look(kind)}>{name}</th>"
 
     def _quote(self, block: Quote) -> str:
         token = f'<{self.mark} style="background:{shade(block.share)}">{escape(block.token)}</{self.mark}>'
