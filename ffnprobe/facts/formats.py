@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Union
 
 from ffnprobe.errors import DataRefused
 from ffnprobe.facts.csv_facts import read_csv, read_frame
-from ffnprobe.facts.json_facts import read_json
-from ffnprobe.facts.jsonl_facts import has_facts, read_jsonl
+from ffnprobe.facts.json_facts import has_facts, read_json, read_jsonl
 from ffnprobe.facts.rows import FactRow, FactTable, Found, gather
 from ffnprobe.facts.templates import check_templates
 from ffnprobe.inputs import parse_json, read_input

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.interventions import log_sums, readout
-from ffnprobe.interventions.log_sums import Surroundings
-from ffnprobe.interventions.readout import Readout, read_answer
+from ffnprobe.interventions import readout
+from ffnprobe.interventions.readout import Readout, Surroundings, read_answer
 from ffnprobe.models.step import normalise
 from tests.conftest import JORDAN
 
@@ -14,8 +13,8 @@ from tests.conftest import JORDAN
 @pytest.mark.parametrize("size", [1e-3, 0.03, 0.3, 3.0])
 @pytest.mark.parametrize("sharp", [0.1, 5.0])
 def test_the_error_is_at_most_what_is_proven(size, sharp, monkeypatch):
-    monkeypatch.setattr(log_sums, "TOKENS_AT_ONCE", 100)
-    monkeypatch.setattr(log_sums, "HEAVIEST", 3)
+    monkeypatch.setattr(readout, "TOKENS_AT_ONCE", 100)
+    monkeypatch.setattr(readout, "HEAVIEST", 3)
     chance = torch.Generator().manual_seed(7)
     rows, moves = (torch.randn(n, 13, generator=chance, dtype=torch.double) for n in (1001, 257))
     logits = sharp * torch.randn(1001, generator=chance, dtype=torch.double)
@@ -30,7 +29,7 @@ def test_the_error_is_at_most_what_is_proven(size, sharp, monkeypatch):
 
 def test_the_error_comes_close_to_what_is_proven_where_one_of_two_tokens_is_rare(monkeypatch):
     """There the third moment is nearly as large as it can be."""
-    monkeypatch.setattr(log_sums, "HEAVIEST", 0)
+    monkeypatch.setattr(readout, "HEAVIEST", 0)
     rows = torch.tensor([[1.0], [-1.0]], dtype=torch.double)
     logits = torch.tensor([0.0, -5.0], dtype=torch.double)
     move = torch.tensor([[0.01]], dtype=torch.double)

@@ -12,8 +12,8 @@ from functools import cached_property
 import pytest
 
 import ffnprobe as fp
+from ffnprobe.reading.readings import AnswerSide, QuestionSide
 from ffnprobe.reading.related import Related
-from ffnprobe.reading.sides import AnswerSide, QuestionSide
 from tests.whole.pages import ROOT
 
 NAMES = [name for name in fp.__all__ if not name.startswith("__")]
