@@ -39,7 +39,7 @@ from ffnprobe.models.model import Model as Model
 from ffnprobe.provenance import Provenance as Provenance
 from ffnprobe.names import NeuronId as NeuronId
 from ffnprobe.reading.kinds import Thresholds as Thresholds
-from ffnprobe.reading.matches import Match as Match
+from ffnprobe.corpora.matching import Match as Match
 from ffnprobe.reading.rankings import search as search
 from ffnprobe.reading.readings import Reading as Reading, Readings as Readings, read as read
 from ffnprobe.reading.readings import related as related

@@ -7,13 +7,26 @@
 memit and alphaedit aim at the stream that leaves the last of their layers: each layer takes an equal
 share of what is missing, measured again after the layers before it were changed. Where MLPs write
 through a norm (Gemma) a share of a stream is not a share of an MLP's output, and one layer takes all.
+
+v*: the output of a layer at the subject's last token that makes the answer likely.
+
+With δ added to what the layer's answers add up to there, Adam descends, for each request by itself,
+
+    − mean over contexts of log P(answer)  +  KL_WEIGHT · KL(clean ‖ shifted) after "SUBJECT is a"
+    +  DECAY · (‖δ‖ / size)²               with ‖δ‖ ≤ CLAMP · size
+
+v is the clean output, averaged over the contexts, and v* = v + δ. `size` is the norm of the stream
+that δ is added to, or of v where a norm rescales it (Gemma); steps are shares of it, whatever the
+model's scale. A request whose answer has the probability ENOUGH in every context stops; so the cost is
+as many tails as the fact needs.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from einops import rearrange
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.editing.key_moments import KeyMoments
@@ -25,7 +38,6 @@ from ffnprobe.editing.solves import (
     solve_rome,
 )
 from ffnprobe.editing.tails import Tails, open_tails
-from ffnprobe.editing.targets import average_by_request, find_targets
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models.changes import change_rows
 from ffnprobe.models.model import Model
@@ -41,6 +53,145 @@ FREE_SHARE, RIDGE = 0.02, 0.05
 
 Written = Sequence[Sequence[Context]]
 Keys = dict[int, Float[Tensor, "fact neuron"]]
+
+STEPS, STEP, CLAMP = 30, 0.1, 2.0
+SLOWLY = 10  # steps by which a step grows by its first length: a fact that resists is pushed harder
+KL_WEIGHT, DECAY = 0.0625, 0.05
+ENOUGH = 0.95
+# Contexts run together: their activations are kept for the gradient.
+CONTEXTS_AT_ONCE = 96
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """For each request, its key, and how far the layer's output must move at it."""
+
+    keys: Float[Tensor, "fact neuron"]
+    outputs: Float[Tensor, "fact d_model"]
+    shifts: Float[Tensor, "fact d_model"]
+    probabilities: Float[Tensor, " fact"]
+    steps: int
+
+
+def find_targets(
+    model: Model, layer: int, written: Sequence[Sequence[Context]], *, steps: int = STEPS
+) -> Targets:
+    """Find v* for each request, given in its contexts, a few requests at a time."""
+    each = max(map(len, written))
+    size = max(1, CONTEXTS_AT_ONCE // each)
+    parts = [
+        _optimise(open_tails(model, layer, _renumber(written[start : start + size])), steps)
+        for start in range(0, len(written), size)
+    ]
+    return Targets(
+        keys=torch.cat([part.keys for part in parts]),
+        outputs=torch.cat([part.outputs for part in parts]),
+        shifts=torch.cat([part.shifts for part in parts]),
+        probabilities=torch.cat([part.probabilities for part in parts]),
+        steps=max(part.steps for part in parts),
+    )
+
+
+def average_by_request(
+    contexts: Sequence[Context], rows: Float[Tensor, "prompt wide"]
+) -> Float[Tensor, "fact wide"]:
+    """Average rows over the contexts of each request that have its answer."""
+    own = [order for order, one in enumerate(contexts) if one.pieces]
+    owners = torch.tensor([contexts[order].owner for order in own], device=rows.device)
+    counts = torch.bincount(owners)
+    total = torch.zeros(len(counts), rows.shape[-1], device=rows.device)
+    return total.index_add_(0, owners, rows[own]) / counts[:, None]
+
+
+def _renumber(written: Sequence[Sequence[Context]]) -> list[Context]:
+    return [
+        Context(order, one.ids, one.start, one.reads, one.pieces)
+        for order, contexts in enumerate(written)
+        for one in contexts
+    ]
+
+
+def _measure_sizes(tails: Tails, average: Callable[[Tensor], Tensor]) -> Float[Tensor, "fact 1"]:
+    """Return what a shift is measured by: the stream it is added to, or what a norm will rescale."""
+    is_scaled = tails.model.config.has_post_norms
+    rows = tails.totals if is_scaled else tails.after[:, 0]
+    return average(rows.norm(dim=-1, keepdim=True))
+
+
+class _Reading:
+    """Which rows of the log-probabilities are pieces of answers, and which shall stay."""
+
+    def __init__(self, tails: Tails) -> None:
+        own = [(order, one) for order, one in enumerate(tails.contexts) for _ in one.reads]
+        device = tails.model.device
+        self.is_piece = torch.tensor([bool(one.pieces) for _, one in own], device=device)
+        self.context = torch.tensor([order for order, one in own if one.pieces], device=device)
+        self.tokens = torch.tensor(
+            [piece for one in tails.contexts for piece in one.pieces], device=device
+        )
+        self.owners = torch.tensor([one.owner for one in tails.contexts], device=device)
+        self.stays = torch.tensor([one.owner for _, one in own if not one.pieces], device=device)
+        self.counts = torch.bincount(self.owners[self.has_answer(tails)])
+
+    @staticmethod
+    def has_answer(tails: Tails) -> Bool[Tensor, " prompt"]:
+        return torch.tensor([bool(one.pieces) for one in tails.contexts])
+
+    def answers(self, logs: Tensor, prompts: int) -> Float[Tensor, " prompt"]:
+        """Return the answer's log-probability in each context; 0 where there is none."""
+        pieces = logs[self.is_piece][torch.arange(len(self.tokens)), self.tokens]
+        return torch.zeros(prompts, device=logs.device).index_add(0, self.context, pieces)
+
+
+def _optimise(tails: Tails, most: int) -> Targets:
+    """Descend for all requests of a batch at once; Adam treats every number by itself."""
+    reading = _Reading(tails)
+    has_answer = reading.has_answer(tails)
+    owners, counts = reading.owners, reading.counts
+    facts, prompts = len(counts), len(owners)
+
+    def average(rows: Float[Tensor, "prompt ..."]) -> Float[Tensor, "fact ..."]:
+        return average_by_request(tails.contexts, rows)
+
+    outputs = average(tails.totals)
+    sizes = _measure_sizes(tails, average)
+    with torch.no_grad():
+        clean = tails.log_probabilities(torch.zeros_like(tails.totals))[~reading.is_piece]
+    # In units of size / sqrt(d_model): a step of Adam is then a share of size long.
+    unit = sizes / outputs.shape[-1] ** 0.5
+    shares = torch.zeros_like(outputs, requires_grad=True)
+    descent = torch.optim.Adam([shares], lr=STEP)
+    held = torch.zeros_like(outputs)
+    is_done = torch.zeros(facts, dtype=torch.bool, device=owners.device)
+    reached = torch.zeros(facts, device=owners.device)
+    steps = 0
+    for steps in range(most + 1):
+        with torch.enable_grad():
+            shifts = shares * unit
+            logs = tails.log_probabilities(shifts[owners])
+            answers = reading.answers(logs, prompts)
+            likely = torch.zeros(facts).index_add(0, owners[has_answer], answers[has_answer])
+            gap = (clean.exp() * (clean - logs[~reading.is_piece])).sum(-1)
+            gaps = torch.zeros(facts).index_add(0, reading.stays, gap)
+            decay = (shifts.norm(dim=-1) / sizes[:, 0]) ** 2
+            losses = -likely / counts + KL_WEIGHT * gaps + DECAY * decay
+        with torch.no_grad():
+            least = torch.full((facts,), float("inf"))
+            least = least.scatter_reduce(0, owners[has_answer], answers[has_answer], "amin")
+            now = ~is_done
+            held[now], reached[now] = shifts.detach()[now], least.exp()[now]
+            is_done |= reached >= ENOUGH
+        if is_done.all() or steps == most:
+            break
+        descent.param_groups[0]["lr"] = STEP * (1 + steps / SLOWLY)
+        descent.zero_grad()
+        losses[~is_done].sum().backward()
+        descent.step()
+        with torch.no_grad():
+            norms = rearrange(shares.norm(dim=-1), "fact -> fact 1")
+            most = CLAMP * outputs.shape[-1] ** 0.5
+            shares *= (most / norms.clamp(min=1e-12)).clamp(max=1.0)
+    return Targets(average(tails.keys), outputs, held, reached, steps)
 
 
 @dataclass(frozen=True, eq=False)

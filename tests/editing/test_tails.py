@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from ffnprobe.editing.methods import average_by_request, find_targets
 from ffnprobe.editing.requests import Context, make_request, write_contexts
 from ffnprobe.editing.solves import solve_rome
 from ffnprobe.editing.tails import open_tails
-from ffnprobe.editing.targets import average_by_request, find_targets
 from ffnprobe.models.changes import change_rows
 from ffnprobe.models.forward import forward
 
