@@ -112,9 +112,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Cards:
-    """Parts as cards, in a grid."""
+    """Sections as cards, in a grid."""
 
-    parts: Sequence[Section]
+    sections: Sequence[Section]
 
 
 @dataclass(frozen=True)

@@ -191,14 +191,12 @@ class _Page(_Card):
         return f"<section><h2>{title}</h2>{told}</section>"
 
     def _cards(self, block: Cards) -> str:
-        return f"<div class=cards>{''.join(map(self._article, block.parts))}</div>"
+        return f"<div class=cards>{''.join(map(self._article, block.sections))}</div>"
 
-    def _article(self, part: Section) -> str:
-        mark = (
-            f'<span class="grade grade-{escape(part.mark[:1])}">{escape(part.mark or "–")}</span>'
-        )
-        head = f"<h3>{mark} {escape(spell_turns(part.title))}</h3>"
-        return f'<article id="{escape(part.anchor)}">{head}{self._all(part.tell())}</article>'
+    def _article(self, section: Section) -> str:
+        mark = f'<span class="grade grade-{escape(section.mark[:1])}">{escape(section.mark or "–")}</span>'
+        head = f"<h3>{mark} {escape(spell_turns(section.title))}</h3>"
+        return f'<article id="{escape(section.anchor)}">{head}{self._all(section.tell())}</article>'
 
     def _figure(self, block: Figure) -> str:
         return self.draw(block)

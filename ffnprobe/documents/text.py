@@ -66,11 +66,11 @@ def write_lines(
 
 
 class _Title(Words):
-    """The title of a part."""
+    """The title of a section."""
 
 
 def _unfold(blocks: Iterable[Block], *, is_full: bool) -> Iterator[Block]:
-    """Go through what text can show; the title of a part names its first table."""
+    """Go through what text can show, each section after its title; one that says nothing has none."""
     for block in blocks:
         if isinstance(block, Figure):
             yield from _unfold([block.instead] if block.instead else [], is_full=is_full)

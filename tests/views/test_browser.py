@@ -167,6 +167,20 @@ def test_on_paper_a_figure_fits_and_on_the_screen_it_is_wide_again(opened):
     assert one.said == []
 
 
+def test_a_browser_that_cannot_unpack_figures_says_so(browser, folder):
+    page = browser.new_page()
+    said = []
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.add_init_script("delete window.DecompressionStream")
+    page.goto((folder / "pushes.html").as_uri())
+    page.wait_for_selector(".plot:has-text('cannot unpack the figures')")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("table.sortable").count() > 0
+    assert said == []
+    page.close()
+
+
 @pytest.mark.parametrize("name", ["hostile.html", "hostile-survey.html", "hostile-stages.html"])
 def test_hostile_tokens_are_text_and_nothing_runs(opened, name):
     one = opened(name)

@@ -77,6 +77,8 @@ def test_each_card_says_who_asked(page, explanation):
         found = fp.drivers(explanation.trace, row.name, position=row.position)
         assert f"who asked: parts of its score {found.score:+.3f}" in card
         first = found.table.iloc[0]
+        assert f"Asked by {first.part} ({first.drive:+.2f}), " in card
+        assert f" of a score of {found.score:+.2f}." in card
         assert (
             f'<td class="text">{first.part}</td><td class="number">{format_value(first.drive)}</td>'
             in card

@@ -106,7 +106,7 @@ def show_blocks(
             every = [html.Div(show_blocks([each], address, viewport)) for each in block.blocks]
             shown.append(html.Div(every, className="beside"))
         elif isinstance(block, blocks.Cards):
-            every = [_show_card(part, address, viewport) for part in block.parts]
+            every = [_show_card(part, address, viewport) for part in block.sections]
             shown.append(html.Div(every, className="cards"))
         elif isinstance(block, blocks.Section):
             shown += [] if is_card and block.is_folded else _show_part(block, address, viewport)
