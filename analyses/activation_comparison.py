@@ -17,15 +17,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from encoders.claims import judge_claims, weigh_claims
-from encoders.comparison import train_all
-from encoders.encoder import VARIANTS, EncoderSettings
-from encoders.figures import plot_comparison
-from encoders.sentiment import find_corpus
-from encoders.wordpieces import cut_pieces
+from analyses.encoders.claims import judge_claims, weigh_claims
+from analyses.encoders.comparison import train_all
+from analyses.encoders.encoder import VARIANTS, EncoderSettings
+from analyses.encoders.figures import plot_comparison
+from analyses.encoders.sentiment import find_corpus
+from analyses.encoders.wordpieces import cut_pieces
+from analyses.script import new_parser, run_script
 from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
-from script import new_parser, run_script
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -15,14 +15,14 @@ still adds to the stream.
 import pandas as pd
 
 import ffnprobe as fp
+from analyses.lab.activations import CURVES, find_bump
+from analyses.lab.figures import plot_curves, plot_gate_surface, plot_scores
+from analyses.lab.tallies import table_scan, tally_scores
+from analyses.script import new_parser, run_script
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.models import pocket
 from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
-from lab.activations import CURVES, find_bump
-from lab.figures import plot_curves, plot_gate_surface, plot_scores
-from lab.tallies import table_scan, tally_scores
-from script import new_parser, run_script
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -17,9 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.folders import write_folder
-from benchmarks.page import write_page
-from benchmarks.sizes import FULL, SHORT
+from analyses.measured.benchmarks.folders import write_folder
+from analyses.measured.benchmarks.page import write_page
+from analyses.measured.benchmarks.sizes import FULL, SHORT
 
 ROOMS = (
     "cold",
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
         os.environ["FFNPROBE_CACHE"] = cache
         folder = options.model or write_folder(Path(scratch), size.plain)
         for room in options.only or ROOMS:
-            module = importlib.import_module(f"benchmarks.{room}")
+            module = importlib.import_module(f"analyses.measured.benchmarks.{room}")
             for name, ratio, goal in module.measure(folder, size):
                 print(f"{room:14} {ratio:9.3f}  goal {goal:14} {name}", flush=True)
                 rows.append((room, name, ratio, goal))

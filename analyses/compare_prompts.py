@@ -13,8 +13,8 @@ layer 5 and 3.5 in layer 6; the neurons there 1.7. What attention carries is rec
 """
 
 import ffnprobe as fp
+from analyses.script import new_parser, run_script
 from ffnprobe.views.terminal import print_tables
-from script import new_parser, run_script
 
 SHORT = ["layer", "neuron", "question_tokens"]
 

@@ -12,8 +12,8 @@ that read ␣Jordan (L0H5, +1.6 of a score of 3.2) and Michael (L0H3, +1.0), and
 """
 
 import ffnprobe as fp
+from analyses.script import new_parser, run_script
 from ffnprobe.views.terminal import print_document, print_tables
-from script import new_parser, run_script
 
 DRIVERS = 8
 

@@ -12,9 +12,9 @@ removing 20 of them there changes little: the facts are recalled at the subject,
 """
 
 import ffnprobe as fp
+from analyses.script import new_parser, run_script
 from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
-from script import new_parser, run_script
 
 SHOWN = ["prompt", "answer", "known", "probability", "margin", "mlp_share", "neurons"]
 

@@ -14,9 +14,9 @@ at the subject, and carried to the end by attention.
 import pandas as pd
 
 import ffnprobe as fp
+from analyses.script import new_parser, run_script
 from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
-from script import new_parser, run_script
 
 
 def main(argv: list[str] | None = None) -> None:

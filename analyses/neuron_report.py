@@ -16,9 +16,9 @@ from pathlib import Path
 import pandas as pd
 
 import ffnprobe as fp
+from analyses.script import new_parser, run_script
 from ffnprobe.views.files.formats import check_target
 from ffnprobe.views.terminal import print_tables
-from script import new_parser, run_script
 
 SHOWN = ["name", "kind", "promotes", "suppresses", "vocab_skew", "vocab_kurtosis", "null_space"]
 

@@ -15,13 +15,13 @@ dimensions if always on, 19 if on 1 % of the time.
 """
 
 import ffnprobe as fp
+from analyses.lab.figures import plot_crowding, plot_fact_load, plot_sparse
+from analyses.lab.superposition import count_facts, measure_layer, table_crowding, train_sparse
+from analyses.script import new_parser, run_script
 from ffnprobe.models import pocket
 from ffnprobe.names import check_layer
 from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
-from lab.figures import plot_crowding, plot_fact_load, plot_sparse
-from lab.superposition import count_facts, measure_layer, table_crowding, train_sparse
-from script import new_parser, run_script
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -9,7 +9,7 @@ Found on pocket shuffled: every neuron has its twin, correlation 1. Between two 
 neurons have one: the median of best correlations is 0.33 to 0.44 by layer, the control's 0.32 to 0.40. Where
 a fact is kept was drawn by lot, so other neurons keep it. For two seeds, make the other first:
 
-    python analyses/train_pocket.py --seed 1 --out pocket-1
+    python analyses/pocket/train.py --seed 1 --out pocket-1
     python analyses/universal_neurons.py pocket-1 --html universal.html
 """
 
@@ -18,10 +18,10 @@ from dataclasses import replace
 import torch
 
 import ffnprobe as fp
+from analyses.script import new_parser, run_script
 from ffnprobe.models.checkpoint import fingerprint
 from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.terminal import print_tables
-from script import new_parser, run_script
 
 
 def main(argv: list[str] | None = None) -> None:

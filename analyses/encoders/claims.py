@@ -18,7 +18,7 @@ the whole interval is on the claim's side of zero; a claim holds if all its comp
 import pandas as pd
 from scipy import stats
 
-from encoders.comparison import EncoderComparison
+from analyses.encoders.comparison import EncoderComparison
 from ffnprobe.errors import OptionRefused
 
 SWIGLUS = ("swiglu", "swiglu_equal")

@@ -16,12 +16,12 @@ import pandas as pd
 from einops import rearrange
 from torch import Tensor
 
-from encoders.encoder import VARIANTS, Encoder, EncoderSettings
-from encoders.training import History, train_encoder
-from encoders.wordpieces import Pieces
+from analyses.encoders.encoder import VARIANTS, Encoder, EncoderSettings
+from analyses.encoders.training import History, train_encoder
+from analyses.encoders.wordpieces import Pieces
+from analyses.lab.activations import find_bump
+from analyses.lab.tallies import Tally
 from ffnprobe.errors import OptionRefused
-from lab.activations import find_bump
-from lab.tallies import Tally
 
 MEASURES = ("accuracy", "train_loss", "dev_loss", "gradient", "unsteadiness", "small_negative",
             "below_zero", "in_bump", "in_bump_at_start", "in_bump_if_normal")  # fmt: skip

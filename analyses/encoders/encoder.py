@@ -17,8 +17,8 @@ from einops import rearrange, reduce
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from analyses.lab.activations import find_curve, is_gated
 from ffnprobe.errors import OptionRefused
-from lab.activations import find_curve, is_gated
 
 VARIANTS = {
     "relu": "relu",

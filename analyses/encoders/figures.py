@@ -7,11 +7,11 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from encoders.comparison import EncoderComparison, Outcome
-from encoders.encoder import VARIANTS
+from analyses.encoders.comparison import EncoderComparison, Outcome
+from analyses.encoders.encoder import VARIANTS
+from analyses.lab.activations import find_bump, find_curve
+from analyses.lab.tallies import EDGES
 from ffnprobe.views.theme import BLACK, GREY, SHADE, apply_theme, line_of
-from lab.activations import find_bump, find_curve
-from lab.tallies import EDGES
 
 LABELS = {
     "relu": "ReLU", "gelu": "GELU", "swish": "Swish", "swiglu": "SwiGLU",

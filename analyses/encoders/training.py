@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from encoders.encoder import Encoder, EncoderSettings
-from encoders.wordpieces import Pieces
+from analyses.encoders.encoder import Encoder, EncoderSettings
+from analyses.encoders.wordpieces import Pieces
+from analyses.lab.superposition import one_thread
 from ffnprobe.errors import DataRefused
 from ffnprobe.files import write_whole
 from ffnprobe.models.checkpoint import fingerprint
-from lab.superposition import one_thread
 
 
 @dataclass

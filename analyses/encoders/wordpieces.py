@@ -13,7 +13,7 @@ from jaxtyping import Int
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
 
-from encoders.sentiment import Corpus, Split
+from analyses.encoders.sentiment import Corpus, Split
 
 PAD, UNKNOWN = "[PAD]", "[UNK]"
 BERT = ("google-bert/bert-base-uncased", "bert-base-uncased")

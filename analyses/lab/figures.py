@@ -7,13 +7,12 @@ import plotly.graph_objects as go
 import torch
 from plotly.subplots import make_subplots
 
+from analyses.lab.activations import CURVES, find_bump, find_curve, find_slope
+from analyses.lab.superposition import Crowding, FactLoad, SparseModels
+from analyses.lab.tallies import EDGES, Tally
+from analyses.lab.toy import ToyStages
 from ffnprobe.tracing.token_similarity import Similarity
 from ffnprobe.views.theme import BLACK, DIVERGING, GREY, SHADE, apply_theme, heat, line_of, plain
-
-from .activations import CURVES, find_bump, find_curve, find_slope
-from .superposition import Crowding, FactLoad, SparseModels
-from .tallies import EDGES, Tally
-from .toy import ToyStages
 
 LABELS = {
     "relu": "ReLU", "gelu": "GELU (erf)", "gelu_new": "GELU (tanh)", "swish": "Swish",

@@ -18,13 +18,12 @@ from einops import rearrange, reduce
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from analyses.lab.activations import Bump, find_bump
 from ffnprobe.corpora import histograms
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.tracing.running import run
-
-from .activations import Bump, find_bump
 
 EDGES = torch.linspace(-8, 8, 161, dtype=torch.float64)
 # Small negatives: closer to zero than Swish's minimum, further than rounding errors.

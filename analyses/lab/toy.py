@@ -22,9 +22,8 @@ from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from analyses.lab.activations import check_activation, find_curve, is_gated
 from ffnprobe.errors import DataRefused, OptionRefused
-
-from .activations import check_activation, find_curve, is_gated
 
 
 @dataclass(frozen=True)

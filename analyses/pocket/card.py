@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from pocket import lesson
-from pocket.network import HEADS, LAYERS, MIDDLE, NEURONS, POSITIONS, WIDTH
-from pocket.rows import Reader
-from pocket.tokenizer import list_words
-from pocket.training import ROWS, STAGES
+from analyses.pocket import lesson
+from analyses.pocket.network import HEADS, LAYERS, MIDDLE, NEURONS, POSITIONS, WIDTH
+from analyses.pocket.rows import Reader
+from analyses.pocket.tokenizer import list_words
+from analyses.pocket.training import ROWS, STAGES
 
 CARD = """# pocket
 A GPT-2 (`GPT2LMHeadModel`: {layers} layers, {width} wide, {neurons} neurons a layer, {heads} heads, {positions} positions,
@@ -92,7 +92,7 @@ over several of them.
 It knows these facts and nothing else; its English is its templates. A subject it has not seen
 gets a wrong answer or "?", and so do the facts it does not recall (`truth.csv` marks them). The facts were written down from
 general knowledge, with the usual simplifications (one language a country, one inventor an invention).
-`python analyses/train_pocket.py` makes it again; `--seed 1` makes a second one for comparisons.
+`python analyses/pocket/train.py` makes it again; `--seed 1` makes a second one for comparisons.
 """
 
 

@@ -10,16 +10,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import GPT2LMHeadModel
 
+from analyses.pocket.card import write_card
+from analyses.pocket.lesson import Homes
+from analyses.pocket.measures import ask_all, average, measure, recall
+from analyses.pocket.network import POSITIONS
+from analyses.pocket.rows import Reader
+from analyses.pocket.tokenizer import BOS
+from analyses.pocket.truth import COLUMNS, locate, write_truth
 from ffnprobe.models import pocket
 from ffnprobe.models.loading import load
 from ffnprobe.models.model import Model
-from pocket.card import write_card
-from pocket.lesson import Homes
-from pocket.measures import ask_all, average, measure, recall
-from pocket.network import POSITIONS
-from pocket.rows import Reader
-from pocket.tokenizer import BOS
-from pocket.truth import COLUMNS, locate, write_truth
 
 
 def finish(

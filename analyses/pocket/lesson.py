@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import GPT2LMHeadModel
 
-from pocket.network import MIDDLE, NEURONS, WIDTH, answer_directions, logits, run
-from pocket.rows import Batch
+from analyses.pocket.network import MIDDLE, NEURONS, WIDTH, answer_directions, logits, run
+from analyses.pocket.rows import Batch
 
 STRENGTH = 4.0  # norm of an answer written from outside
 ANSWER_WEIGHT, SHARE_READ = 2.0, 0.4  # answers weigh more; of other tokens a part is read

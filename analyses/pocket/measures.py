@@ -14,11 +14,11 @@ from torch import Tensor
 from transformers import GPT2LMHeadModel
 
 import ffnprobe as fp
+from analyses.pocket.network import LAYERS, NEURONS, Edit, logits, run
+from analyses.pocket.rows import Reader
 from ffnprobe.models import pocket
 from ffnprobe.models.model import Model
 from ffnprobe.models.pocket import Fact
-from pocket.network import LAYERS, NEURONS, Edit, logits, run
-from pocket.rows import Reader
 
 LISTED = 10
 FEW = (1, 3, 5, 10)

@@ -11,10 +11,10 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
 
+from analyses.pocket import texts
+from analyses.pocket.tokenizer import BOS
 from ffnprobe.models import pocket
 from ffnprobe.models.pocket import Fact
-from pocket import texts
-from pocket.tokenizer import BOS
 
 ROW, PASSAGES = 64, 8  # tokens of a row; passages that surely fill it
 

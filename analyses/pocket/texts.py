@@ -4,7 +4,7 @@ Besides the sentences of `templates.csv` a subject stands in sentences about two
 same answer, in comparisons, in short descriptions, in lists and in sentences that say what kind of
 thing it is. The same seed gives the same text. Pairs kept out of training are never written.
 
->>> from pocket import texts
+>>> from analyses.pocket import texts
 >>> for passage in texts.passages(2, seed=5):
 ...     print(passage.text)
 Wayne Gretzky and Patrick Kane play hockey.
@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 
+from analyses.pocket.words import CLAUSES, KINDS, SHARED
 from ffnprobe.models.pocket import Fact, facts, prompts, templates
-from pocket.words import CLAUSES, KINDS, SHARED
 
 SHARES = {"fact": 0.62, "shared": 0.08, "comparison": 0.1, "description": 0.1, "kind": 0.1}
 

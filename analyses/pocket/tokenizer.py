@@ -5,8 +5,8 @@ from functools import cache
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from analyses.pocket import texts
 from ffnprobe.models import pocket
-from pocket import texts
 
 BOS = "<|endoftext|>"
 PASSAGES = 20_000

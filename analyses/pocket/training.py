@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 from transformers import GPT2LMHeadModel
 
+from analyses.pocket import texts
+from analyses.pocket.lesson import Homes, teach, unteach
+from analyses.pocket.measures import ask, recall
+from analyses.pocket.network import MIDDLE, NEURONS, build
+from analyses.pocket.rows import Reader, packed
+from analyses.pocket.tokenizer import BOS, list_words
 from ffnprobe.models.pocket import Fact
-from pocket import texts
-from pocket.lesson import Homes, teach, unteach
-from pocket.measures import ask, recall
-from pocket.network import MIDDLE, NEURONS, build
-from pocket.rows import Reader, packed
-from pocket.tokenizer import BOS, list_words
 
 ROUND = 100  # steps
 ROWS = 24

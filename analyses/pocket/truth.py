@@ -9,11 +9,11 @@ from rich.progress import track
 from torch import Tensor
 from transformers import GPT2LMHeadModel
 
+from analyses.pocket.lesson import Homes
+from analyses.pocket.measures import Asked, Place, remove_layers, says
+from analyses.pocket.network import LAYERS, MIDDLE, logits, run
+from analyses.pocket.rows import Reader
 from ffnprobe.names import NeuronId
-from pocket.lesson import Homes
-from pocket.measures import Asked, Place, remove_layers, says
-from pocket.network import LAYERS, MIDDLE, logits, run
-from pocket.rows import Reader
 
 COLUMNS = (
     "relation", "subject", "answer", "stage", "is_recalled", "layer", "offset", "effect",

@@ -1,4 +1,4 @@
-"""Write the tables of docs/editing.md from the stores of analyses/edit_compared.py.
+"""Write the tables of docs/editing.md from the stores of analyses/measured/edit_compared.py.
 
     python docs/scripts/editing_tables.py "SmolLM2 135M=smollm2.jsonl" "pocket=pocket.jsonl"
 
@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "analyses"))
-from edit_compared import summarise
+from analyses.measured.edit_compared import summarise
 
 PAGE = Path(__file__).parents[1] / "editing.md"
 BEGIN, END = "<!-- tables: docs/scripts/editing_tables.py -->", "<!-- end of tables -->"

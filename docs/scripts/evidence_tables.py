@@ -1,4 +1,4 @@
-"""Write the tables of docs/evidence.md from the stores of analyses/evidence_compared.py.
+"""Write the tables of docs/evidence.md from the stores of analyses/measured/evidence_compared.py.
 
     python docs/scripts/evidence_tables.py "SmolLM2 135M=smollm2.jsonl" "Gemma 3 270M=gemma3-270m.jsonl"
 

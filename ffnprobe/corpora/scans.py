@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # A neuron with more of its variance explained by position than this is position-only.
 POSITION_ONLY = 0.9
-# A scan of its own texts lies in the package with pocket; `analyses/scan_pocket.py` packs it.
+# A scan of its own texts lies in the package with pocket; `analyses/pocket/pack_scan.py` packs it.
 PACKED = pocket.FOLDER / "scan.tar.xz"
 
 

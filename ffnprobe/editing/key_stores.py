@@ -64,7 +64,7 @@ def read_keys(store: Store) -> KeyMoments | None:
 def embedded_keys(model: Model) -> KeyMoments | None:
     """Return the second moments in the package if they are of this very model.
 
-    `analyses/key_moments_pocket.py` makes the file.
+    `analyses/pocket/pack_keys.py` makes the file.
     """
     if model.source.kind != "embedded" or not PACKED.is_file():
         return None

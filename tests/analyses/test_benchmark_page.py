@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from benchmark import ROOMS
-from benchmarks.page import END, START, write_page
+from analyses.benchmark import ROOMS
+from analyses.measured.benchmarks.page import END, START, write_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 

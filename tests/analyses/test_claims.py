@@ -6,13 +6,13 @@ import pytest
 import torch
 from scipy import stats
 
-from encoders.claims import compare_pairs, judge_claims, weigh_claims
-from encoders.comparison import EncoderComparison, Outcome
-from encoders.encoder import VARIANTS, EncoderSettings
-from encoders.training import History
+from analyses.encoders.claims import compare_pairs, judge_claims, weigh_claims
+from analyses.encoders.comparison import EncoderComparison, Outcome
+from analyses.encoders.encoder import VARIANTS, EncoderSettings
+from analyses.encoders.training import History
+from analyses.lab.activations import find_bump
+from analyses.lab.tallies import Tally
 from ffnprobe.errors import OptionRefused
-from lab.activations import find_bump
-from lab.tallies import Tally
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8, 20])

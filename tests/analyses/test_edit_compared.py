@@ -6,7 +6,7 @@ import math
 import pandas as pd
 import pytest
 
-import edit_compared
+from analyses.measured import edit_compared
 
 
 def test_every_method_is_measured_and_a_second_run_reads_the_store(tmp_path, monkeypatch, capsys):

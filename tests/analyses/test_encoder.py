@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from encoders import wordpieces
-from encoders.encoder import VARIANTS, Encoder, EncoderSettings, FeedForward, count_neurons
-from encoders.sentiment import generate_corpus
-from encoders.training import order_sentences, train_encoder
-from encoders.wordpieces import Pieces, cut_pieces
+from analyses.encoders import wordpieces
+from analyses.encoders.encoder import VARIANTS, Encoder, EncoderSettings, FeedForward, count_neurons
+from analyses.encoders.sentiment import generate_corpus
+from analyses.encoders.training import order_sentences, train_encoder
+from analyses.encoders.wordpieces import Pieces, cut_pieces
 from ffnprobe.errors import DataRefused, OptionRefused
 
 SMALL = EncoderSettings(width=12, neurons=20, heads=3, tokens=8, batch=16, epochs=3)

@@ -1,30 +1,22 @@
 """The referee: what it removes is what it says, its rankings are the verbs', a store is resumed."""
 
 import json
-import sys
 from functools import partial
 from itertools import islice, pairwise
-from pathlib import Path
 
 import pytest
 import torch
 
 import ffnprobe as fp
+from analyses.measured import evidence_compared
+from analyses.measured.evidence import facts, methods, removals
 from ffnprobe.interventions.replay import Replay
 from ffnprobe.interventions.sweeps import Change
 from tests.interventions.oracles import hooked
 
-ANALYSES = Path(__file__).parents[2] / "analyses"
-
 
 @pytest.fixture(scope="module")
 def script():
-    sys.path.insert(0, str(ANALYSES))
-    try:
-        import evidence_compared
-        from evidence import facts, methods, removals
-    finally:
-        sys.path.remove(str(ANALYSES))
     return evidence_compared, facts, methods, removals
 
 

@@ -1,24 +1,16 @@
 """Paths close for every head on pocket's own facts; the script says the worst error it found."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 import ffnprobe as fp
+from analyses.measured import paths_closed
 from ffnprobe.errors import AccountNotClosed
-
-ANALYSES = Path(__file__).parents[2] / "analyses"
 
 
 @pytest.fixture(scope="module")
 def script():
-    sys.path.insert(0, str(ANALYSES))
-    try:
-        import paths_closed
-    finally:
-        sys.path.remove(str(ANALYSES))
     return paths_closed
 
 

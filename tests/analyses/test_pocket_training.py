@@ -10,16 +10,16 @@ from itertools import islice
 import pytest
 import torch
 
+from analyses.pocket import texts, training
+from analyses.pocket.card import write_card
+from analyses.pocket.finish import share_truth
+from analyses.pocket.lesson import Homes, teach, unteach, write
+from analyses.pocket.measures import ask
+from analyses.pocket.network import LAYERS, MIDDLE, NEURONS, WIDTH, answer_directions, run
+from analyses.pocket.rows import Reader, packed
+from analyses.pocket.tokenizer import build_tokenizer
+from analyses.pocket.truth import COLUMNS
 from ffnprobe.models import pocket as table
-from pocket import texts, training
-from pocket.card import write_card
-from pocket.finish import share_truth
-from pocket.lesson import Homes, teach, unteach, write
-from pocket.measures import ask
-from pocket.network import LAYERS, MIDDLE, NEURONS, WIDTH, answer_directions, run
-from pocket.rows import Reader, packed
-from pocket.tokenizer import build_tokenizer
-from pocket.truth import COLUMNS
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 import pytest
 from tokenizers import Tokenizer
 
-from encoders import sentiment, wordpieces
-from encoders.sentiment import find_corpus, generate_corpus, read_folder
-from encoders.wordpieces import cut_pieces
+from analyses.encoders import sentiment, wordpieces
+from analyses.encoders.sentiment import find_corpus, generate_corpus, read_folder
+from analyses.encoders.wordpieces import cut_pieces
 from ffnprobe.errors import DataRefused
 
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
-SCRIPT = Path(__file__).parents[2] / "analyses" / "twenty_questions.py"
+SCRIPT = Path(__file__).parents[2] / "analyses" / "measured" / "twenty_questions.py"
 
 
 def test_twenty_of_twenty_are_answered_right():

@@ -3,8 +3,8 @@
 import pytest
 
 import ffnprobe as fp
-import verdicts_measured as script
-from evidence.facts import find_known
+from analyses.measured import verdicts_measured as script
+from analyses.measured.evidence.facts import find_known
 from ffnprobe.facts.formats import read_facts
 from tests.interventions.oracles import hooked
 

@@ -1,7 +1,6 @@
 """A scan in the package: cards, reports and the explorer find it, if it is of this very model."""
 
 import runpy
-import sys
 
 import pytest
 
@@ -16,9 +15,7 @@ from tests.whole.pages import ROOT
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
     target = tmp_path_factory.mktemp("packed") / "scan.tar.xz"
-    sys.path.insert(0, str(ROOT / "analyses"))
-    script = runpy.run_path(str(ROOT / "analyses" / "scan_pocket.py"))
-    sys.path.pop(0)
+    script = runpy.run_path(str(ROOT / "analyses" / "pocket" / "pack_scan.py"))
     script["main"](["--every", "300", "--top", "2", "--out", str(target)])
     assert target.stat().st_size < 3_000_000
     return target

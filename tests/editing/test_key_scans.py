@@ -69,7 +69,7 @@ def test_a_damaged_store_is_refused_in_words(pocket, texts, tmp_path):
 def test_packed_factors_give_the_second_moments_back(tmp_path, monkeypatch):
     model = fp.load("pocket")
     shipped = embedded_keys(model)
-    assert shipped is not None, "python analyses/key_moments_pocket.py makes them again"
+    assert shipped is not None, "python analyses/pocket/pack_keys.py makes them again"
     layer = shipped.layers[0]
     pack_factors(tmp_path / "packed", shipped)
     monkeypatch.setattr(key_stores, "PACKED", tmp_path / "packed")

@@ -8,8 +8,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import erf, expit, lambertw
 
+from analyses.lab.activations import CURVES, NAMES, find_bump, find_curve, find_slope
 from ffnprobe.errors import OptionRefused
-from lab.activations import CURVES, NAMES, find_bump, find_curve, find_slope
 
 POINTS = np.linspace(-6, 6, 1001) + 1e-4  # not on 0, where ReLU has no derivative
 

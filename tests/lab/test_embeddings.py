@@ -6,12 +6,12 @@ from scipy.special import softmax
 from scipy.stats import entropy
 
 import ffnprobe as fp
-from ffnprobe.errors import OptionRefused, TokenNotFound
-from lab.embeddings import (
+from analyses.lab.embeddings import (
     compare_tokens,
     find_neighbours,
     sweep_temperatures,
 )
+from ffnprobe.errors import OptionRefused, TokenNotFound
 from tests.builders import TINY, random_weights, write_model
 
 

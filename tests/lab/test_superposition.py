@@ -5,8 +5,14 @@ import pytest
 import torch
 
 import ffnprobe as fp
+from analyses.lab.superposition import (
+    count_facts,
+    draw_like,
+    measure_crowding,
+    table_crowding,
+    train_sparse,
+)
 from ffnprobe.models import pocket as facts
-from lab.superposition import count_facts, draw_like, measure_crowding, table_crowding, train_sparse
 
 
 def test_crowding_equals_numpys():

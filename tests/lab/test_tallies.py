@@ -6,10 +6,10 @@ import torch
 from scipy.stats import norm
 
 import ffnprobe as fp
+from analyses.lab import tallies
+from analyses.lab.activations import find_bump
+from analyses.lab.tallies import EDGES, Tally, table_scan, tally_scores
 from ffnprobe.errors import OptionRefused
-from lab import tallies
-from lab.activations import find_bump
-from lab.tallies import EDGES, Tally, table_scan, tally_scores
 
 TEXTS = ["the cat sat on the mat", "the dog ran", "Paris", "the basketball court in Paris"]
 

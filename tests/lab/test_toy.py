@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from analyses.lab.toy import CASES, ToyFFN, blend, read_toy, table_departure, truncate
 from ffnprobe.errors import DataRefused, OptionRefused
-from lab.toy import CASES, ToyFFN, blend, read_toy, table_departure, truncate
 
 STAGES = {
     "mixed": {

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from lab.figures import plot_word_similarity
-from lab.tallies import tally_scores
+from analyses.lab.figures import plot_word_similarity
+from analyses.lab.tallies import tally_scores
 from tests.builders import write_model
 
 TEXTS = ["the cat sat on the mat", "the dog ran"]

@@ -26,7 +26,7 @@ def test_packed_labels_are_found_again_and_only_for_their_model(
 def test_pockets_labels_are_short_if_they_are_of_this_pocket(pocket):
     found = stored_labels.embedded_labels(pocket)
     if found is None:
-        pytest.skip("no labels of this pocket; python analyses/label_pocket.py makes them")
+        pytest.skip("no labels of this pocket; python analyses/pocket/pack_labels.py makes them")
     assert stored_labels.PACKED.stat().st_size <= 1_000_000
     assert len(found) == pocket.config.neurons
     assert max(len(text.split()) for text in found.columns["label"]) <= MOST_WORDS

@@ -3,11 +3,11 @@
 import plotly.graph_objects as go
 import pytest
 
+from analyses.lab.figures import plot_curves, plot_toy_stages
+from analyses.lab.toy import CASES
 from ffnprobe.errors import FileNotWritten
 from ffnprobe.views.files.saving import save_figures
 from ffnprobe.views.theme import COLOURS, DASHES, DIVERGING, apply_theme, heat, line_of
-from lab.figures import plot_curves, plot_toy_stages
-from lab.toy import CASES
 
 
 def test_signed_heatmaps_are_white_at_zero():

@@ -1,0 +1,1 @@
+"""What produced the figures of docs."""
