@@ -34,7 +34,7 @@ from torch import Tensor
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
 from ffnprobe.files import TEMPORARY, quote, sweep, write_whole
 from ffnprobe.inputs import check_utf8, open_input, parse_json, read_input
-from ffnprobe.models.identity import tell_apart
+from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Model
 from ffnprobe.seals import BLANK, is_sealed, seal
 from ffnprobe.version import VERSION

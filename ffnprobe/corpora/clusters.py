@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ffnprobe.errors import DataRefused, OptionRefused
-from ffnprobe.models.identity import tell_apart
+from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Model
 
 SECONDS = 5.0

@@ -24,7 +24,7 @@ from ffnprobe.corpora.samples import SAMPLE, Sample, draw
 from ffnprobe.corpora.statistics import Statistics
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Tap
+from ffnprobe.models.step import Hook
 
 TOKENS_AT_ONCE = 1024
 # Rows of activations whose float64 copies stay in a core's cache: 32 × 3,072 × 8 bytes are 0.8 MB.
@@ -102,7 +102,7 @@ def measure(
         picked = [(row, *chosen[n]) for row, n in enumerate(numbers.tolist()) if n in chosen]
         held: dict[int, Tensor] = {}
 
-        def keep(layer: int, held: dict[int, Tensor] = held) -> Tap:
+        def keep(layer: int, held: dict[int, Tensor] = held) -> Hook:
             def see(scores: Tensor) -> None:
                 held[layer] = scores[:, int(settings.bos) :].to(device)
 
@@ -111,7 +111,7 @@ def measure(
         def tap(
             layer: int, held: dict[int, Tensor] = held, rows: Tensor = rows, spans: Tensor = spans,
             picked: list[tuple[int, int, int]] = picked,
-        ) -> Tap:  # fmt: skip
+        ) -> Hook:  # fmt: skip
             def see(activations: Tensor) -> None:
                 own, scores = activations[:, int(settings.bos) :].to(device), held.pop(layer)
                 meters[layer].see(own, scores, rows, spans)

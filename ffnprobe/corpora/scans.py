@@ -22,9 +22,8 @@ from ffnprobe.corpora.statistics import Statistics
 from ffnprobe.errors import DataRefused
 from ffnprobe.files import quote
 from ffnprobe.models import pocket
-from ffnprobe.models.identity import tell_apart
-from ffnprobe.models.means import Means
-from ffnprobe.models.model import Model
+from ffnprobe.models.checkpoint import tell_apart
+from ffnprobe.models.model import Means, Model
 from ffnprobe.models.sources import Source
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance, Setting

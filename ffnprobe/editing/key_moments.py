@@ -20,7 +20,7 @@ from torch import Tensor
 from ffnprobe.corpora.passages import Done
 from ffnprobe.editing.solves import find_free_space
 from ffnprobe.errors import DataRefused
-from ffnprobe.models.identity import tell_apart
+from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Model
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result

@@ -27,7 +27,7 @@ from ffnprobe.errors import DataRefused
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import cache_folder
-from ffnprobe.models.step import Tap
+from ffnprobe.models.step import Hook
 from ffnprobe.options import Progress
 from ffnprobe.store import Store, describe, hold_store
 
@@ -139,7 +139,7 @@ def _add(model: Model, block: Block, settings: ScanSettings, moments: KeyMoments
     """Add one block's keys to the sums, in place: they are this scan's own."""
     totals = moments.totals
 
-    def tap(order: int, layer: int) -> Tap:
+    def tap(order: int, layer: int) -> Hook:
         def see(activations: Tensor) -> None:
             keys = rearrange(
                 activations[:, int(settings.bos) :], "batch pos neuron -> (batch pos) neuron"

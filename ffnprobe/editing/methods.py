@@ -39,7 +39,7 @@ from ffnprobe.editing.solves import (
 )
 from ffnprobe.editing.tails import Tails, open_tails
 from ffnprobe.errors import DataRefused, OptionRefused
-from ffnprobe.models.changes import change_rows
+from ffnprobe.models.loading import change_rows
 from ffnprobe.models.model import Model
 
 METHODS = ("rome", "memit", "alphaedit")

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.editing.requests import Context
-from ffnprobe.models.forward import Taps, watch
+from ffnprobe.models.forward import Hooks, watch
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import Past, add_up, finish_write, keep_past, normalise, step, unembed
 
@@ -83,7 +83,7 @@ def open_tails(model: Model, layer: int, contexts: Sequence[Context]) -> Tails:
             kept.append(past._replace(at=seen_at.to(stream.device)))
 
     last = model.config.layers
-    taps: Taps = {
+    taps: Hooks = {
         ("activations", layer): partial(keep_start, "keys"),
         ("before_mlp", layer): partial(keep_start, "before"),
         **{("before_attention", n): partial(keep_stream, n) for n in range(layer + 1, last)},

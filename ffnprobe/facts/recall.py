@@ -19,7 +19,7 @@ from torch import Tensor
 from ffnprobe.facts.batches import FactIds
 from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Tap, cap, measure_scale, normalise, write_heads
+from ffnprobe.models.step import Hook, cap, measure_scale, normalise, write_heads
 from ffnprobe.reading.ordering import top_tokens
 from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.predictions import rank_of
@@ -150,7 +150,7 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
 
 
 def run_batch(
-    model: Model, reads: Reads, taps: Mapping[tuple[str, int], Tap]
+    model: Model, reads: Reads, taps: Mapping[tuple[str, int], Hook]
 ) -> Float[Tensor, "piece vocab"]:
     """Run a batch once and return the logits where each piece is predicted."""
     return forward(model, reads.ids, taps)[reads.owners, reads.positions]
@@ -166,7 +166,7 @@ def _mean_logits(
     return (seen @ model.mean_unembedding + model.unembedding_bias.mean()).double()
 
 
-def _keep(reads: Reads, kept: list[Tensor]) -> Tap:
+def _keep(reads: Reads, kept: list[Tensor]) -> Hook:
     """Keep what a hook sees where pieces are read, and nothing else of it."""
 
     def tap(tensor: Tensor) -> None:

@@ -34,7 +34,7 @@ from ffnprobe.interventions.choices import (
     usual_replacement,
 )
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Tap
+from ffnprobe.models.step import Hook
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.ordering import check_top
 from ffnprobe.results import Result
@@ -197,12 +197,12 @@ def _run_without(
 
 def _replace(
     model: Model, reads: Reads, numbers: Group, replacement: Tensor
-) -> Iterator[tuple[tuple[str, int], Tap]]:
+) -> Iterator[tuple[tuple[str, int], Hook]]:
     """Yield the tap of every layer that has neurons to replace."""
     layers, neurons = np.divmod(numbers, model.config.d_mlp)
     owners, positions = torch.tensor(reads.owners)[:, None], torch.tensor(reads.positions)[:, None]
 
-    def tap_at(layer: int) -> Tap:
+    def tap_at(layer: int) -> Hook:
         columns = torch.from_numpy(neurons[layers == layer])
 
         def tap(activations: Tensor) -> Tensor:

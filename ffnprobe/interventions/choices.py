@@ -8,9 +8,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.identity import tell_apart
-from ffnprobe.models.means import Means
-from ffnprobe.models.model import Model
+from ffnprobe.models.checkpoint import tell_apart
+from ffnprobe.models.model import Means, Model
 from ffnprobe.names import NeuronId, split_position
 from ffnprobe.provenance import Setting
 from ffnprobe.tracing.trace import Trace

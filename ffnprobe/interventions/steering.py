@@ -28,7 +28,7 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.choices import Positions, choose_positions
 from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Tap
+from ffnprobe.models.step import Hook
 from ffnprobe.names import NeuronId
 from ffnprobe.options import CHANGES, POSITIONS, TOP, Bos, Option, Prompt, Seed
 from ffnprobe.provenance import Provenance, Setting
@@ -212,10 +212,10 @@ def check_number(name: str, value: object) -> float:
 
 def _taps(
     model: Model, changes: Mapping[NeuronId, tuple[float, float]], positions: list[int] | None
-) -> dict[tuple[str, int], Tap]:
+) -> dict[tuple[str, int], Hook]:
     """Build the hooks, one a layer."""
 
-    def tap(layer: int) -> Tap:
+    def tap(layer: int) -> Hook:
         chosen = [name for name in changes if name.layer == layer]
         neurons = torch.tensor([name.neuron for name in chosen])
         pairs = torch.tensor([changes[name] for name in chosen], device=model.device)
@@ -236,7 +236,7 @@ def _taps(
 def _write(
     model: Model,
     ids: Sequence[int],
-    taps: Mapping[tuple[str, int], Tap],
+    taps: Mapping[tuple[str, int], Hook],
     count: int,
     *,
     temperature: float | None,

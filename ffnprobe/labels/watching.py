@@ -18,7 +18,7 @@ from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.labels.halves import Half
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Tap
+from ffnprobe.models.step import Hook
 from ffnprobe.names import NeuronId
 
 CONTROLS = 64
@@ -67,7 +67,7 @@ def watch_block(
         generator = torch.Generator().manual_seed(int(numbers[0]))
         shuffled = torch.randperm(len(numbers), generator=generator)
 
-        def tap(layer: int, numbers: np.ndarray = numbers, shuffled: Tensor = shuffled) -> Tap:
+        def tap(layer: int, numbers: np.ndarray = numbers, shuffled: Tensor = shuffled) -> Hook:
             def look(activations: Tensor) -> None:
                 rows = rearrange(
                     activations[:, int(settings.bos) :], "batch pos neuron -> (batch pos) neuron"

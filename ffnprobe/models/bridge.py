@@ -38,7 +38,7 @@ from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.checkpoint import short_name
 from ffnprobe.models.families import FAMILIES
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Tap
+from ffnprobe.models.step import Hook
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -81,7 +81,7 @@ class Booted(NamedTuple):
     rotary: Any
     logits: Float[Tensor, "pos vocab"]
     lock: Any
-    taps: dict[tuple[object, str, int], Tap]
+    taps: dict[tuple[object, str, int], Hook]
 
 
 _booted: "WeakKeyDictionary[Model, Booted]" = WeakKeyDictionary()
@@ -194,7 +194,7 @@ def forget_bridge(model: Model) -> None:
 
 
 def run_hooked(
-    model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, int], Tap]
+    model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, int], Hook]
 ) -> Float[Tensor, "batch pos vocab"]:
     """Run token ids through the hooks; they do nothing when this returns, whether or not it succeeds."""
     booted, run, names = boot(model), object(), hooks_of(model)

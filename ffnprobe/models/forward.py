@@ -23,14 +23,14 @@ from torch import Tensor
 from ffnprobe.errors import PromptRefused
 from ffnprobe.models import bridge
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Tap, normalise, step, unembed
+from ffnprobe.models.step import Hook, normalise, step, unembed
 
 # By a hook's name and its layer, 0 for the final one.
-Taps = Mapping[tuple[str, int], Tap]
+Hooks = Mapping[tuple[str, int], Hook]
 
 
 def forward(
-    model: Model, ids: Int[Tensor, "batch pos"], taps: Taps
+    model: Model, ids: Int[Tensor, "batch pos"], taps: Hooks
 ) -> Float[Tensor, "batch pos vocab"]:
     """Run token ids and return the logits; each tap sees its hook and may return a replacement.
 
@@ -43,7 +43,7 @@ def forward(
 
 
 def run_steps(
-    model: Model, ids: Int[Tensor, "batch pos"], taps: Taps
+    model: Model, ids: Int[Tensor, "batch pos"], taps: Hooks
 ) -> Float[Tensor, "batch pos vocab"]:
     """Run token ids by our own step, layer after layer."""
     embedding = model.weights[f"{model.layout.embedding}.weight"]
@@ -75,7 +75,7 @@ class _SeenEnough(Exception):
     """Ends a run whose logits nobody asked for."""
 
 
-def watch(model: Model, ids: Int[Tensor, "batch pos"], taps: Taps) -> None:
+def watch(model: Model, ids: Int[Tensor, "batch pos"], taps: Hooks) -> None:
     """Run token ids through all layers for the taps' sake; the logits are not made."""
     at_end = taps.get(("final", 0))
 
@@ -102,7 +102,7 @@ def capture(model: Model, ids: Int[Tensor, "batch pos"], hooks: Iterable[str]) -
             found[name] = torch.empty(layers, *tensor.shape, dtype=tensor.dtype)
         found[name][layer] = tensor
 
-    taps: dict[tuple[str, int], Tap] = {}
+    taps: dict[tuple[str, int], Hook] = {}
     for name in hooks:
         for layer in range(1 if name in bridge.FINAL_HOOKS else layers):
             taps[name, layer] = partial(keep, name, layer)

@@ -50,7 +50,7 @@ Positions = Int[Tensor, "#variant pos"]
 # Cosines and sines of positions, for each pair of dimensions that is rotated.
 Angles = tuple[Float[Tensor, "#variant pos pair"], Float[Tensor, "#variant pos pair"]]
 # Sees a tensor on its way, and may return another to continue with. Names are those of `ffnprobe.models.bridge`.
-Tap = Callable[[Tensor], Tensor | None]
+Hook = Callable[[Tensor], Tensor | None]
 
 
 class Past(NamedTuple):
@@ -68,7 +68,7 @@ def step(
     at: Sequence[Positions],
     *,
     past: Sequence[Past | None] | None = None,
-    taps: Sequence[Mapping[str, Tap]] | None = None,
+    taps: Sequence[Mapping[str, Hook]] | None = None,
     drop: Sequence[int] | None = None,
 ) -> list[Stream]:
     """Take streams at their positions through one layer.
@@ -114,7 +114,7 @@ def step(
     read = normalise(model, see("before_mlp", rows if is_parallel else after), *block.mlp_norm)
     scores = see("scores", _apply(block.up, read))
     gates = None if block.gate is None else see("gate_scores", _apply(block.gate, read))
-    activations = see("activations", open_up(model, scores, gates))
+    activations = see("activations", activate_neurons(model, scores, gates))
     total = see("mlp_totals", add_up(model, layer, activations))
     return _split(after + finish_write(model, layer, total), shapes)
 
@@ -189,7 +189,7 @@ def _mix(
     looking: Positions,
     at: Positions,
     past: Past | None,
-    tap: Tap | None,
+    tap: Hook | None,
 ) -> Float[Tensor, "variant query head d_head"]:
     """Return what heads mix from the values they look at; queries may begin later than keys do."""
     order = "variant key head d_head -> variant head key d_head"
@@ -253,7 +253,7 @@ def score_questions(model: Model, layer: int, seen: Vectors) -> tuple[Neurons, N
     return _apply(block.up, read), None if block.gate is None else _apply(block.gate, read)
 
 
-def open_up(model: Model, scores: Neurons, gates: Neurons | None) -> Neurons:
+def activate_neurons(model: Model, scores: Neurons, gates: Neurons | None) -> Neurons:
     """Turn scores into activations."""
     activate = ACTIVATION_FUNCTIONS[model.config.activation]
     return activate(scores) if gates is None else activate(gates) * scores

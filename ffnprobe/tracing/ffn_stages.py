@@ -32,7 +32,7 @@ from torch import Tensor
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import normalise, open_up, score_questions, write, write_heads
+from ffnprobe.models.step import activate_neurons, normalise, score_questions, write, write_heads
 from ffnprobe.names import NeuronId, check_layer
 from ffnprobe.options import Option
 from ffnprobe.provenance import Provenance
@@ -167,7 +167,7 @@ def _pass(
     """Take vectors through an FFN layer, one row each."""
     seen = normalise(model, before.to(model.device))
     scores, gates = score_questions(model, layer, seen)
-    activations = open_up(model, scores, gates)
+    activations = activate_neurons(model, scores, gates)
     output = write(model, layer, activations).cpu()
     return Stages(
         model, layer, tokens, before, seen.cpu(), scores.cpu(),

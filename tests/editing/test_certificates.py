@@ -10,7 +10,7 @@ import ffnprobe as fp
 from ffnprobe.editing.drift import measure_drift
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.facts.formats import read_facts
-from ffnprobe.models.changes import change_rows
+from ffnprobe.models.loading import change_rows
 
 JORDAN = "Michael Jordan plays the sport of"
 

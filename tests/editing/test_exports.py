@@ -9,8 +9,8 @@ from safetensors import SafetensorError
 import ffnprobe as fp
 from ffnprobe.editing import exporting
 from ffnprobe.errors import FfnProbeError, FileNotWritten
-from ffnprobe.models.changes import change_rows
 from ffnprobe.models.forward import forward
+from ffnprobe.models.loading import change_rows
 
 IDS = torch.tensor([[3, 7, 99, 200, 5]])
 JORDAN = "Michael Jordan plays the sport of"

@@ -7,8 +7,8 @@ from ffnprobe.editing.methods import average_by_request, find_targets
 from ffnprobe.editing.requests import Context, make_request, write_contexts
 from ffnprobe.editing.solves import solve_rome
 from ffnprobe.editing.tails import open_tails
-from ffnprobe.models.changes import change_rows
 from ffnprobe.models.forward import forward
+from ffnprobe.models.loading import change_rows
 
 # Different lengths and starts; an answer of two pieces, and a prompt that is only watched.
 CONTEXTS = [

@@ -10,7 +10,7 @@ from ffnprobe.interventions.gradients import estimate
 from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.checkpoint import read_weights
 from ffnprobe.models.forward import forward
-from ffnprobe.models.step import measure_scale, normalise, open_up, score_questions, write
+from ffnprobe.models.step import activate_neurons, measure_scale, normalise, score_questions, write
 from tests.families.conftest import TEXT
 
 
@@ -42,7 +42,7 @@ def test_questions_gates_and_answers_are_what_the_hooks_see(model, trace):
         assert (gates is None) == (not model.config.is_gated)
         if gates is not None:
             torch.testing.assert_close(gates, trace.gate_scores[layer], rtol=1e-4, atol=1e-4)
-        activations = open_up(model, scores, gates)
+        activations = activate_neurons(model, scores, gates)
         torch.testing.assert_close(activations, trace.activations[layer], rtol=1e-4, atol=1e-4)
         written = write(model, layer, trace.activations[layer])
         # The stages raise unless this leads to the stream the model had after the layer.

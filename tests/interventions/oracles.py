@@ -8,7 +8,7 @@ from torch import Tensor
 
 import ffnprobe as fp
 from ffnprobe.models.bridge import bridge_of
-from ffnprobe.models.step import open_up
+from ffnprobe.models.step import activate_neurons
 
 MEANS_SEED = 7
 
@@ -83,7 +83,7 @@ def direct(
         stream = stream + mixed.transpose(0, 1).flatten(1) @ weight(f"{block}.attn.c_proj.weight")
         stream = stream + weight(f"{block}.attn.c_proj.bias")
         scores = norm(stream, f"{block}.ln_2") @ weight(f"{block}.mlp.c_fc.weight")
-        activations = open_up(model, scores + weight(f"{block}.mlp.c_fc.bias"), None)
+        activations = activate_neurons(model, scores + weight(f"{block}.mlp.c_fc.bias"), None)
         activations = activations if change is None else change(layer, activations)
         kept["activations"].append(activations)
         stream = stream + activations @ weight(f"{block}.mlp.c_proj.weight")

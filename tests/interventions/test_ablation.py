@@ -10,7 +10,7 @@ import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, NameNotUnderstood, OptionRefused
 from ffnprobe.interventions import readout, sweeps
 from ffnprobe.models.bridge import bridge_of
-from ffnprobe.models.means import read_means
+from ffnprobe.models.model import read_means
 from tests.cli.runner import ffnprobe
 from tests.interventions.oracles import (
     centre,

@@ -9,8 +9,7 @@ import torch
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.inputs import read_input
-from ffnprobe.models.gguf import open_gguf
-from ffnprobe.models.gguf_header import read_header
+from ffnprobe.models.gguf import open_gguf, read_header
 from tests.builders import TINY, random_weights, write_model
 
 U32, F32, STRING, ARRAY, U64, TRUE = 4, 6, 8, 9, 10, 7

@@ -6,7 +6,7 @@ import torch
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.folding import check_centred, fold_reader
-from ffnprobe.models.step import open_up
+from ffnprobe.models.step import activate_neurons
 from tests.tracing.oracles import compatible
 
 
@@ -60,5 +60,5 @@ def test_every_activation_function_is_the_models_own(activation, tmp_path):
     model = fp.load(write_model(tmp_path, replace(TINY, activation=activation)))
     trace = fp.run(model, "the cat sat")
     torch.testing.assert_close(
-        open_up(model, trace.scores, None), trace.activations, rtol=1e-5, atol=1e-6
+        activate_neurons(model, trace.scores, None), trace.activations, rtol=1e-5, atol=1e-6
     )

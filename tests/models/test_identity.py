@@ -10,8 +10,8 @@ from tokenizers import Tokenizer, pre_tokenizers
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.checkpoint import identify, tell_apart
 from ffnprobe.models.config import Config
-from ffnprobe.models.identity import identify, tell_apart
 from tests.builders import TINY, write_model
 
 

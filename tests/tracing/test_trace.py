@@ -7,7 +7,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, OptionRefused, PromptRefused
-from ffnprobe.models.step import open_up
+from ffnprobe.models.step import activate_neurons
 from tests.conftest import JORDAN
 from tests.tracing.oracles import logits_of
 
@@ -31,7 +31,7 @@ def test_questions_give_the_scores_and_answers_the_output(model):
         score = seen @ model.questions[layer].T + model.question_biases[layer]
         torch.testing.assert_close(score, trace.scores[layer], rtol=1e-4, atol=2e-4)
         torch.testing.assert_close(
-            open_up(model, trace.scores[layer], None),
+            activate_neurons(model, trace.scores[layer], None),
             trace.activations[layer],
             rtol=1e-5,
             atol=1e-6,

@@ -23,7 +23,7 @@ from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.files import TEMPORARY, quote, write_whole
 from ffnprobe.inputs import parse_json, read_input
-from ffnprobe.models.identity import tell_apart
+from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.seals import BLANK, is_sealed, seal
