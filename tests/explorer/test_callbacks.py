@@ -13,7 +13,7 @@ import pytest
 
 from ffnprobe.views.explorer import security, server
 from ffnprobe.views.explorer.addresses import read_address
-from ffnprobe.views.explorer.app import build
+from ffnprobe.views.explorer.server import build
 from tests.conftest import JORDAN
 from tests.explorer.client import PAGE, Client
 from tests.explorer.conftest import running

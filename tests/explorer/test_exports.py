@@ -7,8 +7,8 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.explorer.app import gather
 from ffnprobe.views.explorer.exports import Live, write
+from ffnprobe.views.explorer.server import gather
 from ffnprobe.views.explorer.session import Session
 from tests.conftest import JORDAN
 from tests.explorer.client import Client

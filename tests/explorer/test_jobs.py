@@ -7,8 +7,8 @@ import pytest
 
 from ffnprobe.cache import LRUCache
 from ffnprobe.errors import FfnProbeError, OptionRefused
-from ffnprobe.views.explorer import jobs as job_room
-from ffnprobe.views.explorer.jobs import Jobs
+from ffnprobe.views.explorer import session as job_room
+from ffnprobe.views.explorer.session import Jobs
 
 
 def test_the_cache_is_bounded_in_number_and_bytes():

@@ -4,8 +4,8 @@ import pytest
 
 from ffnprobe.corpora.stored_labels import embedded_labels
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.explorer.app import gather
 from ffnprobe.views.explorer.exports import Live
+from ffnprobe.views.explorer.server import gather
 from ffnprobe.views.explorer.session import Session
 from tests.explorer.client import Client
 from tests.explorer.conftest import running

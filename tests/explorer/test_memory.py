@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import psutil
 
-from ffnprobe.views.explorer.app import build
+from ffnprobe.views.explorer.server import build
 from ffnprobe.views.explorer.session import Session
 from tests.conftest import JORDAN
 from tests.explorer.client import CALLBACK, PAGE, name_inputs, write_call

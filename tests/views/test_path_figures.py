@@ -8,7 +8,7 @@ from plotly.utils import PlotlyJSONEncoder
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.explorer.blocks import Viewport, show_blocks
+from ffnprobe.views.explorer.components import Viewport, show_blocks
 from ffnprobe.views.theme import BLUE, VERMILLION
 from tests.conftest import JORDAN
 

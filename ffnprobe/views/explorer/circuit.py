@@ -13,7 +13,7 @@ from ffnprobe.recipes import write_recipe
 from ffnprobe.tracing.path_tables import Source
 from ffnprobe.views.explorer import forms
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.explorer.blocks import (
+from ffnprobe.views.explorer.components import (
     Component,
     Viewport,
     alert,

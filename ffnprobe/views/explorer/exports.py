@@ -14,7 +14,7 @@ from ffnprobe.provenance import Provenance
 from ffnprobe.recipes import Recipe
 from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.explorer.addresses import Address, read_address
-from ffnprobe.views.explorer.blocks import Component, alert, recipes
+from ffnprobe.views.explorer.components import Component, alert, recipes
 from ffnprobe.views.files.saving import encode_result
 
 Settings = dict[str, Any] | None

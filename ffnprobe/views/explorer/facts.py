@@ -8,7 +8,7 @@ from dash import html
 from ffnprobe.recipes import Recipe
 from ffnprobe.results import as_result
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.explorer.blocks import Component, Viewport, link, section, table, words
+from ffnprobe.views.explorer.components import Component, Viewport, link, section, table, words
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import Session
 

@@ -8,7 +8,7 @@ from dash import dcc, html
 from ffnprobe.recipes import spell_token
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.explorer.blocks import Component, field, link
+from ffnprobe.views.explorer.components import Component, field, link
 from ffnprobe.views.explorer.session import PROMPT_BYTES, Session
 
 SUGGESTED = 20

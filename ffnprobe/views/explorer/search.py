@@ -14,7 +14,7 @@ from ffnprobe.reading.surveys import Survey
 from ffnprobe.recipes import write_recipe
 from ffnprobe.results import change
 from ffnprobe.views.explorer.addresses import Address, read_address
-from ffnprobe.views.explorer.blocks import (
+from ffnprobe.views.explorer.components import (
     Component,
     Viewport,
     alert,

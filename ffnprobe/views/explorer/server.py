@@ -11,18 +11,163 @@ import socket
 import tempfile
 import threading
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from html import escape
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from dash import ClientsideFunction, Dash, Input, Output, dcc, html
+from flask import abort
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
+from ffnprobe.errors import FfnProbeError
 from ffnprobe.listening import WILDCARDS
-from ffnprobe.views.explorer.app import build
-from ffnprobe.views.explorer.security import ACCESS
-from ffnprobe.views.explorer.session import Session
+from ffnprobe.version import VERSION
+from ffnprobe.views.explorer import circuit, exports, facts, neuron, prompt, search
+from ffnprobe.views.explorer.addresses import Address, read_address
+from ffnprobe.views.explorer.components import Component, Viewport, alert, link, read_viewport
+from ffnprobe.views.explorer.exports import Export, Live
+from ffnprobe.views.explorer.security import ACCESS, check_callbacks, guard, say
+from ffnprobe.views.explorer.session import Session, log_error
+
+# MERGED: ffnprobe.views.explorer.app
+# The app: five pages, chosen by the address, and the frame around them.
+
+
+class ExplorerPage(NamedTuple):
+    """A page: its title in the navigation, what it shows and what it exports."""
+
+    title: str
+    show: Callable[[Session, Address, Viewport], Component]
+    gather: Callable[[Session, Address, Live], Export] | None
+
+
+PAGES = {
+    "/": ExplorerPage("Prompt", prompt.show, prompt.gather),
+    "/circuit": ExplorerPage("Circuit", circuit.show, circuit.gather),
+    "/neuron": ExplorerPage("Neuron", neuron.show_none, None),
+    "/search": ExplorerPage("Search", search.show, search.gather),
+    "/facts": ExplorerPage("Facts", facts.show, facts.gather),
+}
+NEURON = ExplorerPage("Neuron", neuron.show, neuron.gather)
+# Dash's own page names no language and shows nothing without JavaScript.
+INDEX = """<!DOCTYPE html>
+<html lang="en">
+<head>{%metas%}<title>{%title%}</title>{%favicon%}{%css%}</head>
+<body><noscript>The explorer needs JavaScript, which is switched off.</noscript>
+{%app_entry%}
+<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
+</html>"""
+
+
+def build(session: Session, *, host: str = "127.0.0.1", token: str | None = None) -> Dash:
+    """Build the app around a session; it loads nothing from other servers."""
+    app = Dash(
+        "ffnprobe.views.explorer",
+        assets_folder=str(files("ffnprobe.views.explorer").joinpath("assets")),
+        title="ffnprobe", update_title=None, serve_locally=True, use_pages=False,
+        suppress_callback_exceptions=True, add_log_handler=False, enable_mcp=False,
+        meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
+        index_string=INDEX, on_error=_note,
+    )  # fmt: skip
+    app.layout = _frame(session)
+
+    def show(path: str | None, search_text: str | None, screen: object) -> tuple[Component, ...]:
+        address = read_address(path, search_text)
+        return show_page(session, address, read_viewport(screen)), _navigation(address), {}
+
+    app.callback(
+        Output("page", "children"), Output("navigation", "children"), Output("live", "data"),
+        Input("location", "pathname"), Input("location", "search"), Input("screen", "data"),
+    )(show)  # fmt: skip
+    for name, output, trigger in (
+        ("watchScreen", Output("screen", "data"), Input("location", "id")),
+        ("writeAddress", Output("address", "data"), Input("live", "data")),
+        ("openCell", Output("cell", "data"), Input("lens", "clickData")),
+        ("openNode", Output("node", "data"), Input("graph", "clickData")),
+        ("openNeuron", Output("point", "data"), Input("kinds", "clickData")),
+        ("nameWindow", Output("window", "data"), Input("page", "children")),
+    ):
+        app.clientside_callback(ClientsideFunction("explorer", name), output, trigger)
+    for room in (prompt, neuron, search):
+        room.register(app, session)
+    exports.register(app, partial(gather, session))
+    guard(app, host=host, token=token)
+    check_callbacks(app)
+    return app
+
+
+def _frame(session: Session) -> Component:
+    """Lay out what all pages share."""
+    model = session.model
+    c = model.config
+    return html.Div(
+        [
+            dcc.Location(id="location", refresh="callback-nav"),
+            # screen: dark mode and width; live: the sliders; job: the work in the background.
+            *(dcc.Store(id=name) for name in ("screen", "live", "job", "address", "window", "cell", "point", "node")),
+            dcc.Download(id="download"),
+            html.A("to the page", href="#page", className="skip"),
+            html.Header(
+                [
+                    html.A("ffnprobe", href="/", className="brand"),
+                    html.Nav(id="navigation", **{"aria-label": "pages"}),
+                    html.Span(
+                        f"{model.name}: {c.layers} layers × {c.d_mlp:,} neurons",
+                        className="soft model", title=f"weights {model.fingerprint}",
+                    ),
+                ]
+            ),
+            html.P("The explorer is busy with other pages. This one follows.", id="busy", role="status"),
+            html.Main(id="page", tabIndex="-1"),
+            html.Footer(f"ffnprobe {VERSION}; everything is computed on this machine.", className="soft"),
+        ],
+        className="frame",
+    )  # fmt: skip
+
+
+def _navigation(address: Address) -> list[Component]:
+    """Link to every page, keep the question, and mark the current one."""
+    here = "/neuron" if address.neuron else address.path
+    marks: dict[str, Any] = {here: {"aria-current": "page"}}
+    return [link(page.title, address.to(path), **marks.get(path, {})) for path, page in PAGES.items()]  # fmt: skip
+
+
+def _find(address: Address) -> ExplorerPage | None:
+    return NEURON if address.neuron else PAGES.get(address.path)
+
+
+def show_page(session: Session, address: Address, viewport: Viewport) -> Component:
+    """Show the page of an address, or the error in the address."""
+    page = _find(address)
+    if page is None:
+        return html.Div(
+            [html.H1("No such page"), html.P(["Start with ", link("a prompt", "/"), "."])]
+        )
+    try:
+        return page.show(session, address, viewport)
+    except FfnProbeError as error:
+        return html.Div([html.H1("This cannot be shown"), alert(error)])
+
+
+def gather(session: Session, address: Address, live: Live) -> Export:
+    """Gather what the page of an address exports."""
+    page = _find(address)
+    if page is None or page.gather is None:
+        raise FfnProbeError("there is nothing on this page to export.")
+    return page.gather(session, address, live)
+
+
+def _note(error: Exception) -> Any:
+    """Refuse what a page would not ask for; log an unexpected error instead of showing it."""
+    if isinstance(error, FfnProbeError):
+        abort(say(str(error), 400))
+    log_error()
+    return None
+
 
 CONNECTIONS = 64
 BUSY = b"the explorer is busy: try again in a second.\n"
