@@ -24,7 +24,7 @@ from analyses.encoders.figures import plot_comparison
 from analyses.encoders.sentiment import find_corpus
 from analyses.encoders.wordpieces import cut_pieces
 from analyses.script import new_parser, run_script
-from ffnprobe.views.files.saving import save_figures
+from ffnprobe.views.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 
 

@@ -21,7 +21,7 @@ from analyses.lab.tallies import table_scan, tally_scores
 from analyses.script import new_parser, run_script
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.models import pocket
-from ffnprobe.views.files.saving import save_figures
+from ffnprobe.views.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 
 

@@ -16,7 +16,7 @@ import ffnprobe as fp
 from analyses.lab.embeddings import compare_tokens, find_neighbours, sweep_temperatures
 from analyses.lab.figures import plot_temperatures, plot_tokens, plot_word_similarity
 from analyses.script import new_parser, run_script
-from ffnprobe.views.files.saving import save_figures
+from ffnprobe.views.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 
 TOKENS = [" basketball", " football", " tennis", " Paris", " London", " France", " Klimt"]

@@ -13,7 +13,7 @@ removing 20 of them there changes little: the facts are recalled at the subject,
 
 import ffnprobe as fp
 from analyses.script import new_parser, run_script
-from ffnprobe.views.files.saving import save_figures
+from ffnprobe.views.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 
 SHOWN = ["prompt", "answer", "known", "probability", "margin", "mlp_share", "neurons"]

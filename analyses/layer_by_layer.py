@@ -15,7 +15,7 @@ import pandas as pd
 
 import ffnprobe as fp
 from analyses.script import new_parser, run_script
-from ffnprobe.views.files.saving import save_figures
+from ffnprobe.views.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 
 

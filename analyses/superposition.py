@@ -20,7 +20,7 @@ from analyses.lab.superposition import count_facts, measure_layer, table_crowdin
 from analyses.script import new_parser, run_script
 from ffnprobe.models import pocket
 from ffnprobe.names import check_layer
-from ffnprobe.views.files.saving import save_figures
+from ffnprobe.views.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 
 

@@ -21,7 +21,7 @@ from analyses.lab.activations import NAMES
 from analyses.lab.figures import plot_departure, plot_toy_stages
 from analyses.lab.toy import CASES, read_toy, table_departure
 from analyses.script import new_parser, run_script
-from ffnprobe.views.files.saving import save_figures
+from ffnprobe.views.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 
 

@@ -20,7 +20,7 @@ import torch
 import ffnprobe as fp
 from analyses.script import new_parser, run_script
 from ffnprobe.models.checkpoint import fingerprint
-from ffnprobe.views.files.saving import save_figures
+from ffnprobe.views.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 
 

@@ -59,11 +59,11 @@ from ffnprobe.tracing.running import run as run
 from ffnprobe.tracing.score_drivers import Drivers as Drivers, drivers as drivers
 from ffnprobe.tracing.token_similarity import Similarity as Similarity, similarity as similarity
 from ffnprobe.tracing.trace import Trace as Trace
-from ffnprobe.views.files.graphs import save_graph as save_graph
-from ffnprobe.views.files.reader import open_result as open_result
-from ffnprobe.views.files.saving import save as save
-from ffnprobe.views.plots import plot as plot
-from ffnprobe.views.site.publishing import publish as publish
+from ffnprobe.views.graph_files import save_graph as save_graph
+from ffnprobe.views.saving import open_result as open_result
+from ffnprobe.views.saving import save as save
+from ffnprobe.views.figures import plot as plot
+from ffnprobe.views.publishing import publish as publish
 from ffnprobe.views.widget import show as show
 
 __version__: str

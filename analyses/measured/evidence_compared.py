@@ -23,7 +23,7 @@ from analyses.measured.evidence.facts import find_known
 from analyses.measured.evidence.figures import draw
 from analyses.measured.evidence.removals import compare
 from analyses.script import new_parser, run_script
-from ffnprobe.views.files.saving import save_figures
+from ffnprobe.views.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 
 

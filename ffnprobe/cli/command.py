@@ -137,14 +137,14 @@ class Common:
     def check_out(self) -> None:
         """Refuse files that cannot be written before any work is done."""
         if self.out is not None or self.html is not None:
-            from ffnprobe.views.files.formats import check_target
+            from ffnprobe.views.table_formats import check_target
 
             if self.out is not None:
                 check_target(self.out)
             if self.html is not None:
                 check_target(self.html, (".html",))
         if self.plot is not None:
-            from ffnprobe.views.files.saving import check_picture
+            from ffnprobe.views.saving import check_picture
 
             check_picture(self.plot)
 
@@ -173,8 +173,8 @@ class Common:
         printed: "dict[str, pd.DataFrame] | None" = None,
     ) -> None:
         """Print tables in the chosen format, or write `--out`; as text, only what is to be `printed`."""
-        from ffnprobe.views.files.formats import TEXTS, name_unwritten
-        from ffnprobe.views.files.saving import gather_tables, save_result
+        from ffnprobe.views.saving import gather_tables, save_result
+        from ffnprobe.views.table_formats import TEXTS, name_unwritten
 
         tables = result.tables() if tables is None else tables
         known = result.provenance if provenance is None else provenance
@@ -206,13 +206,13 @@ class Common:
     def write(self, result: "Result", tables: "dict[str, pd.DataFrame] | None" = None) -> None:
         """Write the page of `--html` and the figure of `--plot`, if asked for."""
         if self.html is not None:
-            from ffnprobe.views.files.saving import save_result
+            from ffnprobe.views.saving import save_result
 
             save_result(result, self.html, tables=tables)
             self.note(f"wrote {self.html}")
         if self.plot is not None:
-            from ffnprobe.views.files.saving import save_figure
-            from ffnprobe.views.plots import plot
+            from ffnprobe.views.figures import plot
+            from ffnprobe.views.saving import save_figure
 
             save_figure(plot(result), self.plot)
             self.note(f"wrote {self.plot}")

@@ -24,7 +24,7 @@ def publish(
     Results of the same model are added to a site that exists; those of another are refused.
     """
     common.refuse_output("publish writes a folder.", remedy="--to FOLDER alone")
-    from ffnprobe.views.site.publishing import publish as publish_results
+    from ffnprobe.views.publishing import publish as publish_results
 
     index = publish_results([str(path) for path in results], to)
     common.note(f"{len(list(index.parent.glob('results/*.html'))):,} results")

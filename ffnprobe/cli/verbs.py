@@ -25,8 +25,8 @@ MORE = "more: --full (all columns, map, paths, parts, curve), --html FILE (a pag
 
 def read_graph(text: str) -> Path:
     """Check the name of a graph's file before any work is done."""
-    from ffnprobe.views.files.formats import check_target
-    from ffnprobe.views.files.graphs import SUFFIXES
+    from ffnprobe.views.graph_files import SUFFIXES
+    from ffnprobe.views.table_formats import check_target
 
     path = Path(text)
     check_target(path, SUFFIXES)
@@ -75,7 +75,7 @@ def end_circuit(
 ) -> None:  # fmt: skip
     """Write the graph, too."""
     if graph is not None:
-        from ffnprobe.views.files.graphs import save_graph
+        from ffnprobe.views.graph_files import save_graph
 
         found: Any = answered.result
         save_graph(found, graph)

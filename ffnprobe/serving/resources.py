@@ -17,7 +17,7 @@ from pydantic import Field
 from ffnprobe.corpora.surveying import survey
 from ffnprobe.serving.budgets import Budget
 from ffnprobe.serving.service import Service
-from ffnprobe.views.files.saving import encode_result
+from ffnprobe.views.saving import encode_result
 
 SCHEME = "ffnprobe://"
 SKILL = "agents.md"

@@ -23,8 +23,8 @@ from ffnprobe.documents.html import write_html
 from ffnprobe.provenance import Provenance
 from ffnprobe.recipes import has_recipe, write_recipe
 from ffnprobe.results import Result, Tables
-from ffnprobe.views.plots import plot, plot_all
-from ffnprobe.views.screens import fit
+from ffnprobe.views.figures import plot, plot_all
+from ffnprobe.views.theme import fit
 
 # What pages and the widget share, and what only a page does.
 SHARED = ("explorer/assets/tables.js", "live.js")

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from ffnprobe.views.files import saving
+from ffnprobe.views import saving
 from tests.cli.runner import ffnprobe, nothing_written, refused
 
 TEXT = "the cat sat on the basketball court"

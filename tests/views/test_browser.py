@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.views.files.saving import save_figure
+from ffnprobe.views.saving import save_figure
 from tests.conftest import JORDAN
 
 pytestmark = pytest.mark.browser

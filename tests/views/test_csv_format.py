@@ -11,7 +11,7 @@ from ffnprobe.models.sources import Source
 from ffnprobe.models.vocab import show_bytes
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import TableSet
-from ffnprobe.views.files.csv_format import UNGUARD, guard, read_csv, unguard, write_csv
+from ffnprobe.views.csv_format import UNGUARD, guard, read_csv, unguard, write_csv
 
 STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 NASTY = [

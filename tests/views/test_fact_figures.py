@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.views.plots import plot_all
+from ffnprobe.views.figures import plot_all
 
 SCRIPT = Path(__file__).parents[2] / "analyses" / "fact_recall.py"
 

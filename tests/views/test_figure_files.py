@@ -11,12 +11,12 @@ import ffnprobe as fp
 from ffnprobe.errors import DataRefused
 from ffnprobe.results import Result
 from ffnprobe.views import figures
-from ffnprobe.views.plots import plot_all
+from ffnprobe.views.figures import plot_all
 
 ASK = """
 import sys
 import ffnprobe as fp
-from ffnprobe.views.plots import plot_all
+from ffnprobe.views.figures import plot_all
 trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
 result = {result}
 result.tables()

@@ -7,9 +7,8 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
-from ffnprobe.views.figures import FILES, find_figures
-from ffnprobe.views.files import saving
-from ffnprobe.views.plots import plot_all
+from ffnprobe.views import saving
+from ffnprobe.views.figures import FILES, find_figures, plot_all
 from tests.views.results import every_result
 
 

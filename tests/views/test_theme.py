@@ -6,7 +6,7 @@ import pytest
 from analyses.lab.figures import plot_curves, plot_toy_stages
 from analyses.lab.toy import CASES
 from ffnprobe.errors import FileNotWritten
-from ffnprobe.views.files.saving import save_figures
+from ffnprobe.views.saving import save_figures
 from ffnprobe.views.theme import COLOURS, DASHES, DIVERGING, apply_theme, heat, line_of
 
 

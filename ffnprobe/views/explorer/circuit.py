@@ -27,7 +27,7 @@ from ffnprobe.views.explorer.components import (
 )
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import Session
-from ffnprobe.views.plots import plot
+from ffnprobe.views.figures import plot
 
 KEEP, MOST = 40, 300
 EDGES = 12

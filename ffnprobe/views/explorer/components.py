@@ -17,8 +17,8 @@ from ffnprobe.errors import FfnProbeError
 from ffnprobe.names import split_position
 from ffnprobe.recipes import Recipe
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.plots import plot, plot_all
-from ffnprobe.views.screens import fit
+from ffnprobe.views.figures import plot, plot_all
+from ffnprobe.views.theme import fit
 
 Component = Any  # dash's own types are not checked
 ROWS = 200

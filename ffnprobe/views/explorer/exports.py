@@ -15,7 +15,7 @@ from ffnprobe.recipes import Recipe
 from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.components import Component, alert, recipes
-from ffnprobe.views.files.saving import encode_result
+from ffnprobe.views.saving import encode_result
 
 Settings = dict[str, Any] | None
 # Each button: its title, the suffix of its file, and the type a browser knows it by.

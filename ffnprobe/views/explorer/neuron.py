@@ -32,7 +32,7 @@ from ffnprobe.views.explorer.components import (
 )
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import EXAMPLES, MOST_WRITTEN, Session
-from ffnprobe.views.plots import plot
+from ffnprobe.views.figures import plot
 
 # MERGED: ffnprobe.views.explorer.whatif
 # What if a neuron had another activation: the sliders, the predictions and the texts they change.

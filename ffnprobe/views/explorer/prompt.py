@@ -30,7 +30,7 @@ from ffnprobe.views.explorer.components import (
 )
 from ffnprobe.views.explorer.exports import Export, Live, bar, provenance_of
 from ffnprobe.views.explorer.session import AskedPrompt, Job, Session
-from ffnprobe.views.plots import plot
+from ffnprobe.views.figures import plot
 
 # MERGED: ffnprobe.views.explorer.evidence
 # Why this answer: the evidence as it comes in, with its progress and a button to cancel.

@@ -28,7 +28,7 @@ from ffnprobe.views.explorer.components import (
 )
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import Session
-from ffnprobe.views.plots import plot
+from ffnprobe.views.figures import plot
 
 FOUND = 20
 TICK = 300  # milliseconds between two polls of the survey

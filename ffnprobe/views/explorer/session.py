@@ -39,7 +39,7 @@ from ffnprobe.tracing.running import run
 from ffnprobe.tracing.score_drivers import Drivers, drivers
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer.addresses import Address
-from ffnprobe.views.plots import plot
+from ffnprobe.views.figures import plot
 
 # MERGED: ffnprobe.views.explorer.jobs
 # Work in the background: started, polled, cancelled, dropped.

@@ -28,7 +28,7 @@ from ffnprobe.circuits.nodes import Node
 from ffnprobe.circuits.tables import ANSWER, BIASES, REST, name_target
 from ffnprobe.errors import OptionRefused
 from ffnprobe.files import write_whole
-from ffnprobe.views.files.formats import check_target, encode_text
+from ffnprobe.views.table_formats import check_target, encode_text
 
 SUFFIXES = (".graphml", ".json")
 # What XML cannot hold: control characters, and halves of characters.

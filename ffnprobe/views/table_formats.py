@@ -19,7 +19,7 @@ from ffnprobe.errors import FileNotWritten
 from ffnprobe.files import check_writable
 from ffnprobe.results import Result, TableSet
 from ffnprobe.seals import BLANK, seal
-from ffnprobe.views.files.csv_format import write_csv
+from ffnprobe.views.csv_format import write_csv
 
 # Room for a file's checksum.
 _ROOM = {"checksum": BLANK.decode()}

@@ -1,1 +1,0 @@
-"""Results as files: csv, json, parquet, md, pages and pictures; and read back."""

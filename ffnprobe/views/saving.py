@@ -1,0 +1,286 @@
+"""Save a result or a figure: the suffix decides the format; a file is written whole or not at all.
+
+    .csv .jsonl .parquet   the result's first table
+    .json .md              all its tables
+    .html                  a page with its figures, its tables and words on how to read them
+
+A figure is written as .html, which any browser opens without a network, or as .png, which kaleido draws.
+
+>>> import ffnprobe as fp, tempfile, pathlib
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> path = pathlib.Path(tempfile.mkdtemp()) / "next.csv"
+>>> fp.save(trace, path)
+>>> fp.open_result(path).table.token[0]
+'␣basketball'
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from ffnprobe.arguments import verb
+from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
+from ffnprobe.files import write_whole
+from ffnprobe.inputs import read_input
+from ffnprobe.provenance import Provenance
+from ffnprobe.reading.searches import Search
+from ffnprobe.reading.surveys import Survey
+from ffnprobe.results import Result, Tables, TableSet, as_result
+from ffnprobe.seals import is_sealed
+from ffnprobe.views.csv_format import read_csv
+from ffnprobe.views.table_formats import FILES, check_target, encode_text, to_jsonl
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+FIGURES = (".html", ".png")
+_SHARPNESS = 2
+
+
+@verb
+def save(result: Any, path: str | Path, *, provenance: Provenance | Result | None = None) -> None:
+    """Write a result, or a table taken from one, to a file.
+
+    A table of your own making (joined, reshaped) has lost its provenance: name that of the result its
+    numbers are from, or the result itself.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> import tempfile
+    >>> page = tempfile.mkdtemp() + "/next.html"
+    >>> fp.save(trace, page)
+    >>> fp.save(trace, "next.doc")
+    Traceback (most recent call last):
+    ffnprobe.errors.FileNotWritten: ...
+    """
+    known = provenance.provenance if isinstance(provenance, Result) else provenance
+    if known and isinstance(result, pd.DataFrame) and "provenance" not in result.attrs:
+        result = TableSet("table", {"rows": result}, known)
+    found = as_result(result)
+    own = found.provenance
+    if known is not None and known.fingerprint != own.fingerprint:
+        raise DataRefused(
+            f"these numbers are of {own.model} (weights {own.fingerprint[:8]}); the provenance given is of "
+            f"{known.model} (weights {known.fingerprint[:8]}).",
+            remedy="leave out provenance: a result has its own",
+        )
+    save_result(found, Path(path), provenance=known)
+
+
+def save_result(
+    result: Result, path: Path, *, tables: Tables = None, provenance: Provenance | None = None
+) -> None:
+    """Write a result with its own tables and provenance, or with those given instead."""
+    check_target(path)
+    data = encode_result(result, path.suffix.lower(), tables=tables, provenance=provenance)
+    write_whole(path, data)
+
+
+def encode_result(
+    result: Result, suffix: str, *, tables: Tables = None, provenance: Provenance | None = None
+) -> bytes:
+    """Write a result as the bytes of a file with that suffix."""
+    written = gather_tables(result, tables, provenance, is_told=suffix == ".md")
+    if all(table.empty for table in written.named.values()):
+        raise FileNotWritten("the result is empty: there is no row to write.")
+    if suffix == ".html":
+        from ffnprobe.views.page import write_page
+
+        return encode_text(write_page(result, written.named, written.provenance))
+    if suffix == ".jsonl":
+        return encode_text(to_jsonl(result, written))
+    return FILES[suffix](written)
+
+
+def gather_tables(
+    result: Result,
+    tables: Tables = None,
+    provenance: Provenance | None = None,
+    *,
+    is_told: bool = False,
+) -> TableSet:
+    """Gather what a file of a result holds; if it is to be read by people, what is said of it, too."""
+    said = (result.headline, *result.notes, result.caption) if is_told else ()
+    return TableSet(
+        title=result.title,
+        named=result.tables() if tables is None else tables,
+        provenance=result.provenance if provenance is None else provenance,
+        kind=result.kind if isinstance(result, TableSet) else type(result).__name__,
+        said=tuple(filter(None, said)),
+    )
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a file that cannot be written before the work begins."""
+    check_target(path, FIGURES, what="figures")
+    if path.suffix.lower() == ".png" and find_spec("kaleido") is None:
+        raise FileNotWritten(
+            "a .png needs the package kaleido, which is not installed.",
+            remedy=f"pip install kaleido, or --plot {path.with_suffix('.html')}",
+        )
+
+
+def save_figure(figure: "go.Figure", path: Path) -> None:
+    """Write a figure to a .html or .png file, whole or not at all."""
+    check_picture(path)
+    if path.suffix.lower() == ".html":
+        save_figures([figure], path, title=path.stem)
+        return
+    try:
+        size = {"width": figure.layout.width, "height": figure.layout.height}
+        data = figure.to_image(format="png", scale=_SHARPNESS, **size)
+    except Exception as error:  # kaleido raises what its browser raises
+        raise FileNotWritten(
+            f"kaleido could not draw {path.name}: {str(error).strip().splitlines()[0]}",
+            remedy=f"install Chrome or Chromium, or write {path.with_suffix('.html').name}",
+        ) from None
+    write_whole(path, data)
+
+
+def save_figures(figures: "Sequence[go.Figure]", path: Path, *, title: str) -> None:
+    """Write figures one below the other into a page that contains plotly, whole or not at all."""
+    from ffnprobe.views.page import figure_html, wrap
+
+    write_whole(path, wrap(title, "".join(map(figure_html, figures))).encode())
+
+
+# MERGED: ffnprobe.views.files.reader
+# Read a result back from a file this package wrote: its tables, their types and its provenance.
+#
+# csv and parquet hold a result's first table, json all of them; md and html are for people. The bytes are
+# compared with the checksum among them before anything is read from them.
+#
+# >>> import ffnprobe as fp, tempfile, pathlib
+# >>> path = pathlib.Path(tempfile.mkdtemp()) / "golf.json"
+# >>> fp.save(fp.search(fp.load("pocket"), " golf", top=3), path)
+# >>> fp.open_result(path)
+# Search(neurons that push toward ␣golf)
+
+
+# Results that are a table and a provenance, and nothing else; the columns they need.
+_TYPES: dict[str, tuple[Callable[[pd.DataFrame, Provenance], Result], tuple[str, ...]]] = {
+    "Survey": (Survey, ("name", "layer", "neuron", "kind")),
+    "Search": (Search, ("name", "layer", "neuron")),
+}
+
+
+@verb
+def open_result(path: str | Path, *, verify: bool = True) -> Result:
+    """Read a result back: a survey or a search as such, any other as its tables.
+
+    A file that was changed after it was written is refused. `verify=False` reads it as it is, say after an
+    edit by hand, and the provenance then says that it is not verified; so it does of a csv or json
+    without a checksum, as `--format` prints them.
+
+    >>> import ffnprobe as fp
+    >>> fp.open_result("jordan.xlsx")
+    Traceback (most recent call last):
+    ffnprobe.errors.DataRefused: a result cannot be read back from ".xlsx" (jordan.xlsx).
+      try: .csv, .json, .parquet
+    """
+    file = Path(path)
+    suffix = file.suffix.lower()
+    readers: dict[str, Callable[[bytes], TableSet]] = {
+        ".csv": partial(_read_csv, file.stem), ".json": _read_json, ".parquet": _read_parquet,
+    }  # fmt: skip
+    if suffix not in readers:
+        raise DataRefused(
+            f'a result cannot be read back from "{suffix}" ({file.name}).',
+            remedy=", ".join(readers),
+        )
+    try:
+        data = read_input(file, most=sys.maxsize - 1)
+    except FileNotFoundError:
+        raise DataRefused(f"there is no file {file}.") from None
+    is_verified = verify and _is_verified(file, data)
+    try:
+        found = readers[suffix](data)
+        known = found.provenance if is_verified else replace(found.provenance, verified=False)
+        return _make(replace(found, provenance=known))
+    except Exception as error:  # a damaged file can make any of the readers raise anything
+        why = error.what if isinstance(error, FfnProbeError) else f"{error}".partition("\n")[0]
+        why = f"there is no {error.args[0]}" if isinstance(error, KeyError) else why
+        why = why.rstrip(".") or type(error).__name__
+        raise DataRefused(
+            f"{file} is not a result that ffnprobe wrote, or it is damaged: {why}.",
+            remedy="the file as fp.save or --out wrote it",
+        ) from None
+
+
+def _is_verified(file: Path, data: bytes) -> bool:
+    """Say whether the checksum fits; refuse what it does not fit. Printed text has none, a parquet always."""
+    found = is_sealed(data)
+    if found or (found is None and b'"checksum"' not in data and file.suffix.lower() != ".parquet"):
+        return bool(found)
+    why = (
+        "is not a result that ffnprobe wrote, or it is damaged: it has no checksum that can be read"
+        if found is None
+        else "has been changed since it was written: edited, damaged, or saved again by another program"
+    )
+    raise DataRefused(f"{file} {why}.", remedy="open_result(path, verify=False) reads it as it is")
+
+
+def _make(found: TableSet) -> Result:
+    """Make the result that the tables were taken from, if it is its table; else the tables."""
+    if not all(isinstance(text, str) for text in (found.title, found.kind, *found.named)):
+        raise DataRefused("the names in it are not texts")
+    if not found.named:
+        raise DataRefused("it has no table")
+    for table in found.named.values():
+        found.provenance.note(table)
+    if found.kind not in _TYPES:
+        return found
+    make, columns = _TYPES[found.kind]
+    result = make(found.table, found.provenance)
+    if lacking := [name for name in columns if name not in result.table]:
+        raise DataRefused(f"its table has no {', '.join(lacking)}")
+    _ = result.title  # of a search it is made from the settings, which must be there
+    return result
+
+
+def _read_csv(title: str, data: bytes) -> TableSet:
+    table, known = read_csv(data.decode("utf-8-sig"))
+    return TableSet(title, {"rows": table}, Provenance.from_dict(known))
+
+
+def _read_json(data: bytes) -> TableSet:
+    found = json.loads(data)
+    about = found["result"]
+    if unknown := found.keys() - {"checksum", "provenance", "result", *about["types"]}:
+        raise DataRefused(f"it has a field {min(unknown)!r}")
+    tables = {name: _frame(found[name], types) for name, types in about["types"].items()}
+    if len(tables) == 1:  # a single table is called rows in the file
+        tables = dict(zip(about["tables"], tables.values(), strict=True))
+    known = Provenance.from_dict(found["provenance"])
+    return TableSet(about["title"], tables, known, about["type"])
+
+
+def _frame(rows: list[dict[str, Any]], types: Mapping[str, str]) -> pd.DataFrame:
+    """Build a table from its rows, columns in their order and of their types."""
+    return pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in types.items()}
+    )
+
+
+def _read_parquet(data: bytes) -> TableSet:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = pq.read_table(pa.BufferReader(data))
+    found.validate(full=True)
+    note = json.loads(found.schema.metadata[b"ffnprobe"])
+    about = note["result"]
+    tables = {about["tables"][0]: found.to_pandas()}
+    return TableSet(about["title"], tables, Provenance.from_dict(note["provenance"]), about["type"])
+
+
+# MERGED: ffnprobe.views.files
+# Results as files: csv, json, parquet, md, pages and pictures; and read back.

@@ -1,1 +1,0 @@
-"""Results as a small static site: pages, tables, provenance and an index with search."""
