@@ -4,12 +4,12 @@ from ffnprobe.batches import Batch as Batch, batch as batch
 from ffnprobe.circuits.checking import check_circuit as check_circuit
 from ffnprobe.circuits.circuit import Circuit as Circuit, circuit as circuit
 from ffnprobe.circuits.recovery import Recovery as Recovery
-from ffnprobe.corpora.contexts import Examples as Examples, examples as examples
-from ffnprobe.corpora.labels import Labels as Labels
+from ffnprobe.corpora.examples import Examples as Examples, examples as examples
+from ffnprobe.labels.stored_labels import Labels as Labels
 from ffnprobe.corpora.matching import match as match
-from ffnprobe.corpora.scanning import scan as scan
+from ffnprobe.corpora.scans import scan as scan
 from ffnprobe.corpora.scans import Scan as Scan
-from ffnprobe.corpora.surveying import survey as survey
+from ffnprobe.labels.surveying import survey as survey
 from ffnprobe.editing.certificates import Certificate as Certificate
 from ffnprobe.editing.certifying import certify as certify
 from ffnprobe.editing.edits import Edited as Edited, edit as edit

@@ -172,7 +172,7 @@ def _find_kind(
 ) -> Sequence[str] | None:
     if kind is None:
         return None
-    from ffnprobe.corpora.surveying import survey
+    from ffnprobe.labels.surveying import survey
 
     return survey(model, layers=layers, top=1, progress=progress).of_kind(kind)
 
@@ -215,9 +215,9 @@ def _join(
 
     if not isinstance(result, Reading | Readings | Search):
         return tables
-    from ffnprobe.corpora.joins import join_labels, table_examples
     from ffnprobe.corpora.scans import embedded_scan
-    from ffnprobe.corpora.stored_labels import find_labels
+    from ffnprobe.labels.stored_labels import find_labels
+    from ffnprobe.labels.surveying import join_labels, table_examples
 
     first, *others = tables
     joined = join_labels(tables[first], find_labels(model, scan))

@@ -210,9 +210,9 @@ _LISTED = (
     Verb("read", "ffnprobe.reading.readings", "ffnprobe.reading.readings.Readings", WEIGHTS),
     Verb("related", "ffnprobe.reading.readings", grade=WEIGHTS),
     Verb("search", "ffnprobe.reading.rankings", grade=WEIGHTS),
-    Verb("survey", "ffnprobe.corpora.surveying"),
+    Verb("survey", "ffnprobe.labels.surveying"),
     Verb("match", "ffnprobe.corpora.matching", grade=f"{WEIGHTS}; a random control beside every pair"),
-    Verb("scan", "ffnprobe.corpora.scanning"),
+    Verb("scan", "ffnprobe.corpora.scans"),
     Verb("label", "ffnprobe.labels.labelling"),
     Verb("score", "ffnprobe.facts.scoring"),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from analyses.lab.activations import Bump, find_bump
-from ffnprobe.corpora import histograms
+from ffnprobe.corpora import statistics
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
@@ -137,7 +137,7 @@ def table_scan(scan: Scan, activation: str) -> pd.DataFrame:
     bump = bump_of(activation)
     counts = reduce(scan.statistics.histogram, "layer neuron bin -> layer bin", "sum").double()
     shares = counts / reduce(counts, "layer bin -> layer 1", "sum")
-    ends = torch.tensor(histograms.EDGES, dtype=torch.float64)
+    ends = torch.tensor(statistics.EDGES, dtype=torch.float64)
     half = -torch.inf if bump is None else bump.depth / 2
     firing = reduce(scan.statistics.firing_rate, "layer neuron -> layer", "mean")
     return pd.DataFrame(

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import ffnprobe as fp
 from analyses.script import run_script
-from ffnprobe.corpora.stored_labels import PACKED, pack
 from ffnprobe.errors import FileNotWritten
+from ffnprobe.labels.stored_labels import PACKED, pack
 from ffnprobe.models import pocket
 
 MOST = 1_000_000  # bytes

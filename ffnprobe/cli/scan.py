@@ -32,7 +32,7 @@ def scan(
     """
     _check_size(common, given["texts"], given["tokens"], yes)
     model = common.load(has_own_threads=True)
-    from ffnprobe.corpora.scanning import scan as scan_texts
+    from ffnprobe.corpora.scans import scan as scan_texts
 
     try:
         with (
@@ -53,7 +53,7 @@ def scan(
 
 def _check_size(common: Common, texts: list[str], most: int | None, is_agreed: bool) -> None:
     """Say how much a folder or a pattern holds, and ask for --yes where that is very much."""
-    from ffnprobe.corpora.sources import measure_texts
+    from ffnprobe.corpora.text_sources import measure_texts
 
     endless = [word for word in texts if word.startswith("hub:")]
     if endless and most is None and not is_agreed:

@@ -89,9 +89,9 @@ def end_read(common: Common, answered: "Answered") -> None:
     if len(readings) > 1 or not common.is_for_terminal:
         end(common, answered)
         return
-    from ffnprobe.corpora.contexts import examples
+    from ffnprobe.corpora.examples import examples
     from ffnprobe.corpora.scans import embedded_scan
-    from ffnprobe.corpora.stored_labels import find_labels
+    from ffnprobe.labels.stored_labels import find_labels
     from ffnprobe.layout import find_width, wrap
 
     reading, top = readings[0], answered.shown["top"] or 10

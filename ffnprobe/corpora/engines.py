@@ -5,20 +5,239 @@ order, so that they do not depend on the engine or on the number of workers. At 
 are under way: a corpus of any length needs the same memory.
 """
 
+import atexit
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, TypeVar
 
 import torch
 
-from ffnprobe.corpora.clusters import WorkerPool, count_cores, start_pool
-from ffnprobe.corpora.meters import measure
+from ffnprobe.corpora.accumulators import measure
+from ffnprobe.corpora.clusters import Worker, WorkerPool, count_cores, start_pool
 from ffnprobe.corpora.passages import Block, ScanSettings
-from ffnprobe.corpora.processes import borrow_process
-from ffnprobe.corpora.statistics import Statistics
-from ffnprobe.corpora.threads import Threads
-from ffnprobe.errors import OptionRefused
+from ffnprobe.corpora.statistics import Statistics, from_tensors
+from ffnprobe.errors import DataRefused, OptionRefused
+from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
+
+# MERGED: ffnprobe.corpora.threads
+# Workers that are threads of this process, on one model.
+
+
+class Stopped(Exception):
+    """The scan has ended before this block."""
+
+
+class Threads:
+    """Threads that measure blocks until they are closed."""
+
+    def __init__(self, model: Model, settings: ScanSettings, many: int) -> None:
+        # Its weights are read once, not by each of them.
+        watch(model, torch.zeros(1, 1, dtype=torch.long), {})
+        self._model, self._settings = model, settings
+        self._stopped = threading.Event()
+        self._pool = ThreadPoolExecutor(many, thread_name_prefix="scan")
+
+    def submit(self, block: Block) -> Future[Statistics]:
+        """Give a block to the next thread that is free."""
+        return self._pool.submit(self._work, block)
+
+    def close(self) -> None:
+        """Stop at the next batch, and wait for it."""
+        self._stopped.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _work(self, block: Block) -> Statistics:
+        return measure(self._model, block, self._settings, check=self._check)
+
+    def _check(self) -> None:
+        if self._stopped.is_set():
+            raise Stopped
+
+
+# MERGED: ffnprobe.corpora.processes
+# A process of its own that measures blocks, so that nothing is set for the process that asks.
+#
+# The last bits of a sum depend on how many threads share it. A scan is measured with one thread a block,
+# and torch can set the number of threads only for a whole process. So the blocks are sent to a process
+# that is started for this, told where the model is, and kept for the next scan: starting it takes
+# seconds. It ends when this process does, however that ends.
+#
+# Messages are pickled, over the standard input and output of the process:
+#
+#     → ("begin", location, device, identity, settings, workers)   ("block", block) …   ("end",)
+#     ← ("done", (count, arrays)) or ("failed", error), one for each block, in order       ("ended",)
+
+
+_SERVE = "from ffnprobe.corpora.engines import serve; serve()"
+
+
+class Process:
+    """A process that measures blocks for one scan at a time."""
+
+    def __init__(self) -> None:
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": paths},
+        )  # fmt: skip
+        self._is_amid = False  # in the middle of a message, for ever if it was interrupted
+
+    def send(self, *message: Any) -> None:
+        """Send a message."""
+        assert self._process.stdin is not None
+        self._is_amid = True
+        try:
+            pickle.dump(message, self._process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+            self._process.stdin.flush()
+        except (OSError, ValueError):  # the pipe is broken, or closed
+            raise self._lost() from None
+        self._is_amid = False
+
+    def receive(self) -> tuple[Any, ...]:
+        """Wait for the next message."""
+        assert self._process.stdout is not None
+        self._is_amid = True
+        try:
+            found: tuple[Any, ...] = pickle.load(self._process.stdout)
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            raise self._lost() from None
+        self._is_amid = False
+        return found
+
+    def result(self) -> Statistics:
+        """Wait for the statistics of the first block that is not answered yet."""
+        word, found = self.receive()
+        if word == "failed":
+            raise found
+        count, arrays = found
+        # A tensor shares an array's memory; pickled itself, it would be copied several times.
+        return from_tensors({name: torch.from_numpy(a) for name, a in arrays.items()}, count)
+
+    def end(self) -> bool:
+        """End a scan: stop at the next batch, take in what was under way; False if it is of no use."""
+        try:
+            if not self._is_amid:
+                self.send("end")
+                while self.receive()[0] != "ended":
+                    pass
+                return True
+        except DataRefused:
+            pass
+        finally:
+            if self._is_amid:
+                self._process.kill()
+                self.close()
+        return False
+
+    def close(self) -> None:
+        """Let the process end."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+        self._process.wait()
+
+    def _lost(self) -> DataRefused:
+        self.close()
+        code = self._process.returncode
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return DataRefused(
+            f"the process that measures has ended ({how}); it may have run out of memory.",
+            remedy="fewer workers; with a store the same scan resumes",
+        )
+
+
+_idle: list[Process] = []
+if hasattr(os, "register_at_fork"):  # a fork must not talk to the process of its parent
+    os.register_at_fork(after_in_child=_idle.clear)
+
+
+@contextmanager
+def borrow_process(model: Model, settings: ScanSettings, many: int) -> Iterator[Process]:
+    """Begin a scan in a process that is idle, or in a new one; keep it for the next scan."""
+    try:
+        process = _idle.pop()
+    except IndexError:
+        process = Process()
+    try:
+        process.send("begin", model.location, model.device.type, model.identity, settings, many)
+        yield process
+    finally:
+        if process.end():
+            _idle.append(process)
+
+
+@atexit.register
+def _close_all() -> None:
+    while _idle:
+        _idle.pop().close()
+
+
+def serve() -> None:
+    """Measure what is sent to this process, until nothing can be sent any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asked
+    answers: queue.SimpleQueue[Future[Statistics] | None] = queue.SimpleQueue()
+    # What libraries print must not come between the messages.
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    threading.Thread(target=_answer, args=(answers, sink), daemon=True).start()
+    worker: Worker | None = None
+    known: tuple[Any, ...] = ()
+    threads: Threads | None = None
+    failure: Exception | None = None
+    with suppress(EOFError, OSError):
+        while True:
+            match pickle.load(sys.stdin.buffer):
+                case ("begin", location, device, identity, settings, many):
+                    try:
+                        if worker is None or known != (location, identity):
+                            worker = Worker(location, device, identity, threads=1)
+                            known = (location, identity)
+                        threads, failure = Threads(worker.model, settings, many), None
+                    except Exception as error:
+                        threads, failure = None, error
+                case ("block", block) if threads is not None:
+                    answers.put(threads.submit(block))
+                case ("block", _):
+                    lost: Future[Statistics] = Future()
+                    lost.set_exception(failure)
+                    answers.put(lost)
+                case ("end",):
+                    if threads is not None:
+                        threads.close()
+                    threads = None
+                    answers.put(None)
+    os._exit(0)  # threads at work would be waited for
+
+
+def _answer(answers: "queue.SimpleQueue[Future[Statistics] | None]", sink: BinaryIO) -> None:
+    """Send results in the order of their blocks."""
+    with suppress(OSError):
+        while True:
+            pickle.dump(_word(answers.get()), sink, protocol=pickle.HIGHEST_PROTOCOL)
+            sink.flush()
+    os._exit(0)
+
+
+def _word(future: Future[Statistics] | None) -> tuple[str, object]:
+    if future is None:
+        return "ended", None
+    try:
+        found = future.result()
+        return "done", (found.moments.count, {n: t.numpy() for n, t in found.tensors().items()})
+    except (Exception, CancelledError) as error:
+        return "failed", error
+
 
 Handle = TypeVar("Handle")
 ENGINES = ("local", "ray")

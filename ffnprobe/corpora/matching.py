@@ -27,6 +27,7 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.corpora.scans import Scan
+from ffnprobe.corpora.twins import Twins, align_vocabularies, find_twins
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
@@ -35,9 +36,7 @@ from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.directions import pick_gates, pick_questions
 from ffnprobe.reading.neuron_tables import Values, list_neurons
 from ffnprobe.reading.ordering import check_top
-from ffnprobe.reading.token_coordinates import align_vocabularies
 from ffnprobe.reading.tokens import answer_tokens
-from ffnprobe.reading.twins import Twins, find_twins
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:

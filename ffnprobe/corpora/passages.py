@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
-from ffnprobe.corpora.sources import TextSource
 from ffnprobe.corpora.text_pieces import read_pieces
+from ffnprobe.corpora.text_sources import TextSource
 from ffnprobe.errors import DataRefused, OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
 from ffnprobe.models.vocab import Vocab

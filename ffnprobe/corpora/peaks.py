@@ -14,12 +14,16 @@ The weakest examples are the strongest of −score. Merging is exactly associati
 of a set of distinct integers does not depend on how the set was split.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from einops import rearrange
 from jaxtyping import Float32, Int32, Int64
 from torch import Tensor
+
+from ffnprobe.corpora.passages import Block, Passage
 
 # Tokens of context kept around an example, itself among them.
 BEFORE, AFTER = 10, 5
@@ -109,7 +113,7 @@ def unpack(keys: Int64[Tensor, "*axes"]) -> tuple[Tensor, Tensor]:
     return values.masked_fill(is_empty, float("nan")), passages.masked_fill(is_empty, -1)
 
 
-class Race:
+class TopK:
     """One layer's k highest values of a block (sign −1: the lowest), kept while its batches come in.
 
     Each value is kept with another of the same neuron and token.
@@ -171,3 +175,150 @@ def _find_in_short(values: Tensor, sign: int) -> tuple[Tensor, Tensor]:
     after = torch.where(values == found[:, None], left, left.new_zeros(())).amax(dim=1)
     # Where nothing equals it, it is not a number; the run is refused once it is at its end.
     return sign * found, (values.shape[1] - after.long()).clamp(max=values.shape[1] - 1)
+
+
+# MERGED: ffnprobe.corpora.samples
+# Tokens drawn at random from a corpus, the same for every neuron: what it does between its extremes.
+#
+# From each passage one token is drawn, and of the passages `SAMPLE`, by hashes of the passage's number.
+# So the draw does not depend on how the corpus is cut into blocks, and of two samples the sample of both
+# is found exactly. Sorted by a neuron's activation, the sample shows its quantiles.
+
+
+SAMPLE = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The tokens drawn, and every neuron's activation and score there; without one, text is −1."""
+
+    passages: Int64[Tensor, " draw"]
+    texts: Int64[Tensor, " draw"]
+    positions: Int32[Tensor, " draw"]
+    windows: Int32[Tensor, "draw window"]
+    activations: Float32[Tensor, "layer neuron draw"]
+    scores: Float32[Tensor, "layer neuron draw"]
+
+
+def no_sample(layers: int, neurons: int) -> Sample:
+    """Start without tokens."""
+    return Sample(
+        passages=torch.full((SAMPLE,), -1),
+        texts=torch.full((SAMPLE,), -1),
+        positions=torch.full((SAMPLE,), -1, dtype=torch.int32),
+        windows=torch.full((SAMPLE, WINDOW), NO_TOKEN, dtype=torch.int32),
+        activations=torch.full((layers, neurons, SAMPLE), float("nan")),
+        scores=torch.full((layers, neurons, SAMPLE), float("nan")),
+    )
+
+
+def merge_samples(a: Sample, b: Sample) -> Sample:
+    """Keep the tokens of both whose passages have the highest hashes."""
+    passages = torch.cat([a.passages, b.passages])
+    chosen = torch.from_numpy(_order(passages.numpy())[: len(a.passages)].copy())
+    parts = {name: torch.cat([vars(a)[name], vars(b)[name]]) for name in ("texts", "positions", "windows")}  # fmt: skip
+    kept = {name: each[chosen] for name, each in parts.items()}
+    numbers = {
+        name: torch.cat([vars(a)[name], vars(b)[name]], dim=-1)[..., chosen]
+        for name in ("activations", "scores")
+    }
+    return Sample(passages=passages[chosen], **kept, **numbers)
+
+
+def draw(block: Block) -> dict[int, tuple[int, int]]:
+    """Draw a block's tokens: of each passage chosen, by its number in the block, its slot and offset."""
+    numbers = block.first + np.arange(len(block.passages))
+    chosen = _order(numbers)[:SAMPLE].tolist()
+    offsets = hash_numbers(numbers + 2**40)
+    return {
+        number: (slot, int(offsets[number] % np.uint64(len(block.passages[number].ids))))
+        for slot, number in enumerate(chosen)
+    }
+
+
+def _order(passages: np.ndarray) -> np.ndarray:
+    """Order passages by their hashes, the highest first; those that are none last."""
+    keys = np.where(passages < 0, np.uint64(0), hash_numbers(passages) | np.uint64(1))
+    return np.lexsort((passages, np.iinfo(np.uint64).max - keys))
+
+
+def hash_numbers(numbers: np.ndarray) -> np.ndarray:
+    """Mix numbers into evenly spread ones (splitmix64)."""
+    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+# MERGED: ffnprobe.corpora.kept
+# Whole passages kept from a corpus, so that labels can be found and scored without its files.
+#
+# At most `MOST_KEPT` tokens are kept: all of a smaller corpus, of a larger one the passages whose numbers
+# have the highest hashes. The draw does not depend on how the corpus is cut into blocks, and a store
+# holds at most 1 MB of it however long the corpus is.
+
+
+MOST_KEPT = 2**18
+# So that another draw is made than for the sample of tokens.
+_OTHER = 2**41
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Passages in the corpus's order: their numbers, texts, starts and lengths, and all their tokens."""
+
+    passages: Int64[Tensor, " passage"]
+    texts: Int64[Tensor, " passage"]
+    starts: Int64[Tensor, " passage"]
+    lengths: Int64[Tensor, " passage"]
+    ids: Int32[Tensor, " token"]
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def __iter__(self) -> Iterator[Passage]:
+        parts = torch.split(self.ids, self.lengths.tolist())
+        for text, start, ids in zip(self.texts.tolist(), self.starts.tolist(), parts, strict=True):
+            yield Passage(text, start, tuple(ids.tolist()))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Name every tensor, as a store keeps them."""
+        return {f"kept.{name}": each for name, each in vars(self).items()}
+
+
+def none_kept() -> Kept:
+    """Start without passages."""
+    none = torch.zeros(0, dtype=torch.int64)
+    return Kept(none, none, none, none, none.int())
+
+
+def keep(known: Kept, block: Block) -> Kept:
+    """Add a block's passages, and drop those of the lowest hashes if there are too many tokens."""
+    joined = Kept(
+        passages=torch.cat([known.passages, block.first + torch.arange(len(block.passages))]),
+        texts=torch.cat([known.texts, torch.tensor([p.text for p in block.passages])]),
+        starts=torch.cat([known.starts, torch.tensor([p.start for p in block.passages])]),
+        lengths=torch.cat([known.lengths, torch.tensor([len(p.ids) for p in block.passages])]),
+        ids=torch.cat(
+            [known.ids, torch.tensor([t for p in block.passages for t in p.ids]).int()]
+        ),
+    )  # fmt: skip
+    if len(joined.ids) <= MOST_KEPT:
+        return joined
+    order = np.argsort(~hash_numbers(joined.passages.numpy() + _OTHER), kind="stable")
+    lengths = joined.lengths.numpy()
+    chosen = order[np.cumsum(lengths[order]) <= MOST_KEPT]
+    is_kept = torch.zeros(len(joined), dtype=torch.bool)
+    is_kept[torch.from_numpy(chosen if len(chosen) else order[:1])] = True
+    return Kept(
+        passages=joined.passages[is_kept],
+        texts=joined.texts[is_kept],
+        starts=joined.starts[is_kept],
+        lengths=joined.lengths[is_kept],
+        ids=joined.ids[torch.repeat_interleave(is_kept, joined.lengths)],
+    )
+
+
+def read_kept(tensors: dict[str, Tensor]) -> Kept:
+    """Take the passages out of a store's tensors."""
+    return Kept(**{name: tensors[f"kept.{name}"] for name in vars(none_kept())})

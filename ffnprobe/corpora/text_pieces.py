@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ffnprobe.arguments import show
-from ffnprobe.corpora.sources import TextSource, read_chunks
+from ffnprobe.corpora.text_sources import TextSource, read_chunks
 from ffnprobe.errors import DataRefused
 from ffnprobe.inputs import parse_json
 

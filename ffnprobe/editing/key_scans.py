@@ -18,9 +18,9 @@ from einops import rearrange
 from torch import Tensor
 
 from ffnprobe.arguments import verb
-from ffnprobe.corpora.meters import group_passages
+from ffnprobe.corpora.accumulators import group_passages
 from ffnprobe.corpora.passages import Block, Done, ScanSettings, cut_blocks
-from ffnprobe.corpora.sources import Texts, TextSource, find_texts
+from ffnprobe.corpora.text_sources import Texts, TextSource, find_texts
 from ffnprobe.editing.key_moments import KeyMoments
 from ffnprobe.editing.key_stores import KEYS, read_keys, write_keys
 from ffnprobe.errors import DataRefused

@@ -31,9 +31,7 @@ from typing import Annotated
 import torch
 
 from ffnprobe.arguments import verb
-from ffnprobe.corpora.joins import join_examples, join_labels
 from ffnprobe.corpora.scans import Scan
-from ffnprobe.corpora.stored_labels import find_labels
 from ffnprobe.errors import OptionRefused
 from ffnprobe.evidence.curve import (
     draw_curve,
@@ -49,6 +47,8 @@ from ffnprobe.facts.subjects import list_given, propose_contrast, rank_subjects
 from ffnprobe.interventions.choices import Replace
 from ffnprobe.interventions.gradients import Gradients, measure_slopes
 from ffnprobe.interventions.question import Question, Removal, ask
+from ffnprobe.labels.stored_labels import find_labels
+from ffnprobe.labels.surveying import join_examples, join_labels
 from ffnprobe.models.model import Model
 from ffnprobe.options import (
     CONTRAST,

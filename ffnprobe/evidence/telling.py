@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ffnprobe.corpora.contexts import Examples, examples
+from ffnprobe.corpora.examples import Examples, examples
 from ffnprobe.corpora.scans import embedded_scan
 from ffnprobe.documents.blocks import (
     Beside,

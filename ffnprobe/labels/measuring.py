@@ -17,23 +17,21 @@ import torch
 from torch import Tensor
 
 from ffnprobe.corpora.passages import ScanSettings
-from ffnprobe.corpora.stored_labels import Partial
-from ffnprobe.labels.classes import classify
-from ffnprobe.labels.first_half import (
+from ffnprobe.labels.counts import (
     SAMPLED,
     Collector,
     Quantiles,
+    Scorer,
     TokenRows,
     choose_rows,
+    index_rules,
     raise_rare,
 )
-from ffnprobe.labels.halves import Half
-from ffnprobe.labels.keys import Keys, make_keys
-from ffnprobe.labels.outputs import choose_rows as choose_tested
-from ffnprobe.labels.outputs import draw_prompts, list_promoted, try_outputs
-from ffnprobe.labels.rules import Rules, Strong, find_rules
-from ffnprobe.labels.second_half import Scorer, index_rules
-from ffnprobe.labels.watching import Columns, watch_block
+from ffnprobe.labels.output_tests import choose_rows as choose_tested
+from ffnprobe.labels.output_tests import draw_prompts, list_promoted, try_outputs
+from ffnprobe.labels.rules import Keys, Rules, Strong, find_rules, make_keys
+from ffnprobe.labels.splits import Columns, Half, classify, watch_block
+from ffnprobe.labels.stored_labels import Partial
 from ffnprobe.models.model import Model
 from ffnprobe.options import Progress
 

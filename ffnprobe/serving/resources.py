@@ -14,7 +14,7 @@ from urllib.parse import quote
 from mcp.server.mcpserver.resources import Resource
 from pydantic import Field
 
-from ffnprobe.corpora.surveying import survey
+from ffnprobe.labels.surveying import survey
 from ffnprobe.serving.budgets import Budget
 from ffnprobe.serving.service import Service
 from ffnprobe.views.saving import encode_result

@@ -19,11 +19,10 @@ from pydantic import TypeAdapter
 
 from ffnprobe.arguments import check, check_option, show
 from ffnprobe.asking import answer
-from ffnprobe.corpora.labels import Labels
 from ffnprobe.corpora.scans import embedded_scan
-from ffnprobe.corpora.stored_labels import find_labels
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.facts.rows import FactRow
+from ffnprobe.labels.stored_labels import Labels, find_labels
 from ffnprobe.models.model import Model
 from ffnprobe.options import BY_RELATION, HUBS, OVERLAP, REMOVE, Option, Seed
 from ffnprobe.serving.answers import Found

@@ -47,8 +47,8 @@ def to_jsonl(result: Result, written: TableSet) -> str:
 
     These are the strongest, each as text with the token in brackets.
     """
-    from ffnprobe.corpora.contexts import quote, strongest_examples
-    from ffnprobe.corpora.labels import Labels
+    from ffnprobe.corpora.examples import quote, strongest_examples
+    from ffnprobe.labels.stored_labels import Labels
 
     rows = _plain_rows(written.table)
     if isinstance(result, Labels) and result.scan is not None:

@@ -108,28 +108,28 @@ def test_lines_of_a_text_file_are_texts(tiny, tmp_path):
 
 
 def test_an_interrupted_scan_says_what_is_kept(tiny_folder, tmp_path, monkeypatch):
-    from ffnprobe.corpora import scanning
+    from ffnprobe.corpora import scans
 
     (tmp_path / "a.txt").write_text("the cat sat on the mat. " * 20)
     words = ("scan", tmp_path / "a.txt", "--store", tmp_path / "s", "--model", tiny_folder,
              "--device", "cpu", "--block-tokens", "30", "--workers", "1")  # fmt: skip
-    measured, merged = scanning.measure_blocks, scanning.merge
+    measured, merged = scans.measure_blocks, scans.merge
 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(scanning, "measure_blocks", stop)
+    monkeypatch.setattr(scans, "measure_blocks", stop)
     done = ffnprobe(*words)
     assert done.exit_code == 130
     assert "no block was finished, so nothing is kept" in done.stderr
-    monkeypatch.setattr(scanning, "measure_blocks", measured)
+    monkeypatch.setattr(scans, "measure_blocks", measured)
     seen = []
 
     def second(a, b):
         seen.append(1)
         return stop() if len(seen) > 1 else merged(a, b)
 
-    monkeypatch.setattr(scanning, "merge", second)
+    monkeypatch.setattr(scans, "merge", second)
     done = ffnprobe(*words)
     kept = fp.Scan.open(tmp_path / "s").done.tokens
     assert f"{kept:,} tokens are kept in {tmp_path / 's'}; the same command resumes" in done.stderr

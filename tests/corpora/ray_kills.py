@@ -20,7 +20,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.corpora import clusters, engines
-from ffnprobe.corpora.states import SCAN
+from ffnprobe.corpora.scans import SCAN
 from ffnprobe.errors import FfnProbeError
 from tests.corpora import kills
 from tests.corpora.conftest import bytes_of

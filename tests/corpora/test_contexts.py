@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.corpora.joins import join_survey, table_examples
 from ffnprobe.errors import DataRefused, NameNotUnderstood, OptionRefused
+from ffnprobe.labels.surveying import join_survey, table_examples
 from tests.builders import write_model
 
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.corpora import sources, text_pieces
-from ffnprobe.corpora.sources import TextSize, measure_texts
+from ffnprobe.corpora import text_pieces, text_sources
+from ffnprobe.corpora.text_sources import TextSize, measure_texts
 from ffnprobe.errors import DataRefused, OptionRefused
 
 
@@ -126,9 +126,9 @@ def test_a_walk_ends_at_what_is_allowed(tmp_path, monkeypatch):
     for number in range(50):
         (tmp_path / f"{number:02}.txt").write_text("abc")
         (tmp_path / f"{number:02}.csv").write_text("not read")
-    real = sources._walk
+    real = text_sources._walk
     monkeypatch.setattr(
-        sources, "_walk", lambda word: (looked_at.append(p) or p for p in real(word))
+        text_sources, "_walk", lambda word: (looked_at.append(p) or p for p in real(word))
     )
     assert measure_texts(tmp_path, files=3) == TextSize(4, 12, is_all=False)
     assert len(looked_at) < 60

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 import ffnprobe as fp
+from ffnprobe.corpora.twins import find_twins
 from ffnprobe.errors import DataRefused, OptionRefused
-from ffnprobe.reading.twins import find_twins
 from tests.builders import TINY, random_weights, write_model
 from tests.families.builders import write_family
 from tests.reading.formulas import project_answers, project_questions
@@ -110,8 +110,8 @@ def test_unrelated_models_have_no_more_twins_than_chance(tiny, tmp_path):
 
 def test_blocks_do_not_change_what_is_found(tiny, disguised, monkeypatch):
     whole, _ = find_twins(tiny, disguised, seed=0)
-    monkeypatch.setattr("ffnprobe.reading.twins.ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("ffnprobe.reading.token_coordinates.TOKENS_AT_ONCE", 13)
+    monkeypatch.setattr("ffnprobe.corpora.twins.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("ffnprobe.corpora.twins.TOKENS_AT_ONCE", 13)
     parts, _ = find_twins(tiny, disguised, seed=0)
     assert torch.equal(whole.numbers, parts.numbers)
     assert torch.equal(whole.is_mutual, parts.is_mutual)

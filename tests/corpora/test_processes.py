@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.corpora import processes
+from ffnprobe.corpora import engines
 from ffnprobe.errors import DataRefused
 from tests.builders import TINY, write_model
 from tests.corpora.conftest import OPTIONS, bytes_of
@@ -62,13 +62,13 @@ def test_threads_are_as_they_were_before_during_and_after(
 
 def test_the_process_is_kept_for_the_next_scan_also_after_an_error(tiny, two_threads, tmp_path):
     fp.scan(tiny, {"a": "the cat"}, workers=1)
-    (kept,) = processes._idle
+    (kept,) = engines._idle
     (tmp_path / "bad.txt").write_bytes(b"the cat " * 200 + b"\xe9")
     with pytest.raises(DataRefused, match="is not UTF-8"):
         fp.scan(tiny, tmp_path / "bad.txt", **OPTIONS)
-    assert processes._idle == [kept]
+    assert engines._idle == [kept]
     fp.scan(tiny, {"a": "the dog"}, workers=2)
-    assert processes._idle == [kept]
+    assert engines._idle == [kept]
 
 
 def test_a_process_that_dies_is_named_and_the_scan_resumes(
@@ -84,7 +84,7 @@ def test_a_process_that_dies_is_named_and_the_scan_resumes(
     with pytest.raises(DataRefused) as refusal:
         fp.scan(tiny, speeches, store=tmp_path / "scan", progress=kill, **OPTIONS)
     assert "the process that measures has ended (SIGKILL)" in refusal.value.what
-    assert processes._idle == []
+    assert engines._idle == []
     fp.scan(tiny, speeches, store=tmp_path / "scan", **OPTIONS)
     assert bytes_of(tmp_path / "scan") == bytes_of(whole)
 
@@ -103,10 +103,10 @@ def test_interrupted_in_the_middle_of_a_message_the_next_scan_has_a_new_process(
 
     with monkeypatch.context() as patch:
         # Not in the module itself, which torch uses too.
-        patch.setattr(processes, "pickle", SimpleNamespace(**vars(pickle) | {"load": interrupt}))
+        patch.setattr(engines, "pickle", SimpleNamespace(**vars(pickle) | {"load": interrupt}))
         with pytest.raises(KeyboardInterrupt):
             fp.scan(tiny, speeches, store=tmp_path / "scan", **OPTIONS)
-    assert processes._idle == []
+    assert engines._idle == []
     assert fp.Scan.open(tmp_path / "scan").done.blocks == 2
     fp.scan(tiny, speeches, store=tmp_path / "scan", **OPTIONS)
     assert bytes_of(tmp_path / "scan") == bytes_of(whole)

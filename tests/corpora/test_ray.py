@@ -14,7 +14,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.corpora import clusters
-from ffnprobe.corpora.states import SCAN
+from ffnprobe.corpora.scans import SCAN
 from ffnprobe.errors import OptionRefused
 from tests.corpora import kills, ray_kills
 from tests.corpora.conftest import OPTIONS, bytes_of

@@ -16,7 +16,7 @@ import torch
 import ffnprobe as fp
 from ffnprobe import store
 from ffnprobe.corpora import text_pieces
-from ffnprobe.corpora.sources import find_texts
+from ffnprobe.corpora.text_sources import find_texts
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
 from tests.builders import TINY, write_model
 from tests.corpora.conftest import OPTIONS, bytes_of
@@ -310,9 +310,9 @@ def test_options_that_cannot_be_used_are_refused(tiny, options, said):
 def test_memory_does_not_hold_the_corpus(tiny, speeches, whole, monkeypatch):
     """At most two blocks a worker are cut ahead of the one that is merged."""
     ahead, most = [0], [0]
-    from ffnprobe.corpora import scanning
+    from ffnprobe.corpora import scans
 
-    cut = scanning.cut_blocks
+    cut = scans.cut_blocks
 
     def count(*things):
         for block in cut(*things):
@@ -320,7 +320,7 @@ def test_memory_does_not_hold_the_corpus(tiny, speeches, whole, monkeypatch):
             most[0] = max(most[0], ahead[0])
             yield block
 
-    monkeypatch.setattr(scanning, "cut_blocks", count)
+    monkeypatch.setattr(scans, "cut_blocks", count)
 
     def merged(tokens, share):
         ahead[0] -= tokens > 0

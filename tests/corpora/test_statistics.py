@@ -9,14 +9,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ffnprobe.corpora.histograms import BINS, EDGES, SIDE, count_bins
-from ffnprobe.corpora.meters import Meter, _gather
+from ffnprobe.corpora.accumulators import Accumulator, _gather
 from ffnprobe.corpora.passages import Block, Done, Passage, ScanSettings
-from ffnprobe.corpora.peaks import find_largest, pack, unpack
-from ffnprobe.corpora.position_ranges import first_of, number_ranges
-from ffnprobe.corpora.samples import SAMPLE
-from ffnprobe.corpora.samples import draw as draw_tokens
-from ffnprobe.corpora.statistics import Statistics, merge, no_statistics
+from ffnprobe.corpora.peaks import SAMPLE, find_largest, pack, unpack
+from ffnprobe.corpora.peaks import draw as draw_tokens
+from ffnprobe.corpora.statistics import (
+    BINS,
+    EDGES,
+    SIDE,
+    Statistics,
+    count_bins,
+    first_of,
+    merge,
+    no_statistics,
+    number_ranges,
+)
 
 SETTINGS = ScanSettings(context=41, top=3)
 
@@ -25,7 +32,9 @@ def measured(activations: torch.Tensor, first: int = 0) -> Statistics:
     """Make a block's statistics out of activations `[passage layer pos neuron]` as they stand."""
     passages, layers, length, neurons = activations.shape
     ranges = len(first_of(SETTINGS.length))
-    meters = [Meter(neurons, ranges, SETTINGS.top, torch.device("cpu")) for _ in range(layers)]
+    meters = [
+        Accumulator(neurons, ranges, SETTINGS.top, torch.device("cpu")) for _ in range(layers)
+    ]
     cut = tuple(Passage(first + n, 0, tuple(range(length))) for n in range(passages))
     block = Block(first, cut, Done(), None)
     chosen = draw_tokens(block)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ffnprobe.corpora import text_pieces
 from ffnprobe.corpora.passages import ScanSettings, cut_blocks
-from ffnprobe.corpora.sources import find_texts
 from ffnprobe.corpora.text_pieces import read_pieces
+from ffnprobe.corpora.text_sources import find_texts
 from ffnprobe.errors import DataRefused
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ffnprobe.corpora.stored_labels import embedded_labels
+from ffnprobe.labels.stored_labels import embedded_labels
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.explorer.exports import Live
 from ffnprobe.views.explorer.server import gather

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ffnprobe.corpora import stored_labels
-from ffnprobe.labels.words import MOST_WORDS
+from ffnprobe.labels import stored_labels
+from ffnprobe.labels.labelling import MOST_WORDS
 
 
 def test_packed_labels_are_found_again_and_only_for_their_model(

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.corpora import stored_labels as saved
 from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.errors import DataRefused, OptionRefused
-from ffnprobe.labels.halves import split_halves
+from ffnprobe.labels import stored_labels as saved
+from ffnprobe.labels.splits import split_texts
 from ffnprobe.models.forward import capture
 from tests.labels.conftest import (
     FIRST,
@@ -71,7 +71,7 @@ def test_the_output_test_tells_a_neuron_that_promotes_its_tokens(labels, planted
 def test_scores_are_those_of_the_other_half_counted_by_hand(planted, store, labels):
     """Every token of the other half is run by itself, and the planted rules are checked on it."""
     scan = fp.Scan.open(store)
-    first, second, by = split_halves(scan, ScanSettings(**scan.manifest["settings"]))
+    first, second, by = split_texts(scan, ScanSettings(**scan.manifest["settings"]))
     assert by == "text"
     assert abs(len(first) - len(second)) <= 100
     assert {p.text for p in first.passages}.isdisjoint({p.text for p in second.passages})
@@ -98,7 +98,7 @@ def test_scores_are_those_of_the_other_half_counted_by_hand(planted, store, labe
 
 def test_the_lookup_is_the_mean_of_each_token(planted, store, labels):
     scan = fp.Scan.open(store)
-    halves = split_halves(scan, ScanSettings(**scan.manifest["settings"]))[:2]
+    splits = split_texts(scan, ScanSettings(**scan.manifest["settings"]))[:2]
     runs = [
         torch.cat(
             [
@@ -106,14 +106,14 @@ def test_the_lookup_is_the_mean_of_each_token(planted, store, labels):
                 for p in half.passages
             ]
         ).double().numpy()
-        for half in halves
+        for half in splits
     ]  # fmt: skip
     for kind in ("bigram", "random"):
         own = runs[0][:, NEURONS[kind]]
         means = np.array(
-            [own[halves[0].tokens == t].mean() if (halves[0].tokens == t).any() else 0 for t in range(len(VOCAB))]
+            [own[splits[0].tokens == t].mean() if (splits[0].tokens == t).any() else 0 for t in range(len(VOCAB))]
         )  # fmt: skip
-        expected = np.corrcoef(means[halves[1].tokens], runs[1][:, NEURONS[kind]])[0, 1]
+        expected = np.corrcoef(means[splits[1].tokens], runs[1][:, NEURONS[kind]])[0, 1]
         assert row(labels, kind).lookup_correlation == pytest.approx(expected, abs=2e-3)
 
 
@@ -124,8 +124,8 @@ def test_named_neurons_get_the_same_labels_as_all(planted, store, labels):
 
 
 def test_a_neuron_named_alone_is_compared_with_others_of_its_layer(planted, store):
-    from ffnprobe.labels.outputs import choose_rows
-    from ffnprobe.labels.watching import COMPANY, Columns
+    from ffnprobe.labels.output_tests import choose_rows
+    from ffnprobe.labels.splits import COMPANY, Columns
 
     columns = Columns.choose(planted.find_neurons("L0N4"), layers=1, neurons=1000)
     assert COMPANY <= len(columns.neurons[0]) <= COMPANY + 1
@@ -141,9 +141,9 @@ def test_an_interrupted_run_resumes_to_the_same_labels(
 ):
     from shutil import copytree
 
-    from ffnprobe.labels import halves, measuring
+    from ffnprobe.labels import measuring, splits
 
-    monkeypatch.setattr(halves, "BLOCK_TOKENS", 3000)
+    monkeypatch.setattr(splits, "BLOCK_TOKENS", 3000)
     monkeypatch.setattr(saved, "SECONDS", 0.0)
     folder = copytree(store, tmp_path / "scan")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -7,11 +7,9 @@ import pytest
 
 from ffnprobe.corpora.passages import Passage
 from ffnprobe.labels import rules
-from ffnprobe.labels.classes import BEFORE, classify
-from ffnprobe.labels.halves import gather, mark_classes
-from ffnprobe.labels.keys import KINDS, make_keys
-from ffnprobe.labels.rules import Strong, find_rules
-from ffnprobe.labels.words import MOST_WORDS, describe_rule, fold_words, list_keys, write_label
+from ffnprobe.labels.labelling import MOST_WORDS, describe_rule, fold_words, list_keys, write_label
+from ffnprobe.labels.rules import KINDS, Strong, find_rules, make_keys
+from ffnprobe.labels.splits import BEFORE, classify, gather, mark_classes
 
 SHOWN = ["<s>", "␣the", "␣Paris", "7", ".", "ing", "␣cat", "⏎", "␣2024", "s"]
 

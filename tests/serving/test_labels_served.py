@@ -5,8 +5,8 @@ from shutil import copytree
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.corpora.stored_labels import embedded_labels
 from ffnprobe.errors import DataRefused
+from ffnprobe.labels.stored_labels import embedded_labels
 from ffnprobe.serving.budgets import Budget
 from ffnprobe.serving.models import ServedModels
 from ffnprobe.serving.resources import list_pages

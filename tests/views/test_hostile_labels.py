@@ -12,7 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 import ffnprobe as fp
-from ffnprobe.corpora.stored_labels import open_labels, write_labels
+from ffnprobe.labels.stored_labels import open_labels, write_labels
 from ffnprobe.store import Store
 from ffnprobe.views.explorer.session import Session
 from tests.explorer.client import Client

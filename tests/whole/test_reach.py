@@ -11,7 +11,7 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.results import Result
 
-ROOMS = ("reading", "tracing", "interventions", "corpora", "facts", "evidence")
+ROOMS = ("reading", "tracing", "interventions", "corpora", "labels", "facts", "evidence")
 # How the others are reached: as a method of a result, or as an option of a verb.
 REACHED = {
     "find_related": "Reading.related", "remove_neurons": "Scores.specificity",

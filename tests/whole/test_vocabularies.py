@@ -8,7 +8,7 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.corpora import text_pieces
 from ffnprobe.corpora.passages import ScanSettings, cut_blocks
-from ffnprobe.corpora.sources import find_texts
+from ffnprobe.corpora.text_sources import find_texts
 from ffnprobe.errors import DataRefused, FfnProbeError
 from tests.builders import TINY, write_model
 from tests.cli.runner import ffnprobe, refused

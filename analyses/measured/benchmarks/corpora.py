@@ -19,9 +19,9 @@ import torch
 
 import ffnprobe as fp
 from analyses.measured.benchmarks.sizes import Size
-from ffnprobe.corpora.meters import group_passages
+from ffnprobe.corpora.accumulators import group_passages
 from ffnprobe.corpora.passages import ScanSettings, cut_blocks
-from ffnprobe.corpora.sources import find_texts
+from ffnprobe.corpora.text_sources import find_texts
 from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.model import Model
 

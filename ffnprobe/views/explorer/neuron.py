@@ -5,7 +5,7 @@ import math
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from ffnprobe.cells import spell_turns
-from ffnprobe.corpora.contexts import Examples, join
+from ffnprobe.corpora.examples import Examples, join
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.reading.cards import TITLES, describe
 from ffnprobe.reading.readings import Reading, Readings

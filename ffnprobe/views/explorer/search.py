@@ -4,8 +4,8 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from ffnprobe.corpora.joins import join_labels
 from ffnprobe.errors import FfnProbeError
+from ffnprobe.labels.surveying import join_labels
 from ffnprobe.options import RANKS, SIDES
 from ffnprobe.reading.kinds import KINDS
 from ffnprobe.reading.rankings import search

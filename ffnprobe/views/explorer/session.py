@@ -17,11 +17,8 @@ import plotly.graph_objects as go
 
 from ffnprobe.cache import LRUCache
 from ffnprobe.circuits.circuit import Circuit, circuit
-from ffnprobe.corpora.contexts import Examples, examples
-from ffnprobe.corpora.labels import Labels
+from ffnprobe.corpora.examples import Examples, examples
 from ffnprobe.corpora.scans import Scan, embedded_scan
-from ffnprobe.corpora.stored_labels import find_labels
-from ffnprobe.corpora.surveying import survey
 from ffnprobe.errors import DataRefused, FfnProbeError, OptionRefused, PromptRefused
 from ffnprobe.evidence.explaining import explain
 from ffnprobe.evidence.explanation import Explanation
@@ -29,6 +26,8 @@ from ffnprobe.facts.contrasts import find_contrast_rows
 from ffnprobe.facts.formats import EMBEDDED, read_facts
 from ffnprobe.facts.rows import FactRow, FactTable
 from ffnprobe.interventions.steering import Steering, steer
+from ffnprobe.labels.stored_labels import Labels, find_labels
+from ffnprobe.labels.surveying import survey
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.readings import Reading, read

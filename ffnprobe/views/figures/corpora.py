@@ -4,8 +4,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 import ffnprobe as fp
-from ffnprobe.corpora.contexts import quote
-from ffnprobe.corpora.histograms import EDGES
+from ffnprobe.corpora.examples import quote
+from ffnprobe.corpora.statistics import EDGES
 from ffnprobe.names import NeuronId
 from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import BLUE, GREY, ORANGE, VERMILLION, apply_theme

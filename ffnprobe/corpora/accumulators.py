@@ -15,13 +15,27 @@ from einops import rearrange, reduce
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from ffnprobe.corpora.histograms import BINS, count_bins
-from ffnprobe.corpora.moments import centre_sums
 from ffnprobe.corpora.passages import Block, Passage, ScanSettings
-from ffnprobe.corpora.peaks import AFTER, BEFORE, NO_TOKEN, WINDOW, Peaks, Race, unpack
-from ffnprobe.corpora.position_ranges import first_of, number_ranges
-from ffnprobe.corpora.samples import SAMPLE, Sample, draw
-from ffnprobe.corpora.statistics import Statistics
+from ffnprobe.corpora.peaks import (
+    AFTER,
+    BEFORE,
+    NO_TOKEN,
+    SAMPLE,
+    WINDOW,
+    Peaks,
+    Sample,
+    TopK,
+    draw,
+    unpack,
+)
+from ffnprobe.corpora.statistics import (
+    BINS,
+    Statistics,
+    centre_sums,
+    count_bins,
+    first_of,
+    number_ranges,
+)
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import Hook
@@ -31,7 +45,7 @@ TOKENS_AT_ONCE = 1024
 ROWS_IN_CACHE = 32
 
 
-class Meter:
+class Accumulator:
     """One layer's account of a block, kept while its batches come in."""
 
     def __init__(self, neurons: int, ranges: int, k: int, device: torch.device) -> None:
@@ -39,8 +53,8 @@ class Meter:
         self.position_sums = torch.zeros(ranges, neurons, dtype=torch.float64, device=device)
         self.powers = torch.zeros(3, neurons, dtype=torch.float64, device=device)
         self.histogram = torch.zeros(neurons, BINS, dtype=torch.int64, device=device)
-        self.strongest = Race(neurons, k, device)
-        self.weakest = Race(neurons, k, device, sign=-1)
+        self.strongest = TopK(neurons, k, device)
+        self.weakest = TopK(neurons, k, device, sign=-1)
         # Activations and scores of the tokens drawn at random.
         self.drawn = torch.full((2, neurons, SAMPLE), float("nan"), device=device)
 
@@ -88,7 +102,7 @@ def measure(
     ranges = len(first_of(settings.length))
     # Apple's GPUs have no float64.
     device = torch.device("cpu") if model.device.type == "mps" else model.device
-    meters = [Meter(c.d_mlp, ranges, settings.top, device) for _ in range(c.layers)]
+    meters = [Accumulator(c.d_mlp, ranges, settings.top, device) for _ in range(c.layers)]
     counts = torch.zeros(ranges, dtype=torch.int64)
     chosen = draw(block)
     # What closes a neuron is its score, and where it has a gate the gate's.
@@ -140,14 +154,14 @@ def group_passages(
 
 
 def _gather(
-    meters: list[Meter], counts: Tensor, block: Block, chosen: dict[int, tuple[int, int]]
+    meters: list[Accumulator], counts: Tensor, block: Block, chosen: dict[int, tuple[int, int]]
 ) -> Statistics:
     """Put the layers' accounts together."""
 
-    def stack(pick: Callable[[Meter], Tensor]) -> Tensor:
+    def stack(pick: Callable[[Accumulator], Tensor]) -> Tensor:
         return torch.stack([pick(meter).cpu() for meter in meters])
 
-    def pivot_of(meter: Meter) -> Tensor:
+    def pivot_of(meter: Accumulator) -> Tensor:
         assert meter.pivot is not None, "a block has passages, and a passage has tokens"
         return meter.pivot
 

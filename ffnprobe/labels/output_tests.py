@@ -14,11 +14,10 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ffnprobe.corpora.samples import hash_numbers
+from ffnprobe.corpora.peaks import hash_numbers
 from ffnprobe.interventions.readout import LOGITS_AT_ONCE
 from ffnprobe.interventions.replay import Replay
-from ffnprobe.labels.halves import Half
-from ffnprobe.labels.watching import Columns
+from ffnprobe.labels.splits import Columns, Half
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise, unembed
 from ffnprobe.reading.directions import pick_answers

@@ -33,6 +33,7 @@ from ffnprobe.results import Result, Tables
 if TYPE_CHECKING:
     import pandas as pd
 
+
 # How many examples of the middle are shown.
 MIDDLE = 5
 # The share of tokens that two nearly equal sentences have in common.

@@ -1,0 +1,205 @@
+"""Directions of two models in one space: what each does to every token of their vocabulary.
+
+Two models have different residual streams, so their directions cannot be compared by themselves. What a
+direction w does to the tokens of one vocabulary can: the vector of w · u_t over t, less its mean. Its
+correlation with that of a direction of another model does not change if either stream is rotated.
+
+With U the tokens centred over the vocabulary and U = Q diag(σ) Vᵀ, the vector is Q a with
+a = diag(σ) Vᵀ w. So the correlation of w and w' is, exactly,
+
+    aᵀ (QᵀQ') a' / (|a| |a'|)
+
+σ, V and QᵀQ' follow from UᵀU, U'ᵀU' and UᵀU', of d_model rows and columns. They are added up in fp64, a
+few thousand tokens at a time; nothing of the size neurons × tokens is ever made.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from einops import einsum, rearrange, reduce
+from jaxtyping import Float, Int
+from torch import Tensor, linalg
+
+from ffnprobe.models.model import Model
+from ffnprobe.options import Progress
+from ffnprobe.reading.directions import pick_answers
+
+TOKENS_AT_ONCE = 4096
+# A direction in which tokens spread less than this, of their widest spread, is rounding.
+UNREAD = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class TokenCoordinates:
+    """How far tokens spread along each direction of one model's stream: diag(σ) Vᵀ, transposed."""
+
+    spread: Float[Tensor, "d_model direction"]  # V diag(σ)
+    widest: float
+
+    def project(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row direction"]:
+        """Return each direction's coordinates, of length 1; zero where it tells no tokens apart."""
+        found = rows @ self.spread
+        lengths = linalg.vector_norm(found, dim=-1, keepdim=True)
+        least = UNREAD * self.widest * linalg.vector_norm(rows, dim=-1, keepdim=True)
+        return torch.where(lengths > least, found / lengths, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class VocabularyAlignment:
+    """The token coordinates of two models, and the matrix QᵀQ' between them."""
+
+    one: TokenCoordinates
+    other: TokenCoordinates
+    between: Float[Tensor, "direction other_direction"]
+
+    def correlate(
+        self, rows: Float[Tensor, "row d_model"], others: Float[Tensor, "row other_d_model"]
+    ) -> Float[Tensor, " row"]:
+        """Return the correlation over tokens of each direction with its counterpart."""
+        found = self.one.project(rows) @ self.between
+        return einsum(found, self.other.project(others), "row there, row there -> row").clamp(-1, 1)
+
+
+def align_vocabularies(one: Model, other: Model, *, by: str) -> VocabularyAlignment:
+    """Align two models of one vocabulary by what answers write to (unembedding) or questions read."""
+    size, wide = one.config.d_model, other.config.d_model
+    total = torch.zeros(size + wide, size + wide, dtype=torch.float64, device=one.device)
+    pairs = zip(_blocks(one, by=by), _blocks(other, by=by), strict=True)
+    for rows, others in pairs:
+        both = torch.cat([rows, others.to(rows.device)], dim=-1)
+        total += einsum(both, both, "vocab here, vocab there -> here there")
+    total /= one.config.vocab
+    inverse, coordinates = _decompose(total[:size, :size])
+    inverse_there, coordinates_there = _decompose(total[size:, size:])
+    between = einsum(
+        inverse, total[:size, size:], inverse_there,
+        "here direction, here there, there other -> direction other",
+    )  # fmt: skip
+    return VocabularyAlignment(coordinates, coordinates_there, between.float())
+
+
+def _blocks(model: Model, *, by: str) -> Iterator[Float[Tensor, "vocab d_model"]]:
+    """Yield the tokens' directions less their mean, some at a time, in fp64."""
+    starts = range(0, model.config.vocab, TOKENS_AT_ONCE)
+    parts = [slice(start, start + TOKENS_AT_ONCE) for start in starts]
+    sums = [reduce(_rows(model, part, by=by), "vocab d_model -> d_model", "sum") for part in parts]
+    mean = torch.stack(sums).sum(dim=0) / model.config.vocab
+    for part in parts:
+        yield _rows(model, part, by=by) - mean
+
+
+def _rows(model: Model, tokens: slice, *, by: str) -> Float[Tensor, "vocab d_model"]:
+    if by == "answer":
+        return model.centre(model.head[tokens].double() * model.final_gain.double())
+    return model.embedding[tokens].double()
+
+
+def _decompose(
+    covariance: Float[Tensor, "d_model d_model"],
+) -> tuple[Float[Tensor, "d_model direction"], TokenCoordinates]:
+    """Return V diag(1/σ), zero where no token is read, and the coordinates."""
+    values, directions = linalg.eigh(covariance)
+    deviations = values.clamp(min=0).sqrt()
+    widest = float(deviations.max())
+    kept = torch.where(deviations > UNREAD * widest, deviations, 0.0)
+    inverse = torch.where(kept > 0, 1 / kept, 0.0)
+    return directions * inverse, TokenCoordinates((directions * kept).float(), widest)
+
+
+# MERGED: ffnprobe.reading.twins
+# Find for every neuron of one model the neuron of another whose answer does most the same to tokens.
+#
+#     correlation   over the vocabulary, of w_n · u_t and w'_m · u'_t (`token_coordinates`)
+#     control       the largest correlation of the same neuron with as many random answers: each a random
+#                   mixture of the other model's answers of one layer, so that they span what those span
+#
+# The sign of a gated neuron's answer is free (its question can be negated with it), so where neurons have
+# gates the size of a correlation decides.
+#
+# Pairs are compared a block of neurons at a time and used up at once: of GPT-2 small with itself there are
+# 1.4 billion, never held together.
+
+
+ROWS_AT_ONCE = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Twins:
+    """Each neuron's best counterpart, counted through all layers, and what chance alone reaches."""
+
+    numbers: Int[Tensor, " neuron"]
+    correlations: Float[Tensor, " neuron"]
+    controls: Float[Tensor, " neuron"]
+    is_mutual: Tensor  # whether this neuron is also its counterpart's best
+
+    def limits(self, layers: int) -> list[float]:
+        """Return, for each layer, the largest correlation any of its neurons has with the control."""
+        split = rearrange(self.controls.abs(), "(layer neuron) -> layer neuron", layer=layers)
+        return [float(each.max()) for each in split]
+
+
+@torch.no_grad()
+def find_twins(
+    model: Model, other: Model, *, seed: int, progress: Progress | None = None
+) -> tuple[Twins, VocabularyAlignment]:
+    """Compare all answers of two models; `progress` is called with how many neurons are done."""
+    alignment = align_vocabularies(model, other, by="answer")
+    is_signed = not (model.config.is_gated or other.config.is_gated)
+    generator = torch.Generator().manual_seed(seed)
+    answers = [pick_answers(other, layer).to(model.device) for layer in range(other.config.layers)]
+    theirs = torch.cat([alignment.other.project(rows) for rows in answers])
+    mixed = torch.cat([alignment.other.project(_mix(rows, generator)) for rows in answers])
+    count = model.config.neurons
+    numbers = torch.empty(count, dtype=torch.int64)
+    found, controls = torch.empty(count), torch.empty(count)
+    backward = _Best(other.config.neurons)
+    for rows, mine in _place(model, alignment):
+        values = mine @ rearrange(theirs, "other direction -> direction other")
+        sizes = values if is_signed else values.abs()
+        # NumPy takes the first of equals, torch any.
+        numbers[rows] = torch.from_numpy(sizes.cpu().numpy().argmax(axis=1))
+        found[rows] = torch.take_along_dim(values.cpu(), numbers[rows][:, None], dim=1)[:, 0]
+        backward.see(sizes.cpu(), rows.start)
+        chance = mine @ rearrange(mixed, "other direction -> direction other")
+        controls[rows] = (chance if is_signed else chance.abs()).amax(dim=1).cpu()
+        if progress is not None:
+            progress(rows.stop, count)
+    is_mutual = backward.numbers[numbers] == torch.arange(count)
+    return Twins(numbers, found.clamp(-1, 1), controls.clamp(-1, 1), is_mutual), alignment
+
+
+class _Best:
+    """The best neuron of the first model for each of the other, kept while blocks come in."""
+
+    def __init__(self, neurons: int) -> None:
+        self.numbers = torch.zeros(neurons, dtype=torch.int64)
+        self._values = torch.full((neurons,), -math.inf)
+
+    def see(self, values: Float[Tensor, "row other"], start: int) -> None:
+        numbers = torch.from_numpy(values.numpy().argmax(axis=0))
+        best = torch.take_along_dim(values, numbers[None], dim=0)[0]
+        is_better = best > self._values
+        self.numbers = torch.where(is_better, start + numbers, self.numbers)
+        self._values = torch.where(is_better, best, self._values)
+
+
+def _place(
+    model: Model, alignment: VocabularyAlignment
+) -> Iterator[tuple[slice, Float[Tensor, "row other_direction"]]]:
+    """Yield the model's answers in the other's coordinates, a block of neurons at a time."""
+    for layer in range(model.config.layers):
+        answers, first = pick_answers(model, layer), layer * model.config.d_mlp
+        for start in range(0, len(answers), ROWS_AT_ONCE):
+            block = answers[start : start + ROWS_AT_ONCE]
+            rows = slice(first + start, first + start + len(block))
+            yield rows, alignment.one.project(block) @ alignment.between
+
+
+def _mix(
+    answers: Float[Tensor, "neuron d_model"], generator: torch.Generator
+) -> Float[Tensor, "neuron d_model"]:
+    """Mix a layer's answers at random, as many as there are."""
+    weights = torch.randn(len(answers), len(answers), generator=generator)
+    return weights.to(answers) @ answers

@@ -1,0 +1,262 @@
+"""What is counted on the half that rules are found on: thresholds, strong tokens, means by token.
+
+A token is strong for a neuron if its activation there is above zero and among the strongest 1 %: at least
+the 99 % quantile, exact over the first `SAMPLED` tokens of the half. Strong tokens are kept as lists, two
+bytes each; means by token, for the look-up the rules are compared with, for the `MOST_TOKENS` most
+frequent tokens, the rest together. Both are bounded however long the corpus is.
+
+A neuron's high activation is its 99.9 % quantile over the same tokens. A rare neuron is closed even there,
+with less than `RARE` of its largest activation in the half: its high activation is the largest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ffnprobe.labels.rules import Keys, Rules
+from ffnprobe.labels.splits import Columns, Half
+
+SAMPLED = 8192
+HIGH = 0.001
+RARE = 0.05
+MOST_TOKENS = 2048
+
+
+class Quantiles:
+    """Each column's largest activations of a sample, kept while batches come in."""
+
+    def __init__(self, columns: Columns, tokens: int, share: float) -> None:
+        self.many = max(1, round(share * tokens))
+        self.high = max(1, round(HIGH * tokens))
+        self.largest = {
+            layer: torch.full((columns.count(layer), self.many), -torch.inf)
+            for layer in columns.layers
+        }
+
+    def see(self, layer: int, activations: Tensor, _: np.ndarray) -> None:
+        """Let a batch compete."""
+        joined = torch.cat([self.largest[layer], activations.mT.contiguous()], dim=1)
+        self.largest[layer] = torch.topk(joined, self.many).values
+
+    def thresholds(self, layer: int) -> Tensor:
+        """The least activation that is strong, `[column]`."""
+        return self.largest[layer][:, -1].clamp(min=torch.finfo(torch.float32).tiny)
+
+    def highs(self, layer: int) -> Tensor:
+        """The 99.9 % activation, `[column]`."""
+        return self.largest[layer][:, self.high - 1]
+
+
+def raise_rare(highs: Tensor, peaks: Tensor) -> Tensor:
+    """Give rare neurons their largest activation as the high one.
+
+    >>> raise_rare(torch.tensor([2.0, 0.01, -0.1]), torch.tensor([4.0, 3.0, -0.05])).tolist()
+    [2.0, 3.0, -0.05000000074505806]
+    """
+    return torch.where(highs < RARE * peaks, peaks, highs)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRows:
+    """Which row of the look-up each token has; the last is of all other tokens."""
+
+    rows: np.ndarray
+    counts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+
+def choose_rows(half: Half, vocab: int) -> TokenRows:
+    """Give the most frequent tokens of a half a row each; those seen once have none."""
+    seen = np.bincount(half.tokens, minlength=vocab)
+    order = np.argsort(-seen, kind="stable")[:MOST_TOKENS]
+    order = order[seen[order] >= 2]
+    rows = np.full(vocab, len(order), dtype=np.int64)
+    rows[order] = np.arange(len(order))
+    counts = np.r_[seen[order], seen.sum() - seen[order].sum()]
+    return TokenRows(rows, counts)
+
+
+class Collector:
+    """Strong tokens and sums by token of every layer, kept while blocks come in."""
+
+    def __init__(self, half: Half, columns: Columns, rows: TokenRows, tensors: dict[str, Tensor]):
+        self.half, self.columns, self.rows = half, columns, rows
+        self.thresholds = {layer: tensors[f"thresholds.{layer}"] for layer in columns.layers}
+        self.tensors = tensors
+        for layer in columns.layers:
+            shape = (len(rows), columns.count(layer))
+            tensors.setdefault(f"sums.{layer}", torch.zeros(shape))
+            tensors.setdefault(f"peaks.{layer}", torch.full(shape[1:], -torch.inf))
+        self._pairs: dict[int, list[tuple[Tensor, Tensor]]] = {}
+
+    def see(self, layer: int, activations: Tensor, numbers: np.ndarray) -> None:
+        """Count a batch."""
+        rows = torch.from_numpy(self.rows.rows[self.half.tokens[numbers]])
+        self.tensors[f"sums.{layer}"].index_add_(0, rows, activations)
+        peaks = self.tensors[f"peaks.{layer}"]
+        torch.maximum(peaks, activations.amax(dim=0), out=peaks)
+        tokens, neurons = torch.nonzero(activations >= self.thresholds[layer], as_tuple=True)
+        self._pairs.setdefault(layer, []).append((torch.from_numpy(numbers)[tokens], neurons))
+
+    def close(self, block: int, first: int) -> None:
+        """Pack a block's strong tokens, sorted by neuron: their numbers in the block, and how many each."""
+        for layer, pairs in self._pairs.items():
+            tokens, neurons = (torch.cat(each) for each in zip(*pairs, strict=True))
+            order = torch.argsort(neurons, stable=True)
+            # Two bytes a token, unless a single passage makes a block longer than that holds.
+            packed = (tokens[order] - first).numpy()
+            small = packed.max(initial=0) < 2**16
+            packed = packed.astype(np.uint16).view(np.int16) if small else packed.astype(np.int32)
+            counts = torch.bincount(neurons, minlength=self.columns.count(layer))
+            self.tensors[f"strong.{layer}.{block}"] = torch.from_numpy(packed)
+            self.tensors[f"counts.{layer}.{block}"] = counts.int()
+        self._pairs = {}
+
+    def strong(self, layer: int, firsts: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Unpack a layer's strong tokens: their numbers in the half, and the columns."""
+        tokens, neurons = [], []
+        for block, first in enumerate(firsts):
+            packed = self.tensors[f"strong.{layer}.{block}"].numpy()
+            packed = packed.view(np.uint16) if packed.dtype == np.int16 else packed
+            counts = self.tensors[f"counts.{layer}.{block}"].numpy()
+            tokens.append(packed.astype(np.int64) + first)
+            neurons.append(np.repeat(np.arange(len(counts)), counts))
+        return np.concatenate(tokens), np.concatenate(neurons)
+
+
+# MERGED: ffnprobe.labels.second_half
+# Score rules on the other half: how often they fire, are right, and go with the activation.
+#
+# Counts alone are kept: of tokens, strong tokens, firings and hits, and sums of activations. From these
+# follow precision, recall, F1, and the correlation of the activation with what is predicted, which for a
+# rule has two values (where it fires and elsewhere) and for the look-up one for each token.
+
+
+# What is counted for each column.
+COUNTED = (
+    "tokens", "strong", "sum", "squares", "fires", "hits", "sum_firing", "lookup_fires",
+    "lookup_hits", "lookup_sum", "lookup_squares", "lookup_products",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class LayerRules:
+    """A layer's rules, ready to be looked up by key: for each kind, the neurons of each key."""
+
+    firsts: tuple[np.ndarray, ...]
+    neurons: tuple[np.ndarray, ...]
+
+
+def index_rules(rules: Rules, keys: Sequence[Keys]) -> LayerRules:
+    """Sort a layer's rules by kind and key."""
+    kinds = rules.kinds[rules.neurons]
+    firsts, neurons = [], []
+    for number, each in enumerate(keys):
+        mine = kinds == number
+        order = np.argsort(rules.keys[mine], kind="stable")
+        counts = np.bincount(rules.keys[mine], minlength=len(each))
+        firsts.append(np.r_[0, np.cumsum(counts)])
+        neurons.append(rules.neurons[mine][order])
+    return LayerRules(tuple(firsts), tuple(neurons))
+
+
+def find_firings(
+    rules: LayerRules, keys: Sequence[Keys], numbers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find where rules fire: the tokens, counted in the batch, and the neurons."""
+    tokens, neurons = [], []
+    for firsts, mine, each in zip(rules.firsts, rules.neurons, keys, strict=True):
+        if not len(mine):
+            continue
+        key = each.held_out[numbers]
+        known = np.flatnonzero(key >= 0)
+        starts, sizes = firsts[key[known]], np.diff(firsts)[key[known]]
+        tokens.append(np.repeat(known, sizes))
+        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        neurons.append(mine[np.repeat(starts, sizes) + inside])
+    if not tokens:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    return np.concatenate(tokens), np.concatenate(neurons)
+
+
+class Scorer:
+    """Counts of every layer's rules on the other half, kept while blocks come in."""
+
+    def __init__(
+        self,
+        half: Half,
+        keys: Sequence[Keys],
+        rows: TokenRows,
+        rules: dict[int, LayerRules],
+        tensors: dict[str, Tensor],
+    ) -> None:
+        self.half, self.keys, self.rows, self.rules, self.tensors = half, keys, rows, rules, tensors
+        for layer in rules:
+            shape = (len(COUNTED), len(tensors[f"thresholds.{layer}"]))
+            tensors.setdefault(f"counted.{layer}", torch.zeros(shape, dtype=torch.float64))
+
+    def see(self, layer: int, activations: Tensor, numbers: np.ndarray) -> None:
+        """Count a batch."""
+        tensors, columns = self.tensors, activations.shape[1]
+        is_strong = activations >= tensors[f"thresholds.{layer}"]
+        tokens, neurons = (
+            torch.from_numpy(each) for each in find_firings(self.rules[layer], self.keys, numbers)
+        )
+        fired = activations[tokens, neurons].double()
+        rows = torch.from_numpy(self.rows.rows[self.half.tokens[numbers]])
+        predicted = tensors[f"means.{layer}"][rows].float()
+        is_called = predicted >= tensors[f"calls.{layer}"]
+        found = (
+            torch.full((columns,), len(numbers)),
+            is_strong.sum(dim=0),
+            activations.sum(dim=0),
+            (activations * activations).sum(dim=0),
+            torch.bincount(neurons, minlength=columns),
+            torch.bincount(neurons, is_strong[tokens, neurons].double(), minlength=columns),
+            torch.bincount(neurons, fired, minlength=columns),
+            is_called.sum(dim=0),
+            (is_called & is_strong).sum(dim=0),
+            predicted.sum(dim=0),
+            (predicted * predicted).sum(dim=0),
+            (predicted * activations).sum(dim=0),
+        )
+        tensors[f"counted.{layer}"] += torch.stack([each.double() for each in found])
+
+
+def read_scores(counted: Tensor) -> dict[str, np.ndarray]:
+    """Turn counts `[counted column]` into precision, recall, F1 and correlations."""
+    c = dict(zip(COUNTED, counted.numpy(), strict=True))
+    n, mean = c["tokens"], c["sum"] / c["tokens"]
+    spread = c["squares"] / n - mean**2
+    share = c["fires"] / n
+    covariance = c["sum_firing"] / n - mean * share
+    looked = c["lookup_sum"] / n
+    return {
+        "precision": _divide(c["hits"], c["fires"]),
+        "recall": _divide(c["hits"], c["strong"]),
+        "f1": _divide(2 * c["hits"], c["fires"] + c["strong"]),
+        "correlation": _correlate(covariance, spread, share * (1 - share)),
+        "lookup_f1": _divide(2 * c["lookup_hits"], c["lookup_fires"] + c["strong"]),
+        "lookup_correlation": _correlate(
+            c["lookup_products"] / n - mean * looked, spread, c["lookup_squares"] / n - looked**2
+        ),
+        "strong": c["strong"],
+        "fires": c["fires"],
+    }
+
+
+def _divide(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+    """Divide; what was never tried scores 0."""
+    return np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1), 0.0)
+
+
+def _correlate(covariance: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    product = np.sqrt((one * other).clip(min=0))
+    # Rounding leaves a spread of nothing a little above nothing.
+    is_spread = product > 1e-12
+    return np.where(is_spread, covariance / np.where(is_spread, product, 1.0), 0.0).clip(-1, 1)
