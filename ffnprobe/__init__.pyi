@@ -38,9 +38,9 @@ from ffnprobe.models.loading import load as load
 from ffnprobe.models.model import Model as Model
 from ffnprobe.provenance import Provenance as Provenance
 from ffnprobe.names import NeuronId as NeuronId
-from ffnprobe.reading.kinds import Thresholds as Thresholds
+from ffnprobe.reading.measures import Thresholds as Thresholds
 from ffnprobe.corpora.matching import Match as Match
-from ffnprobe.reading.rankings import search as search
+from ffnprobe.reading.searches import search as search
 from ffnprobe.reading.readings import Reading as Reading, Readings as Readings, read as read
 from ffnprobe.reading.readings import related as related
 from ffnprobe.reading.related import Related as Related
@@ -49,15 +49,15 @@ from ffnprobe.reading.surveys import Survey as Survey
 from ffnprobe.results import Result as Result, TableSet as TableSet
 from ffnprobe.tracing.comparison import Comparison as Comparison, compare as compare
 from ffnprobe.tracing.contrast import Contrast as Contrast, contrast_with as contrast_with
-from ffnprobe.tracing.contrast_pushes import ContrastPushes as ContrastPushes
-from ffnprobe.tracing.ffn_stages import Stages as Stages, stages as stages
-from ffnprobe.tracing.logit_lens import Lens as Lens, lens as lens
+from ffnprobe.tracing.comparison import ContrastPushes as ContrastPushes
+from ffnprobe.tracing.stages import Stages as Stages, stages as stages
+from ffnprobe.tracing.lens import Lens as Lens, lens as lens
 from ffnprobe.tracing.paths import Paths as Paths, paths as paths
-from ffnprobe.tracing.pushes import Pushes as Pushes, attribute as attribute
-from ffnprobe.tracing.pushes_by_piece import PushesByPiece as PushesByPiece
-from ffnprobe.tracing.running import run as run
-from ffnprobe.tracing.score_drivers import Drivers as Drivers, drivers as drivers
-from ffnprobe.tracing.token_similarity import Similarity as Similarity, similarity as similarity
+from ffnprobe.tracing.attribution import Pushes as Pushes, attribute as attribute
+from ffnprobe.tracing.attribution import PushesByPiece as PushesByPiece
+from ffnprobe.tracing.runs import run as run
+from ffnprobe.tracing.drivers import Drivers as Drivers, drivers as drivers
+from ffnprobe.tracing.similarity import Similarity as Similarity, similarity as similarity
 from ffnprobe.tracing.trace import Trace as Trace
 from ffnprobe.views.graph_files import save_graph as save_graph
 from ffnprobe.views.saving import open_result as open_result

@@ -118,7 +118,7 @@ def _run(verb: Verb, model: Model, values: dict[str, Any]) -> dict[str, Any]:
     prompts = {p.name: values[p.front] for p in verb.parameters if p.role == "Trace"}
     if not prompts:
         return {}
-    from ffnprobe.tracing.running import run
+    from ffnprobe.tracing.runs import run
 
     traces: Any = run(model, list(prompts.values()), bos=values["bos"])
     return dict(zip(prompts, traces, strict=True))
@@ -129,12 +129,12 @@ def _note_answer(model: Model, values: Mapping[str, Any]) -> list[str]:
     prompt, wanted = values.get("prompt"), values.get("answer")
     if not isinstance(wanted, str) or not isinstance(prompt, str):
         return []
-    from ffnprobe.tracing.answers import describe_spelling
+    from ffnprobe.tracing.trace import describe_spelling
 
     notes, bare = describe_spelling(model.vocab, wanted), prompt.rstrip(" ")
     if bare == prompt or not bare:
         return notes
-    from ffnprobe.tracing.running import run
+    from ffnprobe.tracing.runs import run
 
     # Tokens carry the space before a word: a space at the end is a token of its own that few texts hold.
     said = []
@@ -155,8 +155,8 @@ def _find_contrast(model: Model, values: dict[str, Any], find_facts: Callable[[s
 
     wanted = values["answer"]
     if wanted is None:
-        from ffnprobe.tracing.answers import predicted
-        from ffnprobe.tracing.running import run
+        from ffnprobe.tracing.runs import run
+        from ffnprobe.tracing.trace import predicted
 
         trace = run(model, values["prompt"], bos=values["bos"], patterns=False)
         wanted = model.vocab.text([predicted(trace)])

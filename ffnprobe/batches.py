@@ -34,9 +34,8 @@ from ffnprobe.options import Bos, Progress
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.store import Store, describe, hold_store
-from ffnprobe.tracing.answers import predicted
-from ffnprobe.tracing.running import run
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.runs import run
+from ffnprobe.tracing.trace import Trace, predicted
 from ffnprobe.verbs import VERBS
 
 if TYPE_CHECKING:

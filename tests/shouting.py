@@ -9,8 +9,7 @@ from ffnprobe.arguments import verb
 from ffnprobe.options import Answer, Option, Shown
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
-from ffnprobe.tracing.answers import predicted
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.trace import Trace, predicted
 
 
 @dataclass(frozen=True, eq=False, repr=False)

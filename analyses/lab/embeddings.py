@@ -19,8 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.models.model import Model
-from ffnprobe.tracing.predictions import check_temperature
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.trace import Trace, check_temperature
 
 RELATED, OPPOSED = 0.975, 0.025
 TEMPERATURES = tuple(round(0.1 * step, 1) for step in range(1, 31))

@@ -36,9 +36,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ffnprobe.models.model import Model
-from ffnprobe.reading.ordering import sort_neurons
-from ffnprobe.tracing.pushes import attribute
-from ffnprobe.tracing.running import run
+from ffnprobe.reading.projection import sort_neurons
+from ffnprobe.tracing.attribution import attribute
+from ffnprobe.tracing.runs import run
 
 if TYPE_CHECKING:
     from ffnprobe.models.pocket import Prompt

@@ -23,7 +23,7 @@ from ffnprobe.corpora import statistics
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.tracing.running import run
+from ffnprobe.tracing.runs import run
 
 EDGES = torch.linspace(-8, 8, 161, dtype=torch.float64)
 # Small negatives: closer to zero than Swish's minimum, further than rounding errors.

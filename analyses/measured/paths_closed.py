@@ -16,8 +16,8 @@ import pandas as pd
 import ffnprobe as fp
 from analyses.script import run_script
 from ffnprobe.facts.formats import read_facts
-from ffnprobe.tracing.answers import predicted
-from ffnprobe.tracing.owners import find_owners
+from ffnprobe.tracing.attention import find_owners
+from ffnprobe.tracing.trace import predicted
 from ffnprobe.views.terminal import print_tables
 
 DEPTHS = (1, 2)

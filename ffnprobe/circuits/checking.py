@@ -13,7 +13,7 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.gradients import measure_slopes
 from ffnprobe.interventions.sweeps import sweep_changes
 from ffnprobe.options import Seed
-from ffnprobe.tracing.path_tables import Source
+from ffnprobe.tracing.attention import Source
 
 
 @verb

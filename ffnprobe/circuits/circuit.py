@@ -53,9 +53,9 @@ from ffnprobe.options import (
 )
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, name_question, name_settings
+from ffnprobe.tracing.attention import Source
 from ffnprobe.tracing.contrast import Contrast, Prompts
-from ffnprobe.tracing.path_tables import Source
-from ffnprobe.tracing.running import run
+from ffnprobe.tracing.runs import run
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:

@@ -26,9 +26,8 @@ from torch import Tensor
 from ffnprobe.circuits.influence import read_answers
 from ffnprobe.circuits.nodes import Node, Sources, mark
 from ffnprobe.tracing.account import check_closed
-from ffnprobe.tracing.carrying import post_gain, seek
-from ffnprobe.tracing.path_tables import Source
-from ffnprobe.tracing.pushes import Pushes
+from ffnprobe.tracing.attention import Source, post_gain, seek
+from ffnprobe.tracing.attribution import Pushes
 from ffnprobe.tracing.trace import Trace
 
 # So many numbers of readers at a time: half a MB in fp32.

@@ -25,8 +25,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.circuits.openings import Openings
-from ffnprobe.tracing.carrying import seek
-from ffnprobe.tracing.pushes import Pushes, read_direction
+from ffnprobe.tracing.attention import seek
+from ffnprobe.tracing.attribution import Pushes, read_direction
 from ffnprobe.tracing.trace import Trace
 
 Reader = Float[Tensor, "pos d_model"]

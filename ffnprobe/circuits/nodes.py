@@ -10,10 +10,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.names import NeuronId
-from ffnprobe.reading.ordering import name_site
-from ffnprobe.reading.tokens import gather
+from ffnprobe.reading.projection import gather, name_site
+from ffnprobe.tracing.attention import Source
 from ffnprobe.tracing.contrast import Contrast
-from ffnprobe.tracing.path_tables import Source
 from ffnprobe.tracing.trace import Trace
 
 # What is smaller than this share of the largest influence is rounding, and not kept.

@@ -33,7 +33,7 @@ from ffnprobe.interventions.sweeps import sweep_sets
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, name_question
-from ffnprobe.tracing.path_tables import Source
+from ffnprobe.tracing.attention import Source
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ import torch
 
 from ffnprobe.circuits.edges import Target
 from ffnprobe.reading.neuron_tables import list_neurons
-from ffnprobe.reading.ordering import check_top
+from ffnprobe.reading.projection import check_top
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -91,7 +91,7 @@ def edit(
 
         read_facts(facts)  # a table that cannot be read is refused before the work begins
     model = common.load(hooks=hooks)
-    from ffnprobe.tracing.answers import describe_spelling
+    from ffnprobe.tracing.trace import describe_spelling
 
     if not isinstance(rows, str):
         for note in (note for row in rows for note in describe_spelling(model.vocab, row.answer)):

@@ -27,7 +27,7 @@ from ffnprobe.documents.blocks import Block, Figure, Quote, Section, Words
 from ffnprobe.documents.html import largest
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.ordering import check_top
+from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result, Tables
 
 if TYPE_CHECKING:

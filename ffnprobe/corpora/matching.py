@@ -33,10 +33,8 @@ from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.options import TOP, Argument, Option, Progress, Seed
 from ffnprobe.provenance import Provenance, Setting
-from ffnprobe.reading.directions import pick_gates, pick_questions
 from ffnprobe.reading.neuron_tables import Values, list_neurons
-from ffnprobe.reading.ordering import check_top
-from ffnprobe.reading.tokens import answer_tokens
+from ffnprobe.reading.projection import answer_tokens, check_top, pick_gates, pick_questions
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from torch import Tensor, linalg
 
 from ffnprobe.models.model import Model
 from ffnprobe.options import Progress
-from ffnprobe.reading.directions import pick_answers
+from ffnprobe.reading.projection import pick_answers
 
 TOKENS_AT_ONCE = 4096
 # A direction in which tokens spread less than this, of their widest spread, is rounding.

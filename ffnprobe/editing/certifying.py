@@ -18,7 +18,7 @@ from ffnprobe.facts.formats import EMBEDDED, Facts, read_facts
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.models.model import Model
 from ffnprobe.options import TEMPLATES
-from ffnprobe.tracing.prompts import prompt_ids
+from ffnprobe.tracing.runs import prompt_ids
 
 if TYPE_CHECKING:
     import pandas as pd

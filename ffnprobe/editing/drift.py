@@ -13,7 +13,7 @@ from torch import Tensor
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
-from ffnprobe.tracing.running import TOKENS_AT_ONCE
+from ffnprobe.tracing.runs import TOKENS_AT_ONCE
 
 LONGEST = 128
 

@@ -50,8 +50,8 @@ from ffnprobe.interventions.sweeps import sweep_moves
 from ffnprobe.models.model import Model
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
-from ffnprobe.tracing.answers import predicted
-from ffnprobe.tracing.running import run
+from ffnprobe.tracing.runs import run
+from ffnprobe.tracing.trace import predicted
 
 if TYPE_CHECKING:
     import pandas as pd

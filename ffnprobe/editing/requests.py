@@ -11,8 +11,8 @@ from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.facts.formats import EMBEDDED, read_facts
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.models.model import Model
-from ffnprobe.tracing.answers import answer_ids
-from ffnprobe.tracing.prompts import prompt_ids
+from ffnprobe.tracing.runs import prompt_ids
+from ffnprobe.tracing.trace import answer_ids
 
 ESSENCE = "{subject} is a"
 SEPARATOR = ". "

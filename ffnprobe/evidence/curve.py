@@ -35,8 +35,8 @@ from ffnprobe.interventions.question import Question
 from ffnprobe.interventions.readout import LOGITS_AT_ONCE, Readout, read_answer
 from ffnprobe.interventions.sweeps import Change, replay_changes, replay_prompts
 from ffnprobe.reading.neuron_tables import list_neurons
-from ffnprobe.tracing.path_tables import Source
-from ffnprobe.tracing.sinks import find_sinks
+from ffnprobe.tracing.attention import Source
+from ffnprobe.tracing.trace import find_sinks
 
 if TYPE_CHECKING:
     import pandas as pd

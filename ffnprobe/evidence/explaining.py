@@ -64,13 +64,12 @@ from ffnprobe.options import (
     Versus,
 )
 from ffnprobe.provenance import Setting
-from ffnprobe.reading.ordering import check_top, sort_neurons
-from ffnprobe.reading.rankings import compare_tokens
-from ffnprobe.tracing.answers import answer_ids, predicted
+from ffnprobe.reading.projection import check_top, sort_neurons
+from ffnprobe.reading.searches import compare_tokens
+from ffnprobe.tracing.attention import Source
 from ffnprobe.tracing.contrast import Contrast, Prompts
-from ffnprobe.tracing.path_tables import Source
-from ffnprobe.tracing.running import run_before
-from ffnprobe.tracing.sinks import describe_sinks
+from ffnprobe.tracing.runs import run_before
+from ffnprobe.tracing.trace import answer_ids, describe_sinks, predicted
 
 NONE = "none"  # what `contrast` is called where nothing is to be compared
 # Of the neurons that seem to hold the answer back so many are removed, and so many shown.

@@ -18,10 +18,8 @@ from ffnprobe.interventions.choices import Replace
 from ffnprobe.interventions.question import Question
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, Tables, name_question, name_settings
-from ffnprobe.tracing.pushes import Pushes
-from ffnprobe.tracing.pushes_by_piece import PushesByPiece
-from ffnprobe.tracing.sinks import find_sinks
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.attribution import Pushes, PushesByPiece
+from ffnprobe.tracing.trace import Trace, find_sinks
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from ffnprobe.interventions.replay import Replay
 from ffnprobe.interventions.sweeps import sweep_changes
 from ffnprobe.names import NeuronId, Site
 from ffnprobe.reading.neuron_tables import Values, list_neurons
-from ffnprobe.reading.ordering import sort_sites
+from ffnprobe.reading.projection import sort_sites
 
 if TYPE_CHECKING:
     import pandas as pd

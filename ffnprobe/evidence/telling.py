@@ -26,9 +26,9 @@ from ffnprobe.documents.blocks import (
 )
 from ffnprobe.evidence.tables import read_sites
 from ffnprobe.layout import lay_out_map
-from ffnprobe.reading.cards import ABOUT, Lists, table_lists
-from ffnprobe.reading.tokens import gather, list_sides
-from ffnprobe.tracing.score_drivers import Drivers, drivers
+from ffnprobe.reading.projection import gather, list_sides
+from ffnprobe.reading.readings import ABOUT, Lists, table_lists
+from ffnprobe.tracing.drivers import Drivers, drivers
 
 if TYPE_CHECKING:
     from ffnprobe.evidence.explanation import Explanation

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.facts.rows import FactRow, Problem
 from ffnprobe.models.model import Model
-from ffnprobe.tracing.answers import answer_ids
-from ffnprobe.tracing.prompts import prompt_ids
+from ffnprobe.tracing.runs import prompt_ids
+from ffnprobe.tracing.trace import answer_ids
 
 # About 100 MB of GPT-2 small's logits; more at once is not faster.
 TOKENS_AT_ONCE = 512

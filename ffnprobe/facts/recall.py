@@ -20,9 +20,9 @@ from ffnprobe.facts.batches import FactIds
 from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import Hook, cap, measure_scale, normalise, write_heads
-from ffnprobe.reading.ordering import top_tokens
+from ffnprobe.reading.projection import top_tokens
 from ffnprobe.tracing.account import check_closed
-from ffnprobe.tracing.predictions import rank_of
+from ffnprobe.tracing.trace import rank_of
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from ffnprobe.facts.scores import DIRECTLY
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_neurons
-from ffnprobe.reading.ordering import check_top
+from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:

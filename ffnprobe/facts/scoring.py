@@ -57,9 +57,9 @@ from ffnprobe.interventions.choices import (
 from ffnprobe.models.model import Model
 from ffnprobe.options import REPLACE, TEMPLATES, TOP, Argument, Bos, Option, Progress
 from ffnprobe.provenance import Setting
-from ffnprobe.reading.ordering import check_top, sort_neurons
+from ffnprobe.reading.projection import check_top, sort_neurons
 from ffnprobe.store import describe, hold_store
-from ffnprobe.tracing.running import run
+from ffnprobe.tracing.runs import run
 
 FACTS_AT_ONCE = 64
 # An exact sweep takes seconds a fact: little is lost when it is interrupted.

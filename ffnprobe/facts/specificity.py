@@ -36,7 +36,7 @@ from ffnprobe.interventions.choices import (
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import Hook
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.ordering import check_top
+from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:

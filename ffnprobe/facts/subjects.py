@@ -28,11 +28,9 @@ from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.facts.contrasts import find_contrast_rows
 from ffnprobe.facts.formats import EMBEDDED
 from ffnprobe.models.model import Model
-from ffnprobe.tracing.answers import predicted
 from ffnprobe.tracing.contrast import Contrast, contrast_with
-from ffnprobe.tracing.prompts import prompt_ids
-from ffnprobe.tracing.running import run
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.runs import prompt_ids, run
+from ffnprobe.tracing.trace import Trace, predicted
 
 OTHERS = (
     "France", "Germany", "Japan", "London", "Tokyo", "Chicago", "Albert Einstein", "Tiger Woods",

@@ -49,8 +49,7 @@ from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result, check_alike, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
-from ffnprobe.tracing.sinks import find_sinks
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.trace import Trace, find_sinks
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -35,13 +35,10 @@ from ffnprobe.interventions.readout import AnswerValues, Readout, read_answer
 from ffnprobe.interventions.sweeps import Change, sweep_changes
 from ffnprobe.options import Progress
 from ffnprobe.provenance import Provenance, Setting
-from ffnprobe.tracing.answers import predicted
+from ffnprobe.tracing.attention import Owners, Source, find_owners
+from ffnprobe.tracing.attribution import Pushes, PushesByPiece, attribute
 from ffnprobe.tracing.contrast import Contrast, Prompts, choose_contrast
-from ffnprobe.tracing.owners import Owners, find_owners
-from ffnprobe.tracing.path_tables import Source
-from ffnprobe.tracing.pushes import Pushes, attribute
-from ffnprobe.tracing.pushes_by_piece import PushesByPiece
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.trace import Trace, predicted
 
 
 @dataclass(frozen=True, eq=False)

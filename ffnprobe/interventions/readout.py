@@ -54,9 +54,8 @@ from ffnprobe.errors import AccountNotClosed
 from ffnprobe.interventions.replay import Edit, Replay
 from ffnprobe.models.step import Stream, cap, normalise
 from ffnprobe.provenance import Provenance, Setting
-from ffnprobe.tracing.answers import answer_ids, one_token
-from ffnprobe.tracing.running import extend
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.runs import extend
+from ffnprobe.tracing.trace import Trace, answer_ids, one_token
 
 # So many logits at a time, whatever the vocabulary: 32 MB in fp32.
 LOGITS_AT_ONCE = 2**23

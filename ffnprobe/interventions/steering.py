@@ -32,11 +32,10 @@ from ffnprobe.models.step import Hook
 from ffnprobe.names import NeuronId
 from ffnprobe.options import CHANGES, POSITIONS, TOP, Bos, Option, Prompt, Seed
 from ffnprobe.provenance import Provenance, Setting
-from ffnprobe.reading.ordering import check_top
+from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result
-from ffnprobe.tracing.predictions import check_temperature
-from ffnprobe.tracing.running import run
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.runs import run
+from ffnprobe.tracing.trace import Trace, check_temperature
 
 if TYPE_CHECKING:
     import pandas as pd

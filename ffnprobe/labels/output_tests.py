@@ -20,10 +20,8 @@ from ffnprobe.interventions.replay import Replay
 from ffnprobe.labels.splits import Columns, Half
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise, unembed
-from ffnprobe.reading.directions import pick_answers
-from ffnprobe.reading.ordering import top_tokens
-from ffnprobe.reading.projection import answer_readers, project_blocks
-from ffnprobe.tracing.running import run
+from ffnprobe.reading.projection import answer_readers, pick_answers, project_blocks, top_tokens
+from ffnprobe.tracing.runs import run
 
 PROMOTED = 10
 # So many prompts in all, each neuron on so many of them; the last tokens of a prompt are enough context.

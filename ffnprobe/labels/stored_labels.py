@@ -24,7 +24,7 @@ from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models import pocket
 from ffnprobe.models.model import Model
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.ordering import check_top
+from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result
 from ffnprobe.store import Part, Store, encode_part, read_part
 

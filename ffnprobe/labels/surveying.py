@@ -33,9 +33,9 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.labels.stored_labels import DEAD, UNEXPLAINED, Labels, find_labels
 from ffnprobe.models.model import Model
 from ffnprobe.options import TOP, Address, Engine, Layers, Progress, Workers
-from ffnprobe.reading.directions import pick_answers
-from ffnprobe.reading.kinds import Thresholds
+from ffnprobe.reading.measures import Thresholds
 from ffnprobe.reading.neuron_tables import order_columns
+from ffnprobe.reading.projection import pick_answers
 from ffnprobe.reading.spectrum import token_directions
 from ffnprobe.reading.surveys import Survey, survey_layers
 

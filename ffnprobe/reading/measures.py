@@ -15,25 +15,194 @@ Token columns of a table are text, tokens in their shown form with a space betwe
 holds a space, so `.str.split(" ")` gives the list back from every file format.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from einops import einsum
+from einops import einsum, reduce
 from jaxtyping import Float
 from torch import Tensor, linalg
 
 from ffnprobe.models.model import Model
-from ffnprobe.reading.directions import Directions
-from ffnprobe.reading.kinds import Shape, Thresholds, name_kind
-from ffnprobe.reading.moments import Moments, measure_moments
-from ffnprobe.reading.projection import answer_readers, project_blocks
-from ffnprobe.reading.roles import name_role
+from ffnprobe.reading.projection import Directions, answer_readers, project_blocks
 from ffnprobe.reading.spectrum import token_directions
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# MERGED: ffnprobe.reading.moments
+# The shape of an answer over the vocabulary: moments over tokens of cos(w_n, u_t).
+#
+#     mean       μ = mean cos             skew      mean (cos − μ)³ / variance^1.5
+#     variance   mean (cos − μ)²          kurtosis  mean (cos − μ)⁴ / variance²
+#
+# Population moments, as scipy's `moment`, `skew` and `kurtosis(fisher=False)`: a normal distribution
+# has kurtosis 3. A token or an answer without length counts as cosine 0; where all cosines are equal
+# skew and kurtosis are not defined (not a number).
+
+
+# Rows stay in a core's cache over the passes below: 8 × 50,257 floats are 1.6 MB.
+ROWS_IN_CACHE = 8
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean, variance, skew and kurtosis of an answer's cosines with all tokens."""
+
+    mean: float
+    variance: float
+    skew: float
+    kurtosis: float
+
+
+def measure_moments(
+    dots: Float[Tensor, "row vocab"],
+    means: Float[Tensor, " row"],
+    token_norms: Float[Tensor, " vocab"],
+) -> list[Moments]:
+    """Measure moments from each row's products with the tokens and its mean cosine.
+
+    Rows are of answers of length 1, so that a product over the token's norm is the cosine.
+    """
+    per_token = 1 / torch.where(token_norms > 0, token_norms, torch.inf)
+    found: list[Moments] = []
+    for start in range(0, len(dots), ROWS_IN_CACHE):
+        rows = slice(start, start + ROWS_IN_CACHE)
+        away = torch.addcmul(-means[rows, None], dots[rows], per_token)
+        found += _moments(means[rows], away)
+    return found
+
+
+def _moments(means: Float[Tensor, " row"], away: Float[Tensor, "row vocab"]) -> list[Moments]:
+    """Measure rows of cosines whose mean has been taken away."""
+    count = away.shape[-1]
+    squares = away.square()
+    # Not einsum: on CPU it multiplies rows by rows ten times slower than these do.
+    variance = reduce(squares, "row vocab -> row", "mean").double()
+    third = linalg.vecdot(squares, away).double() / count
+    fourth = linalg.vector_norm(squares, dim=-1).double().square() / count
+    columns = (means, variance, third / variance**1.5, fourth / variance.square())
+    return [Moments(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+# MERGED: ffnprobe.reading.kinds
+# Kinds of neuron, from weights alone: a label for the numbers, which are always shown with it.
+#
+#     entropy       a long answer of a late layer that lies in the unembedding's null space: it works
+#                   through the final scale, and its token lists mean nothing
+#     prediction    kurtosis above the threshold, skew positive: promotes a few tokens strongly
+#     suppression   kurtosis above the threshold, skew negative: suppresses a few tokens strongly
+#     partition     much variance, low kurtosis: pushes one large set of tokens against another
+#     unlabelled    none of these
+#
+# The first that fits is the kind. Every threshold is an argument of `Thresholds`; the defaults
+# follow published observations on GPT-2, and other models may need others.
+#
+# >>> shape = Shape(variance=0.001, skew=2.0, kurtosis=11.0, null_space=0.1, relative_norm=1.0,
+# ...               depth=0.5, d_model=768)
+# >>> name_kind(shape)
+# 'prediction'
+# >>> name_kind(shape, Thresholds(kurtosis=12))
+# 'unlabelled'
+
+
+KINDS = ("entropy", "prediction", "suppression", "partition", "unlabelled")
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Where one kind of neuron ends and another begins.
+
+    kurtosis            prediction and suppression lie above it (a normal distribution has 3)
+    null_space          entropy: the least share of the answer's norm in the null space; where the
+                        null space is large (a vocabulary smaller than d_model) the share must also
+                        be four standard deviations above that of a random direction
+    relative_norm       entropy: the least norm, in medians of the answers of the layer
+    late                entropy: the least depth (0 the first layer, 1 the last)
+    variance            partition: the least variance, in units of 1/d_model, which is what
+                        a random direction has
+    partition_kurtosis  partition: the greatest kurtosis
+    role                the least |cos(question, answer)| of a neuron that strengthens or erases
+    frequency           the least |correlation| of an answer with the frequency of tokens
+    position            positional: how much of the variance its position explains, above this
+
+    >>> import ffnprobe as fp
+    >>> fp.read(fp.load("pocket"), "L3N361", thresholds=fp.Thresholds(kurtosis=4))
+    Reading(L3N361, prediction)
+    """
+
+    kurtosis: float = 10.0
+    null_space: float = 0.35
+    relative_norm: float = 1.25
+    late: float = 0.75
+    variance: float = 3.0
+    partition_kurtosis: float = 4.0
+    role: float = 0.5
+    frequency: float = 0.5
+    position: float = 0.9
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The numbers a kind is read from."""
+
+    variance: float
+    skew: float
+    kurtosis: float
+    null_space: float
+    relative_norm: float
+    depth: float
+    d_model: int
+    null_part: float = 1 / 64  # of all directions, those of the null space
+
+    @property
+    def chance(self) -> float:
+        """The share of the null space that a random direction stays under: four deviations up."""
+        part = self.null_part
+        return math.sqrt(min(1.0, part + 4 * math.sqrt(2 * part * (1 - part) / self.d_model)))
+
+
+def name_kind(shape: Shape, thresholds: Thresholds | None = None) -> str:
+    """Name the kind of a neuron; numbers that are not defined fit no kind."""
+    t = Thresholds() if thresholds is None else thresholds
+    is_long_and_late = shape.relative_norm >= t.relative_norm and shape.depth >= t.late
+    if is_long_and_late and shape.null_space >= max(t.null_space, shape.chance):
+        return "entropy"
+    if shape.kurtosis > t.kurtosis:
+        return "prediction" if shape.skew > 0 else "suppression"
+    if shape.variance * shape.d_model >= t.variance and shape.kurtosis <= t.partition_kurtosis:
+        return "partition"
+    return "unlabelled"
+
+
+# MERGED: ffnprobe.reading.roles
+# Roles of neurons, from weights alone: what a neuron does to what it reads.
+#
+#     strengthens   cos(question, answer) at least the threshold: it writes more of what it asks for
+#     erases        at most minus the threshold: it takes away what it asks for
+#     translates    in between: it writes something else
+#
+# A gated neuron whose question and answer are both negated is the same neuron, and its cosine is the
+# same; what its gate reads has a number of its own, cos(gate, answer).
+#
+# >>> [name_role(cosine) for cosine in (0.7, -0.7, 0.1)]
+# ['strengthens', 'erases', 'translates']
+
+
+ROLES = ("strengthens", "translates", "erases")
+
+
+def name_role(reads_writes: float, thresholds: Thresholds | None = None) -> str:
+    """Name the role of a neuron; a neuron without a question or an answer has none."""
+    least = (Thresholds() if thresholds is None else thresholds).role
+    if math.isnan(reads_writes):
+        return ""
+    if abs(reads_writes) < least:
+        return "translates"
+    return "strengthens" if reads_writes > 0 else "erases"
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,13 @@ from torch import Tensor
 
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId, Site
-from ffnprobe.reading.ordering import check_top, sort_neurons
-from ffnprobe.reading.tokens import answer_tokens, gate_tokens, question_tokens
+from ffnprobe.reading.projection import (
+    answer_tokens,
+    check_top,
+    gate_tokens,
+    question_tokens,
+    sort_neurons,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,16 +17,180 @@ The gain is folded into the direction, not into the unembedding: w · u_t = (γ_
 W_U[:, t], one row to fold instead of one for each token. A direction so prepared is a *reader*.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 import torch
-from einops import rearrange
-from jaxtyping import Float
-from torch import Tensor
+from einops import rearrange, reduce
+from jaxtyping import Float, Int
+from torch import Tensor, linalg
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise
+from ffnprobe.names import NeuronId, Site
+
+# MERGED: ffnprobe.reading.ordering
+# Put neurons and tokens in order: by value, and equal values by layer, neuron and token id.
+#
+# A table is the same on every run because no order is left to chance.
+
+
+TOKENS_IN_GROUP = 128
+
+
+def check_top(top: int | None, most: int, *, of: str) -> int:
+    """Refuse a number of rows that no table can have; None is all of them."""
+    if top is None:
+        return most
+    if not 1 <= top <= most:
+        raise OptionRefused(f"top = {top}: there are {most} {of}.", remedy=f"1 to {most}")
+    return top
+
+
+def sort_neurons(
+    values: Float[Tensor, "layer neuron"], k: int, *, smallest: bool = False
+) -> list[NeuronId]:
+    """Name the k neurons of largest (or smallest) value, ties by layer and neuron."""
+    flat = rearrange(values, "layer neuron -> 1 (layer neuron)")
+    (order,) = _best_columns(flat, min(k, flat.shape[-1]), smallest=smallest).tolist()
+    return [NeuronId(*divmod(number, values.shape[-1])) for number in order]
+
+
+def sort_sites(values: Float[Tensor, "layer pos neuron"], k: int) -> list[Site]:
+    """Name the k neurons at positions of largest value, ties by layer, position and neuron."""
+    (order,) = top_tokens(values.ravel()[None], min(k, values.numel()))[1].tolist()
+    return [name_site(cell, values.shape) for cell in order]
+
+
+def name_site(cell: int, shape: Sequence[int]) -> Site:
+    """Turn an index into the flattened `[layer pos neuron]` into a neuron and a position."""
+    rest, neuron = divmod(cell, shape[-1])
+    layer, position = divmod(rest, shape[-2])
+    return NeuronId(layer, neuron), position
+
+
+def top_tokens(
+    values: Float[Tensor, "row vocab"], k: int, *, smallest: bool = False
+) -> tuple[Float[Tensor, "row k"], Int[Tensor, "row k"]]:
+    """Find each row's k largest (or smallest) values and their token ids, ties by token id.
+
+    Tokens are taken in groups. The k groups with the best members hold the k best tokens, so only
+    these few groups (and the last, incomplete one) are looked at closely, not the vocabulary.
+    """
+    whole = values.shape[-1] // TOKENS_IN_GROUP * TOKENS_IN_GROUP
+    if whole <= k * TOKENS_IN_GROUP:
+        columns = _best_columns(values, k, smallest=smallest)
+        return torch.take_along_dim(values, columns, dim=-1), columns
+    groups = rearrange(
+        values[:, :whole], "row (group token) -> row group token", token=TOKENS_IN_GROUP
+    )
+    best = reduce(groups, "row group token -> row group", "min" if smallest else "max")
+    # In the order of their ids, so that the column of a candidate still breaks ties by token id.
+    chosen = torch.sort(_best_columns(best, k, smallest=smallest), dim=-1).values[:, :, None]
+    inside = torch.arange(TOKENS_IN_GROUP, device=values.device)
+    ids = rearrange(chosen * TOKENS_IN_GROUP + inside, "row group token -> row (group token)")
+    rest = torch.arange(whole, values.shape[-1], device=values.device).expand(len(values), -1)
+    ids = torch.cat([ids, rest], dim=-1)
+    candidates = torch.take_along_dim(values, ids, dim=-1)
+    columns = _best_columns(candidates, k, smallest=smallest)
+    values, ids = (torch.take_along_dim(each, columns, dim=-1) for each in (candidates, ids))
+    return values, ids
+
+
+def _best_columns(
+    values: Float[Tensor, "row column"], k: int, *, smallest: bool
+) -> Int[Tensor, "row k"]:
+    """Find the columns of each row's k best values, the best first, ties by column."""
+    more = min(k + 1, values.shape[-1])
+    found = torch.topk(values, more, largest=not smallest)
+    # Which of several equal values topk takes is left to chance. So sort them, and where the next
+    # value is equal too, sort the whole row.
+    columns = torch.sort(found.indices[:, :k], dim=-1).values
+    kept = torch.take_along_dim(values, columns, dim=-1)
+    columns = torch.take_along_dim(columns, _order(kept, smallest=smallest), dim=-1)
+    if more > k:
+        is_tied = found.values[:, k - 1] == found.values[:, k]
+        columns[is_tied] = _order(values[is_tied], smallest=smallest)[:, :k]
+    return columns
+
+
+def _order(values: Float[Tensor, "row column"], *, smallest: bool) -> Int[Tensor, "row column"]:
+    return torch.sort(values, dim=-1, descending=not smallest, stable=True).indices
+
+
+# MERGED: ffnprobe.reading.directions
+# The questions and answers of chosen neurons, folded for these alone.
+#
+# `Model.questions` folds every neuron; to read one neuron, or one layer after another, that is
+# more time and memory than the task needs.
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """The directions of neurons of one layer, a row each."""
+
+    layer: int
+    neurons: tuple[int, ...]
+    questions: Float[Tensor, "row d_model"]
+    question_biases: Float[Tensor, " row"]
+    # None where neurons have no gates.
+    gates: Float[Tensor, "row d_model"] | None
+    gate_biases: Float[Tensor, " row"] | None
+    answers: Float[Tensor, "row d_model"]
+    # Of every neuron of the layer: how long an answer usually is there.
+    median_answer_norm: float
+
+    @property
+    def names(self) -> list[str]:
+        """The neurons' names."""
+        return [str(NeuronId(self.layer, neuron)) for neuron in self.neurons]
+
+
+def pick_directions(model: Model, layer: int, neurons: Sequence[int]) -> Directions:
+    """Fold the questions of a layer's neurons and pick their answers."""
+    questions, biases = pick_questions(model, layer, neurons)
+    gates, gate_biases = (
+        pick_gates(model, layer, neurons) if model.config.is_gated else (None, None)
+    )
+    answers = pick_answers(model, layer)
+    median = float(linalg.vector_norm(answers, dim=-1).median())
+    return Directions(
+        layer, tuple(neurons), questions, biases, gates, gate_biases, answers[list(neurons)], median
+    )
+
+
+def pick_questions(
+    model: Model, layer: int, neurons: Sequence[int] | None = None
+) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
+    """Fold the questions, and their biases, of some of a layer's neurons, or of all."""
+    chosen = slice(None) if neurons is None else list(neurons)
+    return model.fold(layer, model.layout.mlp_norm, model.layout.up, chosen)
+
+
+def pick_gates(
+    model: Model, layer: int, neurons: Sequence[int] | None = None
+) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
+    """Fold the gates, and their biases, of some of a layer's neurons, or of all."""
+    if model.layout.gate is None:
+        raise OptionRefused(
+            f"the neurons of {model.name} have no gates.", remedy="by question (--by question)"
+        )
+    chosen = slice(None) if neurons is None else list(neurons)
+    return model.fold(layer, model.layout.mlp_norm, model.layout.gate, chosen)
+
+
+def pick_answers(model: Model, layer: int) -> Float[Tensor, "neuron d_model"]:
+    """Return the answers of a layer's neurons as they are on disk, without a copy if in fp32."""
+    return model.answers_of(layer)
+
+
+def layer_runs(names: Sequence[NeuronId]) -> Iterator[tuple[int, list[int]]]:
+    """Split neurons into runs of one layer, the order kept."""
+    for layer, run in groupby(names, key=lambda name: name.layer):
+        yield layer, [name.neuron for name in run]
+
 
 CONVENTIONS = ("centred", "gain", "raw", "normed")
 THROUGH = ("embed", "unembed")
@@ -85,3 +249,119 @@ def check_through(through: str) -> None:
         raise OptionRefused(
             f'a question is not projected through "{through}".', remedy=", ".join(THROUGH)
         )
+
+
+# MERGED: ffnprobe.reading.tokens
+# The tokens that stand for a neuron: what opens its question, what its answer promotes.
+#
+# Equal values are ordered by token id, so that a list is the same on every run.
+
+
+# A token in its shown form, its id, and its value.
+TokenValue = tuple[str, int, float]
+
+
+def question_tokens(
+    model: Model, neurons: Sequence[NeuronId], k: int, *, through: str = "embed"
+) -> list[list[str]]:
+    """List, for each neuron, the k tokens that open its question most, in their shown form."""
+    questions = gather(model.questions, neurons)
+    return only_tokens(list_tokens(model, *question_readers(model, questions, through=through), k))
+
+
+def gate_tokens(model: Model, neurons: Sequence[NeuronId], k: int) -> list[list[str]] | None:
+    """List, for each neuron, the k tokens that open its gate most; None where there are no gates."""
+    if model.gates is None:
+        return None
+    readers = question_readers(model, gather(model.gates, neurons), through="embed")
+    return only_tokens(list_tokens(model, *readers, k))
+
+
+def answer_tokens(
+    model: Model,
+    neurons: Sequence[NeuronId],
+    k: int,
+    *,
+    signs: Sequence[float] | None = None,
+    convention: str = "centred",
+) -> list[list[str]]:
+    """List, for each neuron, the k tokens its answer promotes; negated where its sign is negative."""
+    answers = gather(model.answers, neurons)
+    readers, tokens = answer_readers(model, answers, convention=convention)
+    if signs is not None:
+        signed = torch.tensor([-1.0 if sign < 0 else 1.0 for sign in signs], device=readers.device)
+        readers = readers * signed[:, None]
+    return only_tokens(list_tokens(model, readers, tokens, k))
+
+
+def list_sides(
+    model: Model,
+    questions: Float[Tensor, "row d_model"],
+    gates: Float[Tensor, "row d_model"] | None,
+    answers: Float[Tensor, "row d_model"],
+    k: int,
+    *,
+    convention: str,
+    through: str,
+) -> dict[str, list[list[TokenValue]]]:
+    """List what opens each gate and question, and what each answer `promotes` and `suppresses`."""
+    lists: dict[str, list[list[TokenValue]]] = {}
+    if gates is not None:
+        opened = question_readers(model, gates, through=through)
+        lists["gate_tokens"] = list_tokens(model, *opened, k)
+    asked = question_readers(model, questions, through=through)
+    lists |= {"question_tokens": list_tokens(model, *asked, k), "promotes": [], "suppresses": []}
+    answered = answer_readers(model, answers, convention=convention)
+    is_centred = convention == "centred"
+    for _, values in project_blocks(*answered):
+        for side in ("promotes", "suppresses"):
+            is_low = side == "suppresses"
+            lists[side] += list_values(model, values, k, smallest=is_low, is_centred=is_centred)
+    return lists
+
+
+def list_tokens(
+    model: Model,
+    readers: Float[Tensor, "row d_model"],
+    tokens: Float[Tensor, "vocab d_model"],
+    k: int,
+    *,
+    smallest: bool = False,
+    is_centred: bool = False,
+) -> list[list[TokenValue]]:
+    """List the k tokens that each reader has the largest (or smallest) product with."""
+    lists: list[list[TokenValue]] = []
+    for _, values in project_blocks(readers, tokens):
+        lists += list_values(model, values, k, smallest=smallest, is_centred=is_centred)
+    return lists
+
+
+def list_values(
+    model: Model,
+    values: Float[Tensor, "row vocab"],
+    k: int,
+    *,
+    smallest: bool = False,
+    is_centred: bool = False,
+) -> list[list[TokenValue]]:
+    """List each row's k tokens of largest (or smallest) value; if centred, less the row's mean."""
+    check_top(k, model.config.vocab, of="tokens")
+    found, ids = top_tokens(values, k, smallest=smallest)
+    if is_centred:
+        found = found - reduce(values, "row vocab -> row 1", "mean")
+    return [
+        list(zip(model.vocab.show_all(row), row, row_values, strict=True))
+        for row, row_values in zip(ids.tolist(), found.tolist(), strict=True)
+    ]
+
+
+def only_tokens(lists: Sequence[Sequence[TokenValue]]) -> list[list[str]]:
+    """Leave out ids and values."""
+    return [[token for token, _, _ in row] for row in lists]
+
+
+def gather(
+    rows: Float[Tensor, "layer neuron d_model"], neurons: Sequence[NeuronId]
+) -> Float[Tensor, "row d_model"]:
+    """Pick the rows of the neurons named."""
+    return rows[[name.layer for name in neurons], [name.neuron for name in neurons]]

@@ -30,8 +30,7 @@ from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_neurons
-from ffnprobe.reading.ordering import check_top, sort_neurons
-from ffnprobe.reading.tokens import answer_tokens
+from ffnprobe.reading.projection import answer_tokens, check_top, sort_neurons
 from ffnprobe.results import Result, Tables
 
 if TYPE_CHECKING:

@@ -17,18 +17,22 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.options import Progress
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.cards import ABOUT
-from ffnprobe.reading.directions import pick_directions
-from ffnprobe.reading.kinds import Thresholds
 from ffnprobe.reading.measures import (
     Measures,
+    Moments,
+    Thresholds,
     measure_neurons,
     project_measured,
     table_measures,
 )
-from ffnprobe.reading.moments import Moments
-from ffnprobe.reading.ordering import check_top, top_tokens
-from ffnprobe.reading.projection import project_blocks, question_readers
+from ffnprobe.reading.projection import (
+    check_top,
+    pick_directions,
+    project_blocks,
+    question_readers,
+    top_tokens,
+)
+from ffnprobe.reading.readings import ABOUT
 from ffnprobe.results import Result, Tables
 
 if TYPE_CHECKING:

@@ -35,10 +35,8 @@ from ffnprobe.arguments import show, verb
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.results import Result
-from ffnprobe.tracing.answers import answer_ids, predicted
-from ffnprobe.tracing.running import run
-from ffnprobe.tracing.sinks import find_sinks
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.runs import run
+from ffnprobe.tracing.trace import Trace, answer_ids, find_sinks, predicted
 
 if TYPE_CHECKING:
     import pandas as pd

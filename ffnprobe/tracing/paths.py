@@ -46,16 +46,8 @@ from ffnprobe.options import TOP, Answer, Convention, Option, Position, Versus
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed
-from ffnprobe.tracing.carrying import (
-    KINDS,
-    Step,
-    carry,
-    gather_written,
-    push_heads,
-    push_neurons,
-)
-from ffnprobe.tracing.pushes import Pushes, attribute, read_direction
-from ffnprobe.tracing.pushes_by_piece import PushesByPiece
+from ffnprobe.tracing.attention import KINDS, Step, carry, gather_written, push_heads, push_neurons
+from ffnprobe.tracing.attribution import Pushes, PushesByPiece, attribute, read_direction
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -175,13 +167,13 @@ class Paths(Result):
         Parts are the neurons, the token embeddings and the position embeddings. `through` is the head
         that carried most of it that way, `carried` how much; `step` counts from the answer.
         """
-        from ffnprobe.tracing.path_tables import table_top
+        from ffnprobe.tracing.attention import table_top
 
         return self.provenance.note(table_top(self, top))
 
     def by_neuron(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` neurons, at a position, that push hardest through attention, up or down."""
-        from ffnprobe.tracing.path_tables import table_neurons
+        from ffnprobe.tracing.attention import table_neurons
 
         return self.provenance.note(table_neurons(self, top))
 
@@ -198,7 +190,7 @@ class Paths(Result):
 
     def carriers(self, neuron: str | NeuronId, position: int) -> "pd.DataFrame":
         """Table how much each head carried of one neuron's answer from one position."""
-        from ffnprobe.tracing.path_tables import table_carriers
+        from ffnprobe.tracing.attention import table_carriers
 
         return self.provenance.note(table_carriers(self, neuron, position))
 

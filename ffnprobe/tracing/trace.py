@@ -15,25 +15,193 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 import torch
-from einops import einsum
+from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.documents.blocks import Block, Tokens
-from ffnprobe.errors import OptionRefused
+from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.model import Model
+from ffnprobe.models.step import normalise, unembed, write_heads
+from ffnprobe.models.vocab import Vocab
 from ffnprobe.names import NeuronId
 from ffnprobe.options import TOP, Option, Position
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import list_top
+from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result, Tables
-from ffnprobe.tracing.answers import one_token, predicted
-from ffnprobe.tracing.predictions import table_predictions
-from ffnprobe.tracing.streams import read_logits
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# MERGED: ffnprobe.tracing.answers
+# Turn what a user calls an answer into token ids, never repaired.
+
+
+def answer_ids(model: Model, answer: str | int) -> tuple[int, ...]:
+    """Return the token ids of an answer: all pieces of a text, or the id given."""
+    if isinstance(answer, str) and answer:
+        return tuple(model.vocab.pieces(answer))
+    return (one_token(model, answer, use="an answer"),)
+
+
+def one_token(model: Model, token: str | int, *, use: str) -> int:
+    """Return the id of a text that is one token, or an id if the vocabulary has it."""
+    if isinstance(token, str):
+        return model.vocab.one(token, use=use)
+    if not 0 <= token < model.config.vocab:
+        raise TokenNotFound(
+            f"token id {token} does not exist: {model.name} has 0–{model.config.vocab - 1}."
+        )
+    return int(token)
+
+
+def predicted(trace: "Trace", position: int = -1) -> int:
+    """Return the id of the token the model says next; of equals, the first."""
+    logits = trace.logits[trace.at(position)]
+    return int((logits == logits.max()).nonzero()[0])
+
+
+def describe_spelling(vocab: Vocab, answer: str) -> list[str]:
+    """Say how an answer is split into tokens, and that the leading space may be missing."""
+    said, pieces = [], vocab.pieces(answer)
+    if len(pieces) > 1:
+        shown = " ".join(f'"{piece}"' for piece in vocab.show_all(pieces))
+        said.append(f'"{answer}" is {len(pieces)} tokens: {shown}; each is predicted in turn')
+    if not answer.startswith(" ") and len(vocab.pieces(" " + answer)) == 1:
+        said.append(f'with a leading space, " {answer}" is one token, a different one')
+    return said
+
+
+# MERGED: ffnprobe.tracing.predictions
+# What the model says next: the likeliest tokens, a token's rank, and the options they take.
+
+
+def table_predictions(
+    logits: Float[Tensor, " vocab"], vocab: Vocab, top: int | None, *, temperature: float
+) -> "pd.DataFrame":
+    """Table the `top` likeliest tokens: rank, token, id, logit, probability at a temperature."""
+    import pandas as pd
+
+    check_temperature(temperature)
+    top = check_top(top, len(logits), of="tokens")
+    logits = logits.double()
+    probabilities = torch.softmax(logits / temperature, dim=-1)
+    # A stable sort breaks ties by token id, so that a table is the same on every run.
+    order = torch.sort(logits, descending=True, stable=True).indices[:top].tolist()
+    return pd.DataFrame(
+        {
+            "rank": range(1, top + 1),
+            "token": vocab.show_all(order),
+            "id": order,
+            "logit": logits[order].numpy(),
+            "probability": probabilities[order].numpy(),
+        }
+    )
+
+
+def rank_of(logits: Float[Tensor, "... vocab"], token: int) -> Tensor:
+    """Count a token's rank among all, the likeliest being 1; ties by token id."""
+    own = logits[..., token, None]
+    ahead = (logits > own).sum(-1) + (logits[..., :token] == own).sum(-1)
+    return 1 + ahead
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuse temperatures that have no distribution."""
+    if not 0 < temperature < float("inf"):
+        raise OptionRefused(
+            f"temperature {temperature} has no distribution.",
+            remedy="a number above 0, such as 1.0",
+        )
+
+
+# MERGED: ffnprobe.tracing.sinks
+# Attention sinks: positions that heads look at when they have nothing to look for.
+#
+# The first position is one, and any whose largest activation is more than ten times the median, over
+# positions, of the largest at each; the last position is never one. A sink's neurons matter to every
+# sentence alike, so they are evidence for none, and on other prompts they are no measure of a word.
+#
+# A neuron's own quantiles over a corpus do not find sinks: at every token some neurons are beyond their own
+# 99.9 %, most of all at a rare subject, and a neuron that opens once in each text, at the sink, is not
+# beyond its own.
+#
+# >>> import torch
+# >>> sizes = torch.ones(2, 5, 3)
+# >>> sizes[1, 2, 0] = -40.0
+# >>> find_sinks(sizes)
+# (0, 2)
+
+
+FAR_BEYOND = 10.0
+
+
+def find_sinks(activations: Float[Tensor, "layer pos neuron"]) -> tuple[int, ...]:
+    """Find the attention sinks before the last position."""
+    earlier = compare_sizes(activations)[:-1]
+    return tuple(
+        position for position, ratio in enumerate(earlier) if position == 0 or ratio > FAR_BEYOND
+    )
+
+
+def compare_sizes(activations: Float[Tensor, "layer pos neuron"]) -> list[float]:
+    """Compare the largest activation at each position with the median of these."""
+    largest = activations.abs().amax(dim=(0, 2)).double()
+    return (largest / largest.quantile(0.5).clamp(min=1e-30)).tolist()
+
+
+def describe_sinks(trace: "Trace") -> dict[str, list[str]]:
+    """Name the attention sinks of a prompt, and by which rule each is one, as a setting."""
+    ratios = compare_sizes(trace.activations)
+    named = [
+        f"{trace.tokens[position]} at {position} "
+        + (
+            f"(activation {ratios[position]:,.0f} times the median)"
+            if position
+            else "(first position)"
+        )
+        for position in find_sinks(trace.activations)
+    ]
+    return {"set_aside": named}
+
+
+# MERGED: ffnprobe.tracing.streams
+# The residual stream at one position: after the embedding, and after each attention and MLP.
+
+
+@torch.no_grad()
+def read_logits(trace: "Trace", after: str, *, position: int = -1) -> Float[Tensor, " vocab"]:
+    """Read the stream at a position after the embedding or after a layer's MLP, as if it were the last."""
+    points = name_streams(trace.model)
+    if after not in points:
+        raise OptionRefused(
+            f'the stream is not read after "{after}".', remedy=f"{points[0]}, L0–{points[-1]}"
+        )
+    # Between the embedding and the end every layer has two stages: attention, then MLP.
+    stream = line_up(trace, trace.at(position))[2 * points.index(after), None]
+    seen = normalise(trace.model, stream.to(trace.model.device))
+    return unembed(trace.model, seen)[0].cpu()
+
+
+def name_streams(model: Model) -> list[str]:
+    """Name the points after which the stream can be read: the embedding, then every layer."""
+    return ["embedding", *(f"L{layer}" for layer in range(model.config.layers))]
+
+
+def line_up(trace: "Trace", position: int) -> Float[Tensor, "stage d_model"]:
+    """Line up the stream at a position: the embedding, then after each attention and MLP."""
+    before, after = trace.before_attention[:, position], trace.before_mlp[:, position]
+    if trace.model.config.is_parallel:  # what the MLP reads has not been through attention
+        device, layers = trace.model.device, range(len(before))
+        mixes = trace.mixes[:, position].to(device)
+        written = [write_heads(trace.model, layer, mixes[layer]).cpu() for layer in layers]
+        after = before + torch.stack(written)
+    both = torch.stack([before, after])
+    inside = rearrange(both, "part layer d_model -> (layer part) d_model")
+    return torch.cat([inside, trace.final[position, None]])
 
 
 @torch.no_grad()
@@ -48,8 +216,8 @@ def table_neuron(
     """
     import pandas as pd
 
-    from ffnprobe.tracing.owners import find_owners
-    from ffnprobe.tracing.pushes import attribute
+    from ffnprobe.tracing.attention import find_owners
+    from ffnprobe.tracing.attribution import attribute
 
     model = trace.model
     name = model.find_neuron(neuron)

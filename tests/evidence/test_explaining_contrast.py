@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.tracing.sinks import find_sinks
+from ffnprobe.tracing.trace import find_sinks
 from tests.builders import TINY, random_weights, write_model
 from tests.conftest import JORDAN
 

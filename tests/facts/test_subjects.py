@@ -8,7 +8,7 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.evidence import explaining
 from ffnprobe.facts import subjects
 from ffnprobe.facts.subjects import KEPT, list_given, list_spans, propose_contrast, rank_subjects
-from ffnprobe.tracing.answers import predicted
+from ffnprobe.tracing.trace import predicted
 from tests.builders import write_model
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.tracing.carrying import KINDS
+from ffnprobe.tracing.attention import KINDS
 
 ANSWER = 17
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.reading.roles import name_role
+from ffnprobe.reading.measures import name_role
 from tests.cli.runner import ffnprobe
 from tests.labels.conftest import NEURONS, TARGET
 

@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 
 import ffnprobe as fp
-from ffnprobe.reading.kinds import Shape, name_kind
+from ffnprobe.reading.measures import Shape, name_kind
 from ffnprobe.reading.spectrum import token_directions
 from tests.reading.conftest import ZERO
 

@@ -6,15 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.reading.ordering import TOKENS_IN_GROUP, sort_neurons, top_tokens
 from ffnprobe.reading.projection import (
     CONVENTIONS,
     ROWS_AT_ONCE,
+    TOKENS_IN_GROUP,
     answer_readers,
+    list_tokens,
     project_blocks,
     question_readers,
+    sort_neurons,
+    top_tokens,
 )
-from ffnprobe.reading.tokens import list_tokens
 from tests.reading import formulas
 from tests.tracing.oracles import compatible
 

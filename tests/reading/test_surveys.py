@@ -30,7 +30,7 @@ def test_one_row_for_every_neuron(tiny):
 def test_blocks_of_any_size_give_the_same_tokens(tiny, monkeypatch):
     whole = fp.survey(tiny).table
     monkeypatch.setattr("ffnprobe.reading.projection.ROWS_AT_ONCE", 5)
-    monkeypatch.setattr("ffnprobe.reading.moments.ROWS_IN_CACHE", 3)
+    monkeypatch.setattr("ffnprobe.reading.measures.ROWS_IN_CACHE", 3)
     parts = fp.survey(tiny).table
     numbers = [name for name in COLUMNS[7:] if name != "role"]
     words = [name for name in COLUMNS if name not in numbers]

@@ -5,8 +5,8 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused, PromptRefused, TokenNotFound
+from ffnprobe.tracing.comparison import contrast_pushes
 from ffnprobe.tracing.contrast import align, contrast_with
-from ffnprobe.tracing.contrast_pushes import contrast_pushes
 
 SPORT = "{} plays the sport of"
 OTHERS = [SPORT.format(name) for name in ("Tiger Woods", "Billie Jean King", "Lionel Messi")]

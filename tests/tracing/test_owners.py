@@ -5,7 +5,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.names import NeuronId
-from ffnprobe.tracing.owners import find_owners
+from ffnprobe.tracing.attention import find_owners
 
 
 @pytest.mark.parametrize("answer", [280, 17, 3])

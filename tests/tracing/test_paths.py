@@ -7,7 +7,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import AccountNotClosed, OptionRefused, TokenNotFound
-from ffnprobe.tracing.carrying import KINDS
+from ffnprobe.tracing.attention import KINDS
 
 ANSWER, OTHER = 17, 230
 NEURONS, HEADS = KINDS.index("neurons"), KINDS.index("heads")

@@ -117,7 +117,7 @@ def test_rank_and_log_probability_are_the_models(tiny_trace):
             float(logits.log_softmax(-1)[token]), abs=1e-4
         )
     flat = replace(tiny_trace, logits=torch.zeros_like(tiny_trace.logits))
-    from ffnprobe.tracing.predictions import rank_of
+    from ffnprobe.tracing.trace import rank_of
 
     assert rank_of(flat.logits[-1], 4) == 5
 
@@ -140,7 +140,7 @@ def test_a_planted_neuron_is_found_and_its_tokens_turned_by_its_sign(tmp_path):
     assert row.push > 0
     assert row.answer_tokens.split()[0] == model.vocab.show(270)
     # Of the weights alone it suppresses the token.
-    from ffnprobe.reading.tokens import answer_tokens
+    from ffnprobe.reading.projection import answer_tokens
 
     assert model.vocab.show(270) not in answer_tokens(model, [fp.NeuronId(1, 7)], 200)[0]
 

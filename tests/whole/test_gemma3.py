@@ -5,7 +5,7 @@ import pytest
 import ffnprobe as fp
 from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.sources import PACKAGES
-from ffnprobe.tracing.owners import find_owners
+from ffnprobe.tracing.attention import find_owners
 
 KNOWN = PACKAGES["gemma3-270m"]
 pytestmark = [

@@ -25,7 +25,7 @@ PEAK = """
 import sys, psutil, torch
 import transformer_lens, transformers, ffnprobe as fp
 from ffnprobe.models.loading import load
-from ffnprobe.tracing.running import run
+from ffnprobe.tracing.runs import run
 before = psutil.Process().memory_info().rss
 model = load(sys.argv[1], device="cpu")
 model.questions, model.answers, model.unembedding, model.attention

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.facts.formats import read_facts
-from ffnprobe.tracing.answers import answer_ids, predicted
+from ffnprobe.tracing.trace import answer_ids, predicted
 
 # Of so many rows of the relation, those the model knows are contrast prompts, at least two.
 DRAWN, LEAST = 16, 2

@@ -11,7 +11,7 @@ from analyses.measured.evidence.facts import Known
 from ffnprobe.interventions.question import ask
 from ffnprobe.interventions.replay import Replay, advance
 from ffnprobe.models.step import cap, normalise
-from ffnprobe.tracing.owners import find_owners
+from ffnprobe.tracing.attention import find_owners
 
 Source = tuple[fp.NeuronId, int]
 MOST, CANDIDATES, STEPS = 50, 100, 20

@@ -10,7 +10,7 @@ from ffnprobe.circuits.checking import measure_losses
 from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.recipes import write_recipe
-from ffnprobe.tracing.path_tables import Source
+from ffnprobe.tracing.attention import Source
 from ffnprobe.views.explorer import forms
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.explorer.components import (

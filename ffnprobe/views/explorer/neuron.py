@@ -7,11 +7,10 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from ffnprobe.cells import spell_turns
 from ffnprobe.corpora.examples import Examples, join
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.reading.cards import TITLES, describe
-from ffnprobe.reading.readings import Reading, Readings
+from ffnprobe.reading.readings import TITLES, Reading, Readings, describe
 from ffnprobe.recipes import spell_token, write_recipe
 from ffnprobe.results import Result
-from ffnprobe.tracing.score_drivers import Drivers
+from ffnprobe.tracing.drivers import Drivers
 from ffnprobe.views.explorer import forms
 from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.components import (

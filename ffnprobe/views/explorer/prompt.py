@@ -9,8 +9,7 @@ from ffnprobe.errors import FfnProbeError
 from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.recipes import spell_token, write_recipe
 from ffnprobe.results import TableSet
-from ffnprobe.tracing.streams import name_streams
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.trace import Trace, name_streams
 from ffnprobe.views.explorer import forms
 from ffnprobe.views.explorer.addresses import Address, name_token, read_address
 from ffnprobe.views.explorer.components import (

@@ -7,9 +7,8 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.labels.surveying import join_labels
 from ffnprobe.options import RANKS, SIDES
-from ffnprobe.reading.kinds import KINDS
-from ffnprobe.reading.rankings import search
-from ffnprobe.reading.searches import Search
+from ffnprobe.reading.measures import KINDS
+from ffnprobe.reading.searches import Search, search
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.recipes import write_recipe
 from ffnprobe.results import change

@@ -33,9 +33,9 @@ from ffnprobe.names import NeuronId
 from ffnprobe.reading.readings import Reading, read
 from ffnprobe.reading.related import Related
 from ffnprobe.reading.surveys import Survey
-from ffnprobe.tracing.logit_lens import lens
-from ffnprobe.tracing.running import run
-from ffnprobe.tracing.score_drivers import Drivers, drivers
+from ffnprobe.tracing.drivers import Drivers, drivers
+from ffnprobe.tracing.lens import lens
+from ffnprobe.tracing.runs import run
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.figures import plot

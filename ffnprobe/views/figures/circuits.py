@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 import ffnprobe as fp
 from ffnprobe.circuits.tables import ANSWER, name_target
 from ffnprobe.errors import OptionRefused
-from ffnprobe.reading.tokens import answer_tokens
+from ffnprobe.reading.projection import answer_tokens
 from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import BLACK, GREY, apply_theme, line_of, plain
 

@@ -14,7 +14,7 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_neurons
-from ffnprobe.reading.ordering import sort_neurons
+from ffnprobe.reading.projection import sort_neurons
 from ffnprobe.results import check_alike
 from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.figures.pushes import draw_neurons, list_both_ends

@@ -10,8 +10,8 @@ from torch import Tensor
 
 import ffnprobe as fp
 from ffnprobe.names import NeuronId
-from ffnprobe.tracing.logit_lens import lens as read_lens
-from ffnprobe.tracing.streams import name_streams
+from ffnprobe.tracing.lens import lens as read_lens
+from ffnprobe.tracing.trace import name_streams
 from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import BLUE, ORANGE, VERMILLION, apply_theme, plain
 

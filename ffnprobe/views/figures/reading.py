@@ -9,9 +9,8 @@ from plotly.subplots import make_subplots
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused
-from ffnprobe.reading.cards import TITLES
-from ffnprobe.reading.kinds import KINDS
-from ffnprobe.reading.roles import ROLES
+from ffnprobe.reading.measures import KINDS, ROLES
+from ffnprobe.reading.readings import TITLES
 from ffnprobe.views.figures import draws, parts
 from ffnprobe.views.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, apply_theme, plain
 

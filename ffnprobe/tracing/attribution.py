@@ -1,33 +1,16 @@
-"""Who pushed this word: every neuron's push toward a token, in logits.
+"""Pushes toward an answer of several tokens: one block per piece, none dropped.
 
-    push of n on t = a_n (w_n · u_t) / s        with `versus` v: u_t − u_v
-
-a_n is the activation at the position, w_n the answer, s the scale of the final LayerNorm, which is
-taken as it was (frozen): pushes are direct, and what later layers made of a neuron is not in them.
-
-Two conventions for u_t of a single token, which `versus` makes one:
-
-    centred   u_t less its mean over the vocabulary (the default, as published tables have it); the
-              mean logit at the position, which is taken from every token alike, is a part of its own
-    folded    u_t as the model's logit reads it; the mean is spread over all parts
-
-The account is closed against the model's own logit each time, or an error says both numbers. Where
-a model caps its logits, pushes are in logits before the cap, and what it takes is a part of its own.
-
-An answer of several tokens is teacher-forced: each piece is predicted at its own position after the
-pieces before it, and log-probabilities add. `versus` compares two tokens at one position, so there
-both must be one token.
+Teacher-forced: a piece is predicted after the pieces before it, and log-probabilities add.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> pushes = fp.attribute(trace, " basketball", versus=" football")
->>> abs(pushes.remainder) < 1e-3
-True
->>> float(pushes.by_part().push.sum() - pushes.logit) < 1e-3
-True
+>>> pushes = fp.attribute(trace, " basketball and football")
+>>> [piece.position - pushes.pieces[0].position for piece in pushes.pieces]
+[0, 1, 2]
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, overload
 
@@ -41,20 +24,138 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.step import cap, normalise
 from ffnprobe.options import CONTRAST, Answer, Convention, Position, Shown, Versus
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.neuron_tables import list_top
+from ffnprobe.reading.neuron_tables import list_top, order_columns
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, check_closed, close_account
-from ffnprobe.tracing.answers import answer_ids, one_token, predicted
-from ffnprobe.tracing.predictions import rank_of
-from ffnprobe.tracing.pushes_by_piece import PushesByPiece
-from ffnprobe.tracing.running import extend
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.runs import extend
+from ffnprobe.tracing.trace import Trace, answer_ids, one_token, predicted, rank_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ffnprobe.tracing.comparison import ContrastPushes
     from ffnprobe.tracing.contrast import Contrast, Prompts
-    from ffnprobe.tracing.contrast_pushes import ContrastPushes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PushesByPiece(Result):
+    """An answer of several tokens: the pushes toward each piece, at its own position.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.attribute(trace, " basketball and football")
+    PushesByPiece(␣basketball ␣and ␣football: log-probability -13.1...)
+    """
+
+    in_terminal: ClassVar = ("rows",)
+
+    trace: Trace
+    answer: str
+    pieces: "tuple[Pushes, ...]"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return "pushes in logits, piece by piece"
+
+    @property
+    def title(self) -> str:
+        """Name the pieces and the log-probability of all of them."""
+        shown = " ".join(piece.provenance.answer or "" for piece in self.pieces)
+        return f"{shown}: log-probability {self.log_probability:.3f}"
+
+    @property
+    def values(self) -> Float[Tensor, "piece layer neuron"]:
+        """Every neuron's push toward each piece, in logits."""
+        return torch.stack([piece.values for piece in self.pieces])
+
+    @property
+    def log_probability(self) -> float:
+        """The natural logarithm of the probability of all pieces, one after the other."""
+        return sum(piece.log_probability for piece in self.pieces)
+
+    @property
+    def remainder(self) -> float:
+        """The largest of the pieces' remainders."""
+        return max((piece.remainder for piece in self.pieces), key=abs)
+
+    @property
+    def provenance(self) -> Provenance:
+        """The model, prompt, tokens and conventions behind these numbers."""
+        first = self.pieces[0]
+        return self.trace.provenance_at(
+            first.position, convention=first.convention, answer=self.answer
+        )
+
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table, for each piece, the `top` neurons that pushed hardest toward it."""
+        return order_columns(self._join([piece.top(top) for piece in self.pieces]))
+
+    def against(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table, for each piece, the `top` neurons that pushed hardest away from it."""
+        return order_columns(self._join([piece.against(top) for piece in self.pieces]))
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons that pushed each piece hardest."""
+        return self.top(min(10, self.pieces[0].values.numel()))
+
+    def by_layer(self) -> "pd.DataFrame":
+        """Table each layer's pushes, piece by piece."""
+        return self._join([piece.by_layer() for piece in self.pieces])
+
+    def by_part(self) -> "pd.DataFrame":
+        """Table every part once for each piece: each piece's pushes add up to its logit."""
+        return self._join([piece.by_part() for piece in self.pieces])
+
+    def _join(self, frames: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
+        import pandas as pd
+
+        for frame, piece in zip(frames, self.pieces, strict=True):
+            frame.insert(0, "piece", self.trace.model.vocab.show(piece.answer))
+            frame.insert(1, "position", piece.position)
+        return self.provenance.note(pd.concat(frames, ignore_index=True))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say how likely each piece is, and all of them together."""
+        said = [note for piece in self.pieces for note in piece.notes]
+        return (*said, f"together: log-probability {self.log_probability:.3f}")
+
+    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of these pushes holds, each with a block per piece."""
+        rows = self.table if top is None else self.top(top)
+        return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
+
+
+# MERGED: ffnprobe.tracing.pushes
+# Who pushed this word: every neuron's push toward a token, in logits.
+#
+#     push of n on t = a_n (w_n · u_t) / s        with `versus` v: u_t − u_v
+#
+# a_n is the activation at the position, w_n the answer, s the scale of the final LayerNorm, which is
+# taken as it was (frozen): pushes are direct, and what later layers made of a neuron is not in them.
+#
+# Two conventions for u_t of a single token, which `versus` makes one:
+#
+#     centred   u_t less its mean over the vocabulary (the default, as published tables have it); the
+#               mean logit at the position, which is taken from every token alike, is a part of its own
+#     folded    u_t as the model's logit reads it; the mean is spread over all parts
+#
+# The account is closed against the model's own logit each time, or an error says both numbers. Where
+# a model caps its logits, pushes are in logits before the cap, and what it takes is a part of its own.
+#
+# An answer of several tokens is teacher-forced: each piece is predicted at its own position after the
+# pieces before it, and log-probabilities add. `versus` compares two tokens at one position, so there
+# both must be one token.
+#
+# >>> import ffnprobe as fp
+# >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+# >>> pushes = fp.attribute(trace, " basketball", versus=" football")
+# >>> abs(pushes.remainder) < 1e-3
+# True
+# >>> float(pushes.by_part().push.sum() - pushes.logit) < 1e-3
+# True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,7 +196,7 @@ class Pushes(Result):
     @property
     def headline(self) -> str:
         """The title, and what of the logit comes through attention from another token."""
-        from ffnprobe.tracing.owners import describe_elsewhere
+        from ffnprobe.tracing.attention import describe_elsewhere
 
         elsewhere = describe_elsewhere(self) if self.trace.patterns is not None else ""
         return f"{self.title}; {elsewhere}" if elsewhere else self.title
@@ -294,8 +395,8 @@ def _attribute_contrast(
     contrast: "Contrast | Prompts",
     convention: str,
 ) -> "ContrastPushes":
+    from ffnprobe.tracing.comparison import contrast_pushes
     from ffnprobe.tracing.contrast import choose_contrast
-    from ffnprobe.tracing.contrast_pushes import contrast_pushes
 
     if position != len(trace) - 1:
         raise OptionRefused(

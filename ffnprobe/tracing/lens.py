@@ -26,10 +26,7 @@ from ffnprobe.models.step import normalise, unembed
 from ffnprobe.options import Answer, Position
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
-from ffnprobe.tracing.answers import one_token, predicted
-from ffnprobe.tracing.predictions import rank_of
-from ffnprobe.tracing.streams import line_up
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.trace import Trace, line_up, one_token, predicted, rank_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -31,11 +31,10 @@ from ffnprobe.names import NeuronId, split_position
 from ffnprobe.options import TOP, Argument, Option
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
-from ffnprobe.reading.ordering import check_top
+from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, close_account, write_along
-from ffnprobe.tracing.sinks import find_sinks
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.trace import Trace, find_sinks
 
 if TYPE_CHECKING:
     import pandas as pd
