@@ -28,8 +28,8 @@ from ffnprobe.facts.scoring import score as score
 from ffnprobe.facts.specificity import Specificity as Specificity
 from ffnprobe.interventions.ablation import Effects as Effects, LayerEffects as LayerEffects
 from ffnprobe.interventions.ablation import ablate as ablate, ablate_layers as ablate_layers
-from ffnprobe.interventions.gradients import Estimates as Estimates, estimate as estimate
-from ffnprobe.interventions.group_ablation import GroupEffects as GroupEffects
+from ffnprobe.interventions.estimates import Estimates as Estimates, estimate as estimate
+from ffnprobe.interventions.ablation import GroupEffects as GroupEffects
 from ffnprobe.interventions.patching import LayerPatches as LayerPatches, Patches as Patches
 from ffnprobe.interventions.patching import patch as patch, patch_layers as patch_layers
 from ffnprobe.interventions.steering import Steering as Steering, steer as steer

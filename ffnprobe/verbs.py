@@ -200,7 +200,7 @@ _LISTED = (
     Verb("ablate", "ffnprobe.interventions.ablation", "ffnprobe.interventions.ablation.Effects",
          EFFECT),
     Verb("ablate_layers", "ffnprobe.interventions.ablation", grade=EFFECT),
-    Verb("estimate", "ffnprobe.interventions.gradients", "ffnprobe.interventions.gradients.Estimates",
+    Verb("estimate", "ffnprobe.interventions.estimates", "ffnprobe.interventions.estimates.Estimates",
          "effect only: an estimate to first order; ablate measures it"),
     Verb("patch", "ffnprobe.interventions.patching", "ffnprobe.interventions.patching.Patches",
          EFFECT),

@@ -23,10 +23,9 @@ import ffnprobe as fp
 from analyses.measured.evidence.facts import Known, find_known
 from analyses.script import new_parser, run_script
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.evidence.curve import read_after
-from ffnprobe.evidence.tables import read_sites
+from ffnprobe.evidence.curve import read_after, read_sites
 from ffnprobe.facts.formats import read_facts
-from ffnprobe.interventions.readout import read_answer
+from ffnprobe.interventions.replay import read_answer
 from ffnprobe.interventions.sweeps import Change
 from ffnprobe.views.terminal import print_tables
 

@@ -7,10 +7,10 @@ import torch
 from ffnprobe.arguments import verb
 from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.circuits.influence import follow_back, read_answers
-from ffnprobe.circuits.openings import choose_openings
+from ffnprobe.circuits.openings import choose_activation_slopes
 from ffnprobe.circuits.recovery import SIZES, Recovery, measure_recovery
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.gradients import measure_slopes
+from ffnprobe.interventions.estimates import measure_slopes
 from ffnprobe.interventions.sweeps import sweep_changes
 from ffnprobe.options import Seed
 from ffnprobe.tracing.attention import Source
@@ -48,7 +48,7 @@ def check_circuit(
         "activation": gaps.abs(),
     }
     for rule in [rules] if isinstance(rules, str) else rules:
-        openings = choose_openings(trace, circuit.question.contrast, rule)
+        openings = choose_activation_slopes(trace, circuit.question.contrast, rule)
         rankings[f"influence by {rule}"] = gaps * follow_back(trace, reader, openings).activations
     return measure_recovery(
         readout, replacement, rankings, sizes=sizes, sign=circuit.sign, seed=seed,
@@ -57,7 +57,7 @@ def check_circuit(
 
 
 @torch.no_grad()
-def measure_losses(circuit: Circuit, groups: Sequence[Sequence[Source]]) -> list[float]:
+def measure_effects(circuit: Circuit, groups: Sequence[Sequence[Source]]) -> list[float]:
     """Remove the neurons of a group together, each at its position: what the answer loses, in logits."""
     changes = [[circuit.question.change(site) for site in group] for group in groups]
     if not any(changes):

@@ -31,13 +31,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.arguments import verb
-from ffnprobe.circuits.edges import Edges, Target, draw_edges, list_targets
+from ffnprobe.circuits.graph import (
+    Edges,
+    Sources,
+    Target,
+    choose_kept,
+    draw_edges,
+    gather_sources,
+    list_targets,
+)
 from ffnprobe.circuits.influence import Slopes, follow_back, read_answers
-from ffnprobe.circuits.nodes import Sources, choose_kept, gather_sources
-from ffnprobe.circuits.openings import Openings, choose_openings
+from ffnprobe.circuits.openings import ActivationSlopes, choose_activation_slopes
 from ffnprobe.circuits.recovery import Recovery
-from ffnprobe.interventions.choices import Replace
-from ffnprobe.interventions.question import Question, ask
+from ffnprobe.interventions.question import Question, Replace, ask
 from ffnprobe.models.model import Model
 from ffnprobe.options import (
     CONTRAST,
@@ -52,6 +58,8 @@ from ffnprobe.options import (
     Versus,
 )
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import list_neurons
+from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.attention import Source
 from ffnprobe.tracing.contrast import Contrast, Prompts
@@ -60,6 +68,105 @@ from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# MERGED: ffnprobe.circuits.tables
+# Tables of a circuit: its neurons, all nodes, edges, and the account of every score.
+
+
+ANSWER, BIASES, REST = "answer", "biases", "rest"
+
+
+def name_target(target: Target) -> str:
+    """Name a target as the node it is."""
+    return ANSWER if target.node is None else target.node.name
+
+
+def table_neurons(circuit: "Circuit") -> "pd.DataFrame":
+    """Table the kept neurons: what they did, what they are worth, the tokens they stand for."""
+    trace, first = circuit.trace, len(circuit.sources.nodes) - len(circuit.kept)
+    columns = {
+        "activation": trace.activations,
+        "removed": circuit.question.removal.on(trace).expand_as(trace.activations),
+        "influence": circuit.worth[first:],
+        "inside": circuit.flows.sum(dim=0)[first:],
+    }
+    return list_neurons(
+        trace.model, circuit.kept, columns, signs=trace.activations, tokens=trace.tokens
+    )
+
+
+def table_nodes(circuit: "Circuit") -> "pd.DataFrame":
+    """Table every node once: words first, then neurons in layer order, then the answer."""
+    import pandas as pd
+
+    tokens, flows = circuit.trace.tokens, circuit.flows.sum(dim=0).tolist()
+    listed = zip(circuit.sources.nodes, circuit.worth.tolist(), flows, strict=True)
+    rows: list[tuple[object, ...]] = [
+        (
+            node.name, node.kind, str(node.neuron_id) if node.kind == "neuron" else None,
+            node.layer if node.kind == "neuron" else None,
+            node.neuron if node.kind == "neuron" else None,
+            node.position, tokens[node.position], worth, inside,
+        )
+        for node, worth, inside in sorted(listed, key=lambda row: (row[0].layer, row[0].position))
+    ]  # fmt: skip
+    rows += [(name, name, None, None, None, None, None, None, None) for name in (BIASES, REST)]
+    last = circuit.question.pushes.pieces[-1].position
+    shown = circuit.provenance.answer
+    rows.append((ANSWER, ANSWER, None, None, None, last, shown, circuit.logit, None))
+    columns = [
+        "node", "kind", "name", "layer", "neuron", "position", "token", "influence", "inside",
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=columns)
+    whole = dict.fromkeys(("layer", "neuron", "position"), "Int64")
+    return frame.astype({**whole, "influence": float, "inside": float})
+
+
+def table_edges(circuit: "Circuit", top: int | None) -> "pd.DataFrame":
+    """Table edges between kept nodes, by what they are worth to the answer; ties by name."""
+    import pandas as pd
+
+    account, heads = circuit.account, circuit.trace.model.config.heads
+    rows = []
+    for row, column in account.drives.nonzero().tolist():
+        target, head = circuit.targets[row], int(account.head[row, column])
+        carried = float(account.carried[row, column])
+        rows.append(
+            (
+                circuit.sources.nodes[column].name, name_target(target), target.asks,
+                float(account.drives[row, column]), float(account.direct[row, column]),
+                f"L{head // heads}H{head % heads}" if head >= 0 and carried else "", carried,
+                float(circuit.flows[row, column]),
+            )
+        )  # fmt: skip
+    columns = ["source", "target", "asks", "drive", "direct", "through", "carried", "influence"]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame = frame.sort_values(
+        "influence", key=abs, ascending=False, kind="stable", ignore_index=True
+    )
+    if top is None:
+        return frame
+    return frame.head(check_top(top, len(frame), of="edges"))
+
+
+def table_accounts(circuit: "Circuit") -> "pd.DataFrame":
+    """Table what each score adds up from: neurons + embeddings + biases + rest = score."""
+    import pandas as pd
+
+    account = circuit.account
+    is_neuron = torch.tensor([node.kind == "neuron" for node in circuit.sources.nodes])
+    neurons = account.drives[:, is_neuron].double().sum(dim=-1).tolist()
+    words = account.drives[:, ~is_neuron].double().sum(dim=-1).tolist()
+    rows = [
+        (name_target(target), target.asks, target.measured, *parts)
+        for target, *parts in zip(
+            circuit.targets, neurons, words, account.biases.tolist(), account.rest.tolist(),
+            strict=True,
+        )
+    ]  # fmt: skip
+    columns = ["target", "asks", "score", "neurons", "embeddings", "biases", "rest"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,25 +259,21 @@ class Circuit(Result):
     @property
     def table(self) -> "pd.DataFrame":
         """The kept neurons, the most influential first."""
-        from ffnprobe.circuits.tables import table_neurons
 
         return self.provenance.note(table_neurons(self))
 
     def nodes(self) -> "pd.DataFrame":
         """Table every node: neurons, embeddings, biases, rest and the answer."""
-        from ffnprobe.circuits.tables import table_nodes
 
         return self.provenance.note(table_nodes(self))
 
     def edges(self, top: int | None = None) -> "pd.DataFrame":
         """Table the edges, those that are worth most to the answer first."""
-        from ffnprobe.circuits.tables import table_edges
 
         return self.provenance.note(table_edges(self, top))
 
     def accounts(self) -> "pd.DataFrame":
         """Table what every score adds up from: each row closes."""
-        from ffnprobe.circuits.tables import table_accounts
 
         return self.provenance.note(table_accounts(self))
 
@@ -248,7 +351,7 @@ def circuit(
 def _build(question: Question, *, keep: int, sign: str, rule: str | None) -> Circuit:
     pushes, contrast = question.pushes, question.contrast
     trace = pushes.pieces[0].trace
-    openings = choose_openings(trace, contrast, rule)
+    openings = choose_activation_slopes(trace, contrast, rule)
     replacement = question.removal.on(trace)
     back = follow_back(trace, read_answers(pushes.pieces), openings)
     influence = (trace.activations - replacement) * back.activations
@@ -273,7 +376,7 @@ def _build(question: Question, *, keep: int, sign: str, rule: str | None) -> Cir
     )
 
 
-def _open(openings: Openings, targets: Sequence[Target]) -> Float[Tensor, " target"]:
+def _open(openings: ActivationSlopes, targets: Sequence[Target]) -> Float[Tensor, " target"]:
     """Return how far each target's activation follows its score."""
     found = torch.ones(len(targets))
     by_layer: dict[int, list[int]] = {}

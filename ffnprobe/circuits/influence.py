@@ -24,7 +24,7 @@ from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.circuits.openings import Openings
+from ffnprobe.circuits.openings import ActivationSlopes
 from ffnprobe.tracing.attention import seek
 from ffnprobe.tracing.attribution import Pushes, read_direction
 from ffnprobe.tracing.trace import Trace
@@ -52,12 +52,12 @@ def read_answers(pieces: Sequence[Pushes]) -> Reader:
 
 
 @torch.no_grad()
-def follow_back(trace: Trace, reader: Reader, openings: Openings | None) -> Slopes:
+def follow_back(trace: Trace, reader: Reader, openings: ActivationSlopes | None) -> Slopes:
     """Take the answer's reader back to the words, through heads and (with openings) neurons."""
     model = trace.model
     found = torch.empty_like(trace.activations)
     for layer in reversed(range(model.config.layers)):
-        slopes = slopes_along(trace, layer, reader)
+        slopes = read_slopes(trace, layer, reader)
         found[layer] = slopes.cpu()
         asked = torch.zeros_like(reader)
         if openings is not None:
@@ -68,7 +68,7 @@ def follow_back(trace: Trace, reader: Reader, openings: Openings | None) -> Slop
     return Slopes(found, reader)
 
 
-def slopes_along(trace: Trace, layer: int, reader: Reader) -> Float[Tensor, "pos neuron"]:
+def read_slopes(trace: Trace, layer: int, reader: Reader) -> Float[Tensor, "pos neuron"]:
     """Return how far a reader's number moves for a unit of each activation of a layer."""
     pattern = "pos d_model, neuron d_model -> pos neuron"
     slopes = einsum(reader, trace.model.answers[layer], pattern)
@@ -88,7 +88,7 @@ def carry_all(
 
 
 def _ask(
-    trace: Trace, layer: int, slopes: Float[Tensor, "pos neuron"], openings: Openings
+    trace: Trace, layer: int, slopes: Float[Tensor, "pos neuron"], openings: ActivationSlopes
 ) -> Reader:
     """Take slopes of activations back through their scores to what the MLP reads."""
     model = trace.model

@@ -32,7 +32,7 @@ Slopes = Float[Tensor, "pos neuron"]
 
 
 @dataclass(frozen=True, eq=False)
-class Openings:
+class ActivationSlopes:
     """A rule, on one prompt: how far activations follow scores, layer by layer."""
 
     trace: Trace
@@ -73,7 +73,7 @@ class Openings:
     def _rescale(self, layer: int, contrast: Contrast) -> tuple[Slopes, Slopes | None]:
         """Return the mean over the contrast prompts of the slope between each and this prompt."""
         trace = self.trace
-        by_score, by_gate = Openings(trace, "gradient").of(layer)
+        by_score, by_gate = ActivationSlopes(trace, "gradient").of(layer)
         totals = [torch.zeros_like(by_score), torch.zeros_like(by_score)]
         counts = torch.zeros(len(by_score), 1)
         for other, matched in zip(contrast.others, contrast.alignment.counterparts, strict=True):
@@ -95,7 +95,9 @@ class Openings:
         )
 
 
-def choose_openings(trace: Trace, contrast: Contrast | None, rule: str | None) -> Openings:
+def choose_activation_slopes(
+    trace: Trace, contrast: Contrast | None, rule: str | None
+) -> ActivationSlopes:
     """Return the rule asked for; by default `rescale` with contrast prompts, `relp` without."""
     if rule is None:
         rule = "relp" if contrast is None else "rescale"
@@ -105,4 +107,4 @@ def choose_openings(trace: Trace, contrast: Contrast | None, rule: str | None) -
         raise OptionRefused(
             'the rule "rescale" needs contrast prompts to rescale to.', remedy="contrast=…, or relp"
         )
-    return Openings(trace, rule, contrast)
+    return ActivationSlopes(trace, rule, contrast)

@@ -26,9 +26,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ffnprobe.circuits.nodes import choose_kept, mark
+from ffnprobe.circuits.graph import choose_kept, mark
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.readout import Readout
+from ffnprobe.interventions.replay import Readout
 from ffnprobe.interventions.sweeps import sweep_sets
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance

@@ -44,8 +44,8 @@ from ffnprobe.errors import DataRefused, OptionRefused, PromptRefused
 from ffnprobe.facts.batches import prepare
 from ffnprobe.facts.formats import Facts, read_facts
 from ffnprobe.facts.rows import FactRow
-from ffnprobe.interventions.choices import choose_replacement, usual_replacement
-from ffnprobe.interventions.readout import read_answer
+from ffnprobe.interventions.question import choose_replacement, usual_replacement
+from ffnprobe.interventions.replay import read_answer
 from ffnprobe.interventions.sweeps import sweep_moves
 from ffnprobe.models.model import Model
 from ffnprobe.provenance import Provenance

@@ -20,26 +20,266 @@ Without contrast prompts m is what a removed neuron is usually set to, s is 0, a
 With a rival o is the answer's lead over it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.evidence.grades import draw_alike
-from ffnprobe.evidence.tables import list_largest
-from ffnprobe.interventions.gradients import Gradients, measure_slopes
+from ffnprobe.interventions.estimates import Gradients, measure_slopes
 from ffnprobe.interventions.question import Question
-from ffnprobe.interventions.readout import LOGITS_AT_ONCE, Readout, read_answer
-from ffnprobe.interventions.sweeps import Change, replay_changes, replay_prompts
-from ffnprobe.reading.neuron_tables import list_neurons
+from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Readout, Replay, read_answer
+from ffnprobe.interventions.sweeps import Change, replay_changes, replay_prompts, sweep_changes
+from ffnprobe.names import NeuronId, Site
+from ffnprobe.reading.neuron_tables import Values, list_neurons
+from ffnprobe.reading.projection import sort_sites
 from ffnprobe.tracing.attention import Source
 from ffnprobe.tracing.trace import find_sinks
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# MERGED: ffnprobe.evidence.tables
+# The tables of an explanation: neurons at their positions, who makes up the logit, paths, pieces.
+
+
+def read_sites(table: "pd.DataFrame") -> list[Site]:
+    """Return a table's neurons, each with its position."""
+    return [
+        (NeuronId(layer, neuron), position)
+        for layer, neuron, position in zip(table.layer, table.neuron, table.position, strict=True)
+    ]
+
+
+def list_largest(
+    values: Float[Tensor, "layer pos neuron"], many: int, *, smallest: bool = False
+) -> list[Site]:
+    """List the sites of largest positive value, or of smallest negative."""
+    signed = -values if smallest else values
+    return [(n, at) for n, at in sort_sites(signed, many) if signed[n.layer, at, n.neuron] > 0]
+
+
+def table_sites(
+    question: Question,
+    sites: Sequence[Site],
+    grades: Sequence[str],
+    z: Sequence[float],
+    effects: Mapping[Site, float] | None,
+) -> "pd.DataFrame":
+    """Table neurons, each at its position, with the evidence for them."""
+    trace = question.trace
+    columns: dict[str, Values] = {
+        "grade": grades, "activation": trace.activations, "push": question.direct_pushes,
+        "push_through_attention": question.attention_pushes, "z": z,
+        "through": [head for head, _ in name_heads(question, sites)],
+    }  # fmt: skip
+    if trace.gate_scores is not None:
+        columns |= {"gate_score": trace.gate_scores, "score": trace.scores}
+    if effects is not None:
+        columns["set_to"] = [question.change(site).value for site in sites]
+        columns["effect"] = [effects[site] for site in sites]
+    return list_neurons(trace.model, sites, columns, signs=trace.activations, tokens=trace.tokens)
+
+
+def name_heads(question: Question, sites: Sequence[Site]) -> list[tuple[str, float]]:
+    """Name the head that carried most of each push from before the last position, and how much.
+
+    For an answer of several tokens it is the head that carried most to any piece.
+    """
+    strongest: list[tuple[str, float]] = [("", 0.0)] * len(sites)
+    for owners in question.owners:
+        for row, found in enumerate(owners.name_heads(sites)):
+            if sites[row][1] < question.last and abs(found[1]) > abs(strongest[row][1]):
+                strongest[row] = found
+    return strongest
+
+
+def table_shares(
+    question: Question, listed: "pd.DataFrame", subject: Sequence[int]
+) -> "pd.DataFrame":
+    """Table who carries the answer's logit, attention's part given to its owners; rows add up to it."""
+    import pandas as pd
+
+    at_subject = listed.position.isin(list(subject))
+    direct = through_subject = elsewhere = embedded = carried = biases = 0.0
+    constants = dict[str, float]()
+    for piece, owners in zip(question.pieces, question.owners, strict=True):
+        own = owners.through.double().sum(dim=(0, 2))
+        is_subject = torch.zeros(len(own), dtype=torch.bool)
+        is_subject[list(subject)] = True
+        direct += float(piece.values.double().sum())
+        through_subject += float(own[is_subject].sum())
+        elsewhere += float(own[~is_subject].sum())
+        here = piece.account.embedding + piece.account.position
+        embedded += here
+        carried += float(owners.embeddings.double().sum()) - here
+        biases += float(owners.biases.double().sum())
+        for name, value in piece.account.constants.items():
+            constants[name] = constants.get(name, 0.0) + value
+    through = listed.push_through_attention
+    rows = {
+        f"the {len(listed)} neurons listed": float(listed.push.sum() + through.sum()),
+        "other neurons, directly": direct - float(listed.push.sum()),
+    }
+    if len(subject):
+        named = " ".join(question.trace.tokens[position] for position in subject)
+        rest = through_subject - float(through[at_subject].sum())
+        rows[f"other neurons at {named}, through attention"] = rest
+    rest = elsewhere - float(through[~at_subject].sum())
+    rows |= {
+        "neurons at other tokens, through attention": rest,
+        "embeddings, directly": embedded,
+        "embeddings, through attention": carried,
+        "biases": biases,
+        **constants,
+    }
+    total = sum(piece.logit for piece in question.pieces)
+    rows |= {"rounding": total - sum(rows.values()), "the answer's logit": total}
+    return pd.DataFrame({"part": list(rows), "push": list(rows.values())})
+
+
+def table_paths(question: Question, sinks: Sequence[int], many: int = 10) -> "pd.DataFrame":
+    """Table the strongest paths from a neuron at an earlier position through a head to the answer.
+
+    Attention sinks are left out. `through` carried most of the push, `carried` so much.
+    """
+    values = question.attention_pushes.clone()
+    values[:, [*sinks, question.last]] = 0
+    sites = list_largest(values.abs(), many)
+    heads, trace = name_heads(question, sites), question.trace
+    columns: dict[str, Values] = {
+        "activation": trace.activations, "push_through_attention": values,
+        "through": [head for head, _ in heads], "carried": [carried for _, carried in heads],
+    }  # fmt: skip
+    return list_neurons(trace.model, sites, columns, tokens=trace.tokens)
+
+
+def table_pieces(question: Question, listed: "pd.DataFrame") -> "pd.DataFrame | None":
+    """Table what the listed neurons push and cost each piece; None for an answer of one token."""
+    import pandas as pd
+
+    if len(question.pieces) == 1:
+        return None
+    sites, frames, trace = read_sites(listed), [], question.trace
+    for piece, owners in zip(question.pieces, question.owners, strict=True):
+        direct = torch.zeros_like(owners.through)
+        direct[:, piece.position] = piece.values
+        columns: dict[str, Values] = {
+            "piece": trace.model.vocab.show(piece.answer), "push": direct,
+            "push_through_attention": owners.through,
+        }  # fmt: skip
+        if "effect" in listed:
+            readout = Readout(
+                Replay(piece.trace), (piece.answer,), None, piece.position, False, piece.convention
+            )
+            changes = [[question.change(site)] for site in sites]
+            columns["effect"] = sweep_changes(readout, changes).logit
+        frames.append(list_neurons(trace.model, sites, columns, tokens=trace.tokens))
+    return pd.concat(frames, ignore_index=True)
+
+
+# MERGED: ffnprobe.evidence.grades
+# Grades of evidence that a neuron carries an answer: how many of three tests it passes.
+#
+#     weights   its answer, in the direction it acted here, stands out for the token: z ≥ q
+#     push      it pushed the token harder than neurons like it do by chance
+#     effect    removing it costs the token more than removing neurons like it does by chance
+#
+# A passes all three, and its effect is at least 2 % of what all neurons are worth here; B passes two (or
+# three, for less), C one; a neuron that passes none has no grade. An answer the model ranks beyond 100 gets no
+# A. A question mark says that a push or an effect is within a quarter of its bar, and the letter hangs on it:
+# another draw of neurons like these may change it.
+#
+# Neurons like it (the control) are 200 of the same position and layers, drawn among those with the nearest
+# activation sizes. Their pushes are known, their effects are estimated. The bar is the higher of two: what 99
+# in 100 of the control stay below, and
+#
+#     median + q · 1.4826 · median absolute deviation        q = Φ⁻¹(1 − 0.05 / sites looked at)
+#
+# so that of all the sites looked at (neurons at positions), chance alone would lift about one in twenty prompts'
+# best over it if their values were normal. z is a number of standard deviations, and q is its bar. A grade says
+# how much speaks for the neuron, not that the fact is stored in it.
+
+
+BEYOND = 0.99
+CHANCE = 0.05
+CONTROLS = 200
+NEAREST = 20
+SIZE = 0.02  # of what all neurons are worth
+NEAR = 0.25  # of a bar
+LETTERS = {3: "A", 2: "B", 1: "C", 0: ""}
+# Beyond these ranks an answer gets no A; beyond the other, words say the model would not give it.
+RANK_FOR_A = 100
+RANK_SAID = 10
+
+
+@dataclass(frozen=True)
+class Bars:
+    """What z, a push and an effect must exceed, and the size of an effect without which there is no A."""
+
+    z: float
+    push: float
+    effect: float
+    size: float
+
+    def grade(self, z: float, push: float, effect: float, *, rank: int) -> str:
+        """Count the tests passed; what was not measured (NaN) is not passed."""
+        letters = [self._letter(z, push, effect, rank, s) for s in (1, 1 - NEAR, 1 + NEAR)]
+        return letters[0] + ("?" if letters[0] and len(set(letters)) > 1 else "")
+
+    def _letter(self, z: float, push: float, effect: float, rank: int, scale: float) -> str:
+        passed = (z >= self.z) + (push > scale * self.push) + (effect > scale * self.effect)
+        has_a = effect >= self.size and rank <= RANK_FOR_A
+        return LETTERS[passed if has_a else min(passed, 2)]
+
+
+def find_bar(values: Float[Tensor, " control"], *, looked_at: int) -> float:
+    """Return what no value exceeds by chance, however many are looked at; never below zero."""
+    own = values.double()
+    if not len(own):
+        return 0.0
+    middle = float(own.quantile(0.5))
+    spread = 1.4826 * float((own - middle).abs().quantile(0.5))
+    return max(0.0, float(own.quantile(BEYOND)), middle + far(looked_at) * spread)
+
+
+def far(looked_at: int) -> float:
+    """Return how many standard deviations the best of so many exceeds once in twenty times."""
+    return NormalDist().inv_cdf(1 - CHANCE / max(1, looked_at))
+
+
+def draw_alike(
+    sizes: Float[Tensor, "layer neuron"],
+    chosen: Sequence[NeuronId],
+    many: int,
+    *,
+    generator: torch.Generator,
+) -> list[NeuronId]:
+    """Draw neurons like those chosen: of the same layers, with the nearest activation sizes."""
+    taken: dict[int, list[int]] = {}
+    for one in chosen:
+        taken.setdefault(one.layer, []).append(one.neuron)
+    own, drawn = sizes.numpy(), list[NeuronId]()
+    nearest: dict[int, np.ndarray] = {}
+    order = torch.randint(len(chosen), (many,), generator=generator).tolist() if chosen else []
+    for pick in order:
+        name = chosen[pick]
+        if pick not in nearest:
+            gaps = np.abs(own[name.layer] - own[name.layer, name.neuron])
+            gaps[taken[name.layer]] = np.inf
+            most = min(NEAREST, int(np.isfinite(gaps).sum()))
+            found = np.sort(np.argpartition(gaps, max(most, 1) - 1)[:most])
+            nearest[pick] = found[np.argsort(gaps[found], kind="stable")]
+        if len(alike := nearest[pick]):
+            number = int(torch.randint(len(alike), (1,), generator=generator))
+            drawn.append(NeuronId(name.layer, int(alike[number])))
+    return drawn
+
 
 SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 ROUNDS = (1, 2, 3, 5, 10, SIZES[-1])

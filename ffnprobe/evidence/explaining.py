@@ -34,19 +34,24 @@ from ffnprobe.arguments import verb
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.evidence.curve import (
+    CONTROLS,
+    SIZE,
+    Bars,
+    draw_alike,
     draw_curve,
+    far,
     find_allowed,
+    find_bar,
+    list_largest,
     measure_costs,
     measure_spread,
     rank_sites,
+    table_sites,
 )
 from ffnprobe.evidence.explanation import ExplainOptions, Explanation
-from ffnprobe.evidence.grades import CONTROLS, SIZE, Bars, draw_alike, far, find_bar
-from ffnprobe.evidence.tables import list_largest, table_sites
 from ffnprobe.facts.subjects import list_given, propose_contrast, rank_subjects
-from ffnprobe.interventions.choices import Replace
-from ffnprobe.interventions.gradients import Gradients, measure_slopes
-from ffnprobe.interventions.question import Question, Removal, ask
+from ffnprobe.interventions.estimates import Gradients, measure_slopes
+from ffnprobe.interventions.question import Question, Removal, Replace, ask
 from ffnprobe.labels.stored_labels import find_labels
 from ffnprobe.labels.surveying import join_examples, join_labels
 from ffnprobe.models.model import Model

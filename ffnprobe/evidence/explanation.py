@@ -10,12 +10,16 @@ from ffnprobe.corpora.scans import Scan
 from ffnprobe.documents.blocks import Block
 from ffnprobe.documents.html import write_card
 from ffnprobe.documents.text import write_text
-from ffnprobe.evidence.curve import Curve, percent
-from ffnprobe.evidence.grades import RANK_SAID
-from ffnprobe.evidence.tables import table_paths, table_pieces, table_shares
+from ffnprobe.evidence.curve import (
+    RANK_SAID,
+    Curve,
+    percent,
+    table_paths,
+    table_pieces,
+    table_shares,
+)
 from ffnprobe.interventions.ablation import map_layers
-from ffnprobe.interventions.choices import Replace
-from ffnprobe.interventions.question import Question
+from ffnprobe.interventions.question import Question, Replace
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, Tables, name_question, name_settings
 from ffnprobe.tracing.attribution import Pushes, PushesByPiece

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ffnprobe.facts.overlap import Overlap
     from ffnprobe.facts.relations import Relations
     from ffnprobe.facts.specificity import Specificity
-    from ffnprobe.interventions.choices import Replace
+    from ffnprobe.interventions.question import Replace
 
 # What every list of a table's neurons is about.
 DIRECTLY = (

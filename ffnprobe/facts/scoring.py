@@ -48,7 +48,7 @@ from ffnprobe.facts.formats import Facts, read_facts
 from ffnprobe.facts.recall import recall
 from ffnprobe.facts.scores import Scores, assemble
 from ffnprobe.interventions.ablation import ablate
-from ffnprobe.interventions.choices import (
+from ffnprobe.interventions.question import (
     Replace,
     choose_replacement,
     name_replacement,

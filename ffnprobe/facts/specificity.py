@@ -27,7 +27,7 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.batches import FactIds, plan, prepare
 from ffnprobe.facts.counting import count_neurons
 from ffnprobe.facts.recall import Outcomes, Reads, run_batch
-from ffnprobe.interventions.choices import (
+from ffnprobe.interventions.question import (
     Replace,
     choose_replacement,
     name_replacement,

@@ -27,9 +27,9 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused, PromptRefused
-from ffnprobe.interventions.choices import Neurons, Positions, choose_neurons, choose_positions
-from ffnprobe.interventions.effect_tables import LayerMap, spread, table_map
-from ffnprobe.interventions.readout import Readout, read_answer
+from ffnprobe.interventions.layer_effects import LayerMap, spread, table_map
+from ffnprobe.interventions.question import Neurons, Positions, choose_neurons, choose_positions
+from ffnprobe.interventions.replay import Readout, read_answer
 from ffnprobe.interventions.sweeps import (
     join_values,
     mark_sets,

@@ -16,18 +16,33 @@ arithmetic is done in the trace's dtype: a trace in float64 is replayed in float
 True
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import torch
-from einops import einsum
+from einops import einsum, rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
+from ffnprobe.errors import AccountNotClosed
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Past, Stream, add_up, finish_write, keep_past, step, write
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.models.step import (
+    Past,
+    Stream,
+    add_up,
+    cap,
+    finish_write,
+    keep_past,
+    normalise,
+    step,
+    write,
+)
+from ffnprobe.provenance import Provenance, Setting
+from ffnprobe.tracing.runs import extend
+from ffnprobe.tracing.trace import Trace, answer_ids, one_token
 
 # Given a layer and the activations of its neurons, return the activations to continue with.
 Edit = Callable[[int, Float[Tensor, "variant pos neuron"]], Float[Tensor, "variant pos neuron"]]
@@ -124,3 +139,276 @@ def advance(
         taps=None if edits is None else [{"activations": partial(e, layer)} for e in edits],
         drop=None if firsts is None else [max(0, f - start) for f, start in zip(firsts, starts, strict=True)],
     )  # fmt: skip
+
+
+# MERGED: ffnprobe.interventions.readout
+# What is read at the end of a replay: the answer's logit and its log-probability.
+#
+#     logit            u_t · x̂_final + d_t, with `versus` v: u_t − u_v and d_t − d_v
+#     log-probability  logit − log Σ_t′ exp(logit_t′), over the whole vocabulary
+#
+# An answer of several tokens is teacher-forced: its pieces follow the prompt, each piece is read
+# at the position that predicts it, and logits and log-probabilities are summed over the pieces.
+#
+# With `versus` there is no log-probability of its own: the difference of two logs is the logits'.
+# Convention `centred` (the default, as for pushes) reads the logit above the vocabulary's mean: there,
+# as with `versus` and in the log-probability, a change that moves all logits alike counts for nothing.
+# Convention `folded` reads the model's own logit, where it counts. Where a model caps its
+# logits, the logit is that before the cap, as a push is; the log-probability is the model's own.
+#
+# >>> import ffnprobe as fp
+# >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+# >>> readout = read_answer(trace, " basketball")
+# >>> clean = readout.replayed(readout.replay.entering(0, start=0)[None], layer=0, start=0)
+# >>> bool((clean.log_probability.exp() - trace.predictions(1).probability.item()).abs() < 1e-3)
+# True
+#
+# The log of the sum over the vocabulary for many states near one, without all their logits.
+#
+# At a state x with softmax p the sum changes, when the state moves by δ, by the factor
+#
+#     Σ_heavy p_t exp(u_t·δ)  +  ε · E exp(u_t·δ)        ε and E: the mass and the mean of all other tokens
+#
+# The few heaviest tokens are taken exactly. For the others let ū be their mean row under p, C their
+# covariance, V = δᵀ C δ and h = max ‖u_t − ū‖ · ‖δ‖. Then
+#
+#     log E exp(u_t·δ) = ū·δ + V / 2 + R,    |R| ≤ (h + V eʰ) V eʰ / 6
+#
+# R is a third derivative of this cumulant generating function somewhere along δ, a third central moment. There
+# no deviation exceeds h + V eʰ and no variance V eʰ, since X = (u_t − ū)·δ has |X| ≤ h and E exp(sX) ≥ 1. Of R
+# the log of the sum has the share that the other tokens have in the sum.
+#
+# To read ū and C costs as much as d_model states do by their logits; each state after that costs next to
+# nothing. Most neurons of a model move the final state so little that the error is below the rounding of fp32.
+# What is not proven to be is read by its logits.
+
+
+# So many logits at a time, whatever the vocabulary: 32 MB in fp32.
+LOGITS_AT_ONCE = 2**23
+CLOSED_WITHIN = 1e-3
+# In nats, as multiples of the dtype's epsilon: 4e-6 in fp32, as a sum over a vocabulary may be off.
+SHIFT_WITHIN = 32
+
+HEAVIEST = 512
+TOKENS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """What the unembedding is like under one prediction: the heaviest tokens, and the others as a whole."""
+
+    heavy: Float[Tensor, "token d_model"]
+    weights: Float[Tensor, " token"]
+    rest: float
+    mean: Float[Tensor, " d_model"]
+    covariance: Float[Tensor, "d_model d_model"]
+    farthest: float
+
+    @classmethod
+    def of(
+        cls, unembedding: Float[Tensor, "vocab d_model"], logits: Float[Tensor, " vocab"]
+    ) -> "Surroundings":
+        """Read them a few tokens at a time."""
+        weights = torch.softmax(logits.double(), dim=-1)
+        order = weights.argsort(descending=True, stable=True)
+        heavy, others = order[:HEAVIEST], order[HEAVIEST:]
+        rest = float(weights[others].sum())
+
+        def each_part() -> Iterator[tuple[Tensor, Tensor]]:
+            for ids in torch.split(others, TOKENS_AT_ONCE):
+                yield unembedding[ids], weights[ids] / rest
+
+        mean = torch.zeros_like(unembedding[0], dtype=torch.double)
+        for rows, shares in each_part():
+            mean += shares @ rows.double()
+        covariance, farthest = torch.zeros_like(mean).diag(), 0.0
+        for rows, shares in each_part():
+            away = rows - mean.to(rows)
+            farthest = max([farthest, *torch.linalg.vector_norm(away, dim=-1).tolist()])
+            away *= shares.sqrt().to(away)[:, None]
+            covariance += away.T @ away
+        return cls(
+            unembedding[heavy], weights[heavy], rest, mean, covariance.to(unembedding), farthest
+        )
+
+    def follow(
+        self, moves: Float[Tensor, "variant d_model"]
+    ) -> tuple[Float[Tensor, " variant"], Float[Tensor, " variant"]]:
+        """Return how far each move changes the log of the sum, and what that is off by at most."""
+        products = einsum(moves, self.heavy, "variant d_model, token d_model -> variant token")
+        exact = products.double().exp() @ self.weights
+        turned = einsum(moves, self.covariance, "variant d_model, d_model other -> variant other")
+        variance = reduce(turned.double() * moves, "variant d_model -> variant", "sum")
+        reach = self.farthest * torch.linalg.vector_norm(moves, dim=-1).double()
+        grown = variance * reach.exp()
+        error = (reach + grown) * grown / 6
+        others = self.rest * (moves.double() @ self.mean + variance / 2).exp()
+        most = others * error.exp()
+        return (exact + others).log(), error / (1 + exact / most)
+
+
+class AnswerValues(NamedTuple):
+    """The answer as each variant gives it, in logits and in nats (None: not asked for)."""
+
+    logit: Float[Tensor, " variant"]
+    log_probability: Float[Tensor, " variant"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """Which tokens are read, and where: `tokens[i]` is predicted at position `first + i`."""
+
+    replay: Replay
+    tokens: tuple[int, ...]
+    versus: int | None
+    first: int
+    has_log_probability: bool
+    convention: str = "centred"
+
+    @cached_property
+    def _directions(self) -> Float[Tensor, "piece d_model"]:
+        model = self.replay.model
+        return self.replay.held(self._rows(model.unembedding, model.mean_logit[0]))
+
+    @cached_property
+    def _bias(self) -> float:
+        model = self.replay.model
+        return float(self._rows(model.unembedding_bias, model.mean_logit[1]).sum())
+
+    @property
+    def _head(self) -> tuple[Float[Tensor, "vocab d_model"], Float[Tensor, " vocab"]]:
+        model, held = self.replay.model, self.replay.held
+        return held(model.unembedding), held(model.unembedding_bias)
+
+    def _seen(self, final: Stream, start: int) -> Float[Tensor, "variant piece d_model"]:
+        """Normalise the final streams, which begin at `start`, where the answer's tokens are read."""
+        read = slice(self.first - start, self.first - start + len(self.tokens))
+        return normalise(self.replay.model, final[:, read])
+
+    def _rows(self, table: Tensor, mean: Tensor | float) -> Tensor:
+        chosen = table[list(self.tokens)]
+        if self.versus is not None:
+            return chosen - table[self.versus]
+        if self.convention == "folded":
+            return chosen
+        return chosen.double() - mean
+
+    def replayed(
+        self, stream: Stream, *, layer: int, start: int, edit: Edit | None = None
+    ) -> AnswerValues:
+        """Take streams that enter `layer` to the end and read the answer."""
+        final = self.replay.finish(stream, layer=layer, start=start, edit=edit)
+        seen = self._seen(final, start)
+        # Not einsum: its rounding depends on where in the batch a row stands.
+        products = seen.double() * self._directions.double()
+        logit = reduce(products, "variant piece d_model -> variant", "sum") + self._bias
+        if not self.has_log_probability:
+            return AnswerValues(logit.cpu(), None)
+        pieces = rearrange(seen, "variant piece d_model -> piece variant d_model")
+        logs = torch.stack([self._follow(own, piece) for piece, own in enumerate(pieces)])
+        return AnswerValues(logit.cpu(), reduce(logs, "piece variant -> variant", "sum").cpu())
+
+    def _follow(
+        self, seen: Float[Tensor, "variant d_model"], piece: int
+    ) -> Float[Tensor, " variant"]:
+        """Return a piece's log-probability; of many variants only those far from the first by all logits."""
+        model, token = self.replay.model, self.tokens[piece]
+        if len(seen) <= model.config.d_model or model.config.logit_cap is not None:
+            return self._log_probabilities(seen, token)
+        unembedding, bias = self._head
+        if piece not in self._around:
+            logits = functional.linear(seen[0], unembedding, bias)
+            self._around[piece] = seen[0], Surroundings.of(unembedding, logits)
+        state, surroundings = self._around[piece]
+        moves = seen - state
+        shifts, errors = surroundings.follow(moves)
+        # Each is told from the first, so both errors count.
+        is_far = ~(errors + errors[0] <= SHIFT_WITHIN * torch.finfo(seen.dtype).eps)
+        is_far[0] = True
+        logs = torch.empty_like(shifts)
+        logs[is_far] = self._log_probabilities(seen[is_far], token).to(logs)
+        gains = moves.double() @ unembedding[token].double() - shifts
+        logs[~is_far] = logs[0] + (gains - gains[0])[~is_far]
+        return logs
+
+    @cached_property
+    def _around(self) -> dict[int, tuple[Float[Tensor, " d_model"], Surroundings]]:
+        """For each piece the first state that many variants were compared with, and what is around it."""
+        return {}
+
+    def _log_probabilities(
+        self, seen: Float[Tensor, "variant d_model"], token: int
+    ) -> Float[Tensor, " variant"]:
+        """Return a token's log-probability, a few variants at a time."""
+        model, head, found = self.replay.model, self._head, []
+        for part in torch.split(seen, max(1, LOGITS_AT_ONCE // model.config.vocab)):
+            # One fused step: this product is the bulk of the work where the vocabulary is large.
+            logits = cap(model, functional.linear(part, *head))
+            tokens = torch.full((len(part),), token, device=part.device)
+            found.append(-functional.cross_entropy(logits, tokens, reduction="none"))
+        return torch.cat(found)
+
+    def logits(self, final: Stream, *, start: int) -> Float[Tensor, "variant piece vocab"]:
+        """Return all the logits that the answer's tokens are read from, of streams that begin at `start`."""
+        return cap(self.replay.model, functional.linear(self._seen(final, start), *self._head))
+
+    def clean(self) -> AnswerValues:
+        """Read the answer off the clean prompt, or raise if our replay is not the model's own run."""
+        replay = self.replay
+        return self.check(replay.finish(replay.entering(0, start=0)[None], layer=0, start=0))
+
+    def check(self, final: Stream) -> AnswerValues:
+        """Read the answer off a replay of the clean prompt, or raise if it is not the model's own run."""
+        replay, model, many = self.replay, self.replay.model, len(self.tokens)
+        seen = self._seen(final, start=0)[0]
+        read = [*self.tokens, *([] if self.versus is None else [self.versus])]
+        pattern = "pos d_model, token d_model -> pos token"
+        logits = einsum(seen, replay.held(model.unembedding[read]), pattern)
+        ours = cap(model, logits + replay.held(model.unembedding_bias[read])).cpu()
+        theirs = replay.trace.logits[self.first : self.first + many, read]
+        worst = (ours - theirs).abs().argmax()
+        one, other = float(ours.take(worst)), float(theirs.take(worst))
+        if not abs(one - other) <= CLOSED_WITHIN * max(1.0, abs(other)):
+            raise AccountNotClosed(
+                f"our replay gives the answer {one:.6f}; the model {other:.6f}.",
+                remedy="report the model's config.json; pushes (attribute) do not need the replay",
+            )
+        return self.replayed(final, layer=model.config.layers, start=0)
+
+    def provenance(
+        self, trace: Trace, *, settings: Mapping[str, Setting], positions: Sequence[int] = ()
+    ) -> Provenance:
+        """Say what was read and what was changed, on the prompt the user gave."""
+        show = trace.model.vocab.show_all
+        where: dict[str, Setting] = {"positions": list(positions)} if len(positions) > 1 else {}
+        if where and len(self.tokens) > 1:
+            # The pieces of a long answer are read at positions of their own, where nothing is changed.
+            where["positions_of"] = "the prompt, not the answer"
+        return trace.provenance_at(
+            positions[0] if len(positions) == 1 else None,
+            convention=self.convention,
+            answer=" ".join(show(self.tokens)),
+            versus=None if self.versus is None else show([self.versus])[0],
+            settings={**settings, **where},
+        )
+
+
+def read_answer(
+    trace: Trace,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    log_probability: bool = True,
+    convention: str = "centred",
+) -> Readout:
+    """Prepare to read an answer (a text or a token id), alone or against another token's logit."""
+    model = trace.model
+    first = len(trace) - 1
+    if versus is not None:
+        token = one_token(model, answer, use="an answer with versus")
+        rival = one_token(model, versus, use="--versus")
+        return Readout(Replay(trace), (token,), rival, first, False, convention)
+    tokens = answer_ids(model, answer)
+    if len(tokens) > 1:
+        trace = extend(trace, first, tokens[:-1])
+    return Readout(Replay(trace), tokens, None, first, log_probability, convention)

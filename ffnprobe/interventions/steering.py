@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.choices import Positions, choose_positions
+from ffnprobe.interventions.question import Positions, choose_positions
 from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import Hook

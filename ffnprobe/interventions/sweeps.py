@@ -24,8 +24,7 @@ from einops import einsum
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ffnprobe.interventions.readout import AnswerValues, Readout
-from ffnprobe.interventions.replay import Edit, Replay, advance
+from ffnprobe.interventions.replay import AnswerValues, Edit, Readout, Replay, advance
 from ffnprobe.models.step import Stream
 from ffnprobe.options import Progress
 from ffnprobe.tracing.trace import Trace

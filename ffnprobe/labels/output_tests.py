@@ -15,8 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ffnprobe.corpora.peaks import hash_numbers
-from ffnprobe.interventions.readout import LOGITS_AT_ONCE
-from ffnprobe.interventions.replay import Replay
+from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Replay
 from ffnprobe.labels.splits import Columns, Half
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise, unembed

@@ -23,9 +23,8 @@ from pandas.api.types import is_float_dtype, is_integer_dtype
 
 from ffnprobe.arguments import verb
 from ffnprobe.cells import is_missing
-from ffnprobe.circuits.circuit import Circuit
-from ffnprobe.circuits.nodes import Node
-from ffnprobe.circuits.tables import ANSWER, BIASES, REST, name_target
+from ffnprobe.circuits.circuit import ANSWER, BIASES, REST, Circuit, name_target
+from ffnprobe.circuits.graph import Node
 from ffnprobe.errors import OptionRefused
 from ffnprobe.files import write_whole
 from ffnprobe.views.table_formats import check_target, encode_text

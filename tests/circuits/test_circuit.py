@@ -5,8 +5,8 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.circuits import recovery
-from ffnprobe.circuits.nodes import choose_kept
-from ffnprobe.circuits.openings import Openings
+from ffnprobe.circuits.graph import choose_kept
+from ffnprobe.circuits.openings import ActivationSlopes
 from ffnprobe.models.step import ACTIVATION_FUNCTIONS
 from tests.circuits.conftest import ANSWER, CONTRAST, FIRST, MOVER, PROMPT, RIVAL, SECOND
 
@@ -76,19 +76,19 @@ def test_rules_are_their_formulas(planted):
     f = ACTIVATION_FUNCTIONS[planted.config.activation]
     for layer in range(planted.config.layers):
         h, other = here.scores[layer].double(), there.scores[layer].double()
-        slopes, gate = Openings(here, "rescale", contrast).of(layer)
+        slopes, gate = ActivationSlopes(here, "rescale", contrast).of(layer)
         far = (h - other).abs() > 0.1
         exact = ((f(h) - f(other)) / (h - other))[far]
         assert gate is None
         torch.testing.assert_close(slopes.double()[far], exact, atol=1e-4, rtol=1e-3)
-        chords = Openings(here, "relp").of(layer)[0]
+        chords = ActivationSlopes(here, "relp").of(layer)[0]
         torch.testing.assert_close(
             chords * here.scores[layer], here.activations[layer], atol=1e-5, rtol=1e-4
         )
         step = 1e-4
         tangent = (f(h + step) - f(h - step)) / (2 * step)
         torch.testing.assert_close(
-            Openings(here, "gradient").of(layer)[0].double(), tangent, atol=1e-4, rtol=1e-3
+            ActivationSlopes(here, "gradient").of(layer)[0].double(), tangent, atol=1e-4, rtol=1e-3
         )
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.evidence.grades import Bars, draw_alike, far, find_bar
+from ffnprobe.evidence.curve import Bars, draw_alike, far, find_bar
 from tests.builders import write_model
 from tests.conftest import JORDAN
 

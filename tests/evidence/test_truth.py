@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.interventions.choices import choose_replacement, usual_replacement
+from ffnprobe.interventions.question import choose_replacement, usual_replacement
 from ffnprobe.models import pocket as table
 from ffnprobe.models.forward import forward
 

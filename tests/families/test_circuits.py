@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.circuits import edges
+from ffnprobe.circuits import graph
 from tests.circuits.oracles import run_frozen
 from tests.families.conftest import TEXT
 
@@ -98,7 +98,7 @@ def test_other_rules_and_several_tokens_close(model, rule):
 
 
 def test_a_few_targets_at_a_time_are_all_at_once(model, circuit, monkeypatch):
-    monkeypatch.setattr(edges, "NUMBERS_AT_ONCE", 5 * circuit.trace.final.numel())
+    monkeypatch.setattr(graph, "NUMBERS_AT_ONCE", 5 * circuit.trace.final.numel())
     again = fp.circuit(model, TEXT, ANSWER, versus=RIVAL, contrast=OTHER, keep=12)
     torch.testing.assert_close(again.account.drives, circuit.account.drives, atol=1e-5, rtol=1e-4)
     assert [target.node for target in again.targets] == [target.node for target in circuit.targets]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, NameNotUnderstood, OptionRefused
-from ffnprobe.interventions import readout, sweeps
+from ffnprobe.interventions import replay, sweeps
 from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.model import read_means
 from tests.cli.runner import ffnprobe
@@ -231,7 +231,7 @@ def test_chunks_change_nothing(tiny_trace: fp.Trace, monkeypatch: pytest.MonkeyP
     whole = all_results()
     calls: list[tuple[int, int]] = []
     monkeypatch.setattr(sweeps, "NUMBERS_AT_ONCE", 2000)
-    monkeypatch.setattr(readout, "LOGITS_AT_ONCE", 700)
+    monkeypatch.setattr(replay, "LOGITS_AT_ONCE", 700)
     for a, b in zip(whole, all_results(), strict=True):
         assert torch.allclose(a, b, atol=1e-4)
     fp.ablate(tiny_trace, 5, progress=lambda done, total: calls.append((done, total)))

@@ -5,7 +5,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused, PromptRefused
-from ffnprobe.interventions.readout import read_answer
+from ffnprobe.interventions.replay import read_answer
 from ffnprobe.interventions.sweeps import sweep_layers
 from ffnprobe.tracing.contrast import contrast_with
 from tests.interventions.oracles import centre, hooked, removed

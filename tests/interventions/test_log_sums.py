@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.interventions import readout
-from ffnprobe.interventions.readout import Readout, Surroundings, read_answer
+from ffnprobe.interventions import replay
+from ffnprobe.interventions.replay import Readout, Surroundings, read_answer
 from ffnprobe.models.step import normalise
 from tests.conftest import JORDAN
 
@@ -13,8 +13,8 @@ from tests.conftest import JORDAN
 @pytest.mark.parametrize("size", [1e-3, 0.03, 0.3, 3.0])
 @pytest.mark.parametrize("sharp", [0.1, 5.0])
 def test_the_error_is_at_most_what_is_proven(size, sharp, monkeypatch):
-    monkeypatch.setattr(readout, "TOKENS_AT_ONCE", 100)
-    monkeypatch.setattr(readout, "HEAVIEST", 3)
+    monkeypatch.setattr(replay, "TOKENS_AT_ONCE", 100)
+    monkeypatch.setattr(replay, "HEAVIEST", 3)
     chance = torch.Generator().manual_seed(7)
     rows, moves = (torch.randn(n, 13, generator=chance, dtype=torch.double) for n in (1001, 257))
     logits = sharp * torch.randn(1001, generator=chance, dtype=torch.double)
@@ -29,7 +29,7 @@ def test_the_error_is_at_most_what_is_proven(size, sharp, monkeypatch):
 
 def test_the_error_comes_close_to_what_is_proven_where_one_of_two_tokens_is_rare(monkeypatch):
     """There the third moment is nearly as large as it can be."""
-    monkeypatch.setattr(readout, "HEAVIEST", 0)
+    monkeypatch.setattr(replay, "HEAVIEST", 0)
     rows = torch.tensor([[1.0], [-1.0]], dtype=torch.double)
     logits = torch.tensor([0.0, -5.0], dtype=torch.double)
     move = torch.tensor([[0.01]], dtype=torch.double)
@@ -93,7 +93,7 @@ def test_few_neurons_need_all_logits(pocket, monkeypatch):
     near = fp.ablate(trace, " basketball", **asked)
     few = sum(counted)
     counted.clear()
-    monkeypatch.setattr(readout, "SHIFT_WITHIN", -1)
+    monkeypatch.setattr(replay, "SHIFT_WITHIN", -1)
     whole = fp.ablate(trace, " basketball", **asked)
     assert 1 < few < 0.2 * sum(counted)
     assert torch.equal(near.values[1], whole.values[1])

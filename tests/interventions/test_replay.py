@@ -7,8 +7,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import AccountNotClosed
-from ffnprobe.interventions.readout import read_answer
-from ffnprobe.interventions.replay import Replay
+from ffnprobe.interventions.replay import Replay, read_answer
 from tests.interventions.oracles import direct, in_float64
 
 

@@ -7,7 +7,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.interventions import sweeps
-from ffnprobe.interventions.readout import read_answer
+from ffnprobe.interventions.replay import read_answer
 from ffnprobe.interventions.sweeps import (
     Change,
     replay_changes,

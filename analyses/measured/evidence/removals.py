@@ -11,8 +11,7 @@ from torch import Tensor
 from analyses.measured.evidence.facts import Known
 from analyses.measured.evidence.methods import METHODS, Source
 from ffnprobe.interventions.question import ask
-from ffnprobe.interventions.readout import Readout
-from ffnprobe.interventions.replay import Replay
+from ffnprobe.interventions.replay import Readout, Replay
 from ffnprobe.interventions.sweeps import Change, replay_changes
 
 SIZES = (1, 5, 10, 20, 50)

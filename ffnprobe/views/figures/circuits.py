@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 import ffnprobe as fp
-from ffnprobe.circuits.tables import ANSWER, name_target
+from ffnprobe.circuits.circuit import ANSWER, name_target
 from ffnprobe.errors import OptionRefused
 from ffnprobe.reading.projection import answer_tokens
 from ffnprobe.views.figures import draws, parts

@@ -24,16 +24,17 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.interventions.ablation import Effects
-from ffnprobe.interventions.choices import (
+from ffnprobe.interventions.question import (
     Neurons,
     Positions,
+    Question,
     Replace,
+    ask,
     choose_neurons,
     choose_positions,
     split_positions,
 )
-from ffnprobe.interventions.question import Question, ask
-from ffnprobe.interventions.readout import Readout
+from ffnprobe.interventions.replay import Readout
 from ffnprobe.interventions.sweeps import Change, set_activations
 from ffnprobe.options import (
     CONTRAST,
