@@ -11,20 +11,20 @@ from ffnprobe.corpora.scans import scan as scan
 from ffnprobe.corpora.scans import Scan as Scan
 from ffnprobe.labels.surveying import survey as survey
 from ffnprobe.editing.certificates import Certificate as Certificate
-from ffnprobe.editing.certifying import certify as certify
+from ffnprobe.editing.certificates import certify as certify
 from ffnprobe.editing.edits import Edited as Edited, edit as edit
 from ffnprobe.editing.exporting import export as export
 from ffnprobe.editing.key_moments import KeyMoments as KeyMoments
-from ffnprobe.editing.key_scans import scan_keys as scan_keys
+from ffnprobe.editing.key_moments import scan_keys as scan_keys
 from ffnprobe.errors import FfnProbeError as FfnProbeError
 from ffnprobe.evidence.explaining import explain as explain
 from ffnprobe.evidence.explanation import Explanation as Explanation
-from ffnprobe.facts.contrasts import find_contrast_rows as find_contrast_rows
-from ffnprobe.facts.overlap import Overlap as Overlap
+from ffnprobe.facts.subjects import find_contrast_rows as find_contrast_rows
+from ffnprobe.facts.relations import Overlap as Overlap
 from ffnprobe.facts.relations import Relations as Relations
 from ffnprobe.facts.rows import FactRow as FactRow
 from ffnprobe.facts.scores import Scores as Scores
-from ffnprobe.facts.scoring import score as score
+from ffnprobe.facts.scores import score as score
 from ffnprobe.facts.specificity import Specificity as Specificity
 from ffnprobe.interventions.ablation import Effects as Effects, LayerEffects as LayerEffects
 from ffnprobe.interventions.ablation import ablate as ablate, ablate_layers as ablate_layers

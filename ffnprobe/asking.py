@@ -151,7 +151,7 @@ def _find_contrast(model: Model, values: dict[str, Any], find_facts: Callable[[s
     facts = values.pop("contrast_from", None)
     if facts is None:
         return
-    from ffnprobe.facts.contrasts import find_contrast_rows
+    from ffnprobe.facts.subjects import find_contrast_rows
 
     wanted = values["answer"]
     if wanted is None:

@@ -214,6 +214,6 @@ _LISTED = (
     Verb("match", "ffnprobe.corpora.matching", grade=f"{WEIGHTS}; a random control beside every pair"),
     Verb("scan", "ffnprobe.corpora.scans"),
     Verb("label", "ffnprobe.labels.labelling"),
-    Verb("score", "ffnprobe.facts.scoring"),
+    Verb("score", "ffnprobe.facts.scores"),
 )  # fmt: skip
 VERBS: Mapping[str, Verb] = {verb.name: verb for verb in _LISTED}

@@ -24,7 +24,7 @@ from analyses.measured.editing.facts import find_changes
 from analyses.measured.editing.figures import draw_alone, draw_sequence
 from analyses.measured.editing.runs import KINDS, METHODS, edit_alone, edit_in_turn
 from analyses.script import new_parser, run_script
-from ffnprobe.editing.key_stores import open_keys
+from ffnprobe.editing.key_moments import open_keys
 from ffnprobe.views.saving import save_figures
 from ffnprobe.views.terminal import print_tables
 

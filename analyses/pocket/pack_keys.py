@@ -14,7 +14,7 @@ from pathlib import Path
 
 import ffnprobe as fp
 from analyses.script import run_script
-from ffnprobe.editing.key_stores import PACKED, pack_factors
+from ffnprobe.editing.key_moments import PACKED, pack_factors
 from ffnprobe.models import pocket
 
 MOST = 3_000_000  # bytes

@@ -96,7 +96,7 @@ def edit(
     if not isinstance(rows, str):
         for note in (note for row in rows for note in describe_spelling(model.vocab, row.answer)):
             common.note(note)
-    from ffnprobe.editing.certifying import certify
+    from ffnprobe.editing.certificates import certify
     from ffnprobe.editing.edits import edit as edit_facts
     from ffnprobe.editing.exporting import export
 
@@ -144,7 +144,7 @@ def _read_text(path: Path) -> str:
 
 def _scan(common: Common, model: "Model", texts: list[str], folder: Path | None) -> "KeyMoments":
     """Measure second moments over texts, or read them if that was done before."""
-    from ffnprobe.editing.key_scans import name_store, scan_keys
+    from ffnprobe.editing.key_moments import name_store, scan_keys
 
     store = name_store(model, texts) if folder is None else folder
     common.note(f"second moments of keys in {store}")

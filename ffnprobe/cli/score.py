@@ -34,7 +34,7 @@ def score(
     if sum((by_relation, overlap, remove is not None)) > 1:
         raise typer.BadParameter("one of --by-relation, --overlap and --remove")
     model = common.load(hooks=hooks)
-    from ffnprobe.facts.scoring import score as score_facts
+    from ffnprobe.facts.scores import score as score_facts
     from ffnprobe.store import discard
 
     partial = None if common.out is None else Path(f"{common.out}.partial")

@@ -27,10 +27,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.arguments import verb
-from ffnprobe.editing.key_moments import KeyMoments
-from ffnprobe.editing.key_stores import embedded_keys, open_keys
+from ffnprobe.editing.key_moments import KeyMoments, embedded_keys, open_keys
 from ffnprobe.editing.methods import Progressed, check_method, write_facts
-from ffnprobe.editing.outcomes import Replies, ask
 from ffnprobe.editing.requests import (
     Context,
     Request,
@@ -41,8 +39,8 @@ from ffnprobe.editing.requests import (
 )
 from ffnprobe.editing.solves import LowRank
 from ffnprobe.errors import DataRefused, OptionRefused, PromptRefused
-from ffnprobe.facts.batches import prepare
 from ffnprobe.facts.formats import Facts, read_facts
+from ffnprobe.facts.recall import Replies, ask, prepare
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.interventions.question import choose_replacement, usual_replacement
 from ffnprobe.interventions.replay import read_answer

@@ -30,14 +30,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.editing.key_moments import KeyMoments
-from ffnprobe.editing.requests import Context
+from ffnprobe.editing.requests import Context, Tails, open_tails
 from ffnprobe.editing.solves import (
     LowRank,
     solve_alphaedit,
     solve_memit,
     solve_rome,
 )
-from ffnprobe.editing.tails import Tails, open_tails
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models.loading import change_rows
 from ffnprobe.models.model import Model

@@ -49,7 +49,7 @@ from ffnprobe.evidence.curve import (
     table_sites,
 )
 from ffnprobe.evidence.explanation import ExplainOptions, Explanation
-from ffnprobe.facts.subjects import list_given, propose_contrast, rank_subjects
+from ffnprobe.facts.subjects import locate_subject, propose_contrast, rank_subjects
 from ffnprobe.interventions.estimates import Gradients, measure_slopes
 from ffnprobe.interventions.question import Question, Removal, Replace, ask
 from ffnprobe.labels.stored_labels import find_labels
@@ -164,7 +164,9 @@ def explain(
     if slopes is not None and contrast is None and not is_alone:
         helping = question.gaps * slopes.logit[:, : len(trace)]
         is_given, token = subject is not None, question.readout.tokens[0]
-        spans = rank_subjects(trace, helping) if subject is None else [list_given(trace, subject)]
+        spans = (
+            rank_subjects(trace, helping) if subject is None else [locate_subject(trace, subject)]
+        )
         for span in spans[:TRIES]:
             proposed = propose_contrast(trace, token, span, is_given=is_given)
             if proposed is not None:

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ffnprobe.errors import DataRefused
-from ffnprobe.facts.rows import FactRow, Found, Problem, space
-from ffnprobe.facts.templates import fill_templates, has_slot
+from ffnprobe.facts.rows import FactRow, Found, Problem, fill_templates, has_slot, space
 from ffnprobe.inputs import read_input
 
 if TYPE_CHECKING:

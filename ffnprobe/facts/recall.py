@@ -16,13 +16,78 @@ from einops import einsum, rearrange, reduce
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ffnprobe.facts.batches import FactIds
-from ffnprobe.models.forward import forward
+from ffnprobe.errors import FfnProbeError
+from ffnprobe.facts.rows import FactRow, Problem
+from ffnprobe.models.forward import forward, watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Hook, cap, measure_scale, normalise, write_heads
+from ffnprobe.models.step import Hook, cap, measure_scale, normalise, unembed, write_heads
 from ffnprobe.reading.projection import top_tokens
 from ffnprobe.tracing.account import check_closed
-from ffnprobe.tracing.trace import rank_of
+from ffnprobe.tracing.runs import prompt_ids
+from ffnprobe.tracing.trace import answer_ids, rank_of
+
+# MERGED: ffnprobe.facts.batches
+# Facts as token ids, in batches of one length: nothing is padded.
+#
+# An answer of several tokens is teacher-forced: all its pieces but the last follow the prompt, and
+# each is read at the position before it.
+
+
+# About 100 MB of GPT-2 small's logits; more at once is not faster.
+TOKENS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class FactIds:
+    """One fact, ready to run: piece i of its answer is read at position `first + i`."""
+
+    row: FactRow
+    ids: tuple[int, ...]
+    pieces: tuple[int, ...]
+
+    @property
+    def first(self) -> int:
+        """The prompt's last position, where the answer begins."""
+        return len(self.ids) - len(self.pieces)
+
+
+def prepare(
+    model: Model, rows: Sequence[FactRow], *, bos: bool
+) -> tuple[list[FactIds], list[Problem]]:
+    """Turn rows into token ids; a row this model cannot run is a problem."""
+    facts: list[FactIds] = []
+    problems: list[Problem] = []
+    for row in rows:
+        try:
+            prompt = prompt_ids(model, row.prompt, bos=bos)
+            pieces = answer_ids(model, row.answer)
+        except FfnProbeError as error:
+            problems.append(Problem(row.where, error.what))
+            continue
+        ids = (*prompt, *pieces[:-1])
+        if len(ids) > model.config.positions:
+            problems.append(
+                Problem(
+                    row.where,
+                    f"the prompt is {len(prompt)} tokens and the answer {len(pieces)}; "
+                    f"{model.name} has {model.config.positions} positions.",
+                )
+            )
+            continue
+        facts.append(FactIds(row, ids, pieces))
+    return facts, problems
+
+
+def plan(facts: Sequence[FactIds], *, most: int) -> list[list[int]]:
+    """Split facts, by number, into batches of one length, with at most so many in each."""
+    by_length: dict[int, list[int]] = {}
+    for number, fact in enumerate(facts):
+        by_length.setdefault(len(fact.ids), []).append(number)
+    batches = []
+    for length, numbers in sorted(by_length.items()):
+        size = max(1, min(most, TOKENS_AT_ONCE // length))
+        batches += [numbers[start : start + size] for start in range(0, len(numbers), size)]
+    return batches
 
 
 @dataclass(frozen=True)
@@ -179,3 +244,69 @@ def _read(
     stream: Float[Tensor, "piece d_model"], along: Float[Tensor, "piece d_model"]
 ) -> Float[Tensor, " piece"]:
     return einsum(stream, along, "piece d_model, piece d_model -> piece")
+
+
+# MERGED: ffnprobe.editing.outcomes
+# Ask a model many prompts: each answer's rank and log-probability, and what it says instead.
+#
+# The figures are those of `score` (an answer of several tokens is teacher-forced), without the neurons
+# behind them: the logits are made where an answer is read and nowhere else.
+
+
+PROMPTS_AT_ONCE = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Replies:
+    """What a model makes of each prompt: the answer's rank, its log-probability, and the first choice."""
+
+    ranks: Int[Tensor, " prompt"]
+    log_probabilities: Float[Tensor, " prompt"]
+    said: Int[Tensor, " prompt"]
+
+
+@torch.no_grad()
+def ask(model: Model, facts: Sequence[FactIds]) -> Replies:
+    """Run facts of one length together and read every answer."""
+    ranks = torch.zeros(len(facts), dtype=torch.long)
+    logs = torch.zeros(len(facts), dtype=torch.float64)
+    said = torch.zeros(len(facts), dtype=torch.long)
+    for numbers in plan(facts, most=PROMPTS_AT_ONCE):
+        reads = Reads.of([facts[number] for number in numbers])
+        logits = read_logits(model, reads.ids, reads.owners, reads.positions)
+        found = Outcomes.read(logits, reads)
+        ranks[numbers], logs[numbers] = found.ranks, found.log_probabilities
+        begins = [reads.owners.index(owner) for owner in range(len(numbers))]
+        said[numbers] = logits[begins].argmax(dim=-1).cpu()
+    return Replies(ranks, logs, said)
+
+
+@torch.no_grad()
+def weigh(
+    model: Model, ones: Sequence[FactIds], others: Sequence[FactIds]
+) -> tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
+    """Return the log-probabilities of two answers to each prompt; answers of one token share a run."""
+    if any(len(one.pieces) > 1 or len(other.pieces) > 1 for one, other in zip(ones, others, strict=True)):  # fmt: skip
+        return ask(model, ones).log_probabilities, ask(model, others).log_probabilities
+    found = torch.zeros(2, len(ones), dtype=torch.float64)
+    for numbers in plan(ones, most=PROMPTS_AT_ONCE):
+        ids = torch.tensor([ones[number].ids for number in numbers])
+        rows = list(range(len(numbers)))
+        logits = read_logits(model, ids, rows, [ids.shape[1] - 1] * len(rows))
+        logs = logits.double().log_softmax(-1).cpu()
+        for side, facts in enumerate((ones, others)):
+            found[side, numbers] = logs[rows, [facts[number].pieces[0] for number in numbers]]
+    return found[0], found[1]
+
+
+def read_logits(
+    model: Model, ids: Int[Tensor, "batch pos"], owners: Sequence[int], positions: Sequence[int]
+) -> Float[Tensor, "read vocab"]:
+    """Run token ids and make the logits of some positions alone."""
+    found: list[Tensor] = []
+
+    def keep(stream: Tensor) -> None:
+        found.append(stream[list(owners), list(positions)])
+
+    watch(model, ids, {("final", 0): keep})
+    return unembed(model, normalise(model, found[0]))

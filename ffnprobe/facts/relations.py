@@ -24,7 +24,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.facts.counting import Counting, count_neurons, name_all, standardise
+from ffnprobe.facts.counting import Counting, Labels, count_neurons, name_all, standardise
 from ffnprobe.facts.scores import DIRECTLY
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
@@ -34,6 +34,7 @@ from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     from ffnprobe.facts.scores import Scores
+
 
 ROUNDING = 1e-9
 
@@ -171,3 +172,177 @@ def odds(
         (inside + 0.5) * (rest - outside + 0.5) / ((size - inside + 0.5) * (outside + 0.5))
     )
     return ratio
+
+
+# MERGED: ffnprobe.facts.overlap
+# Do facts of one relation share neurons? Similarity of facts by the neurons that push them.
+#
+#     overlap of two facts = how many of their k hardest pushing neurons they share / k
+#
+# Means are over all pairs of different facts, counted and not sampled: Σ_n C(c_n, 2) is what the
+# facts of a group share in all, c_n being how many of them list neuron n. A fact in several templates
+# is not compared with itself. Two facts with random neurons would share k / (all neurons). Hubs, which
+# every fact lists, are set aside unless `hubs` is true.
+#
+# `p` is how often shuffled relations give at least as large a difference between the overlap within
+# relations and between them.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Overlap(Result):
+    """Facts compared: means and the test in `table`, pairs of relations in `relations`.
+
+    `values` compares the facts named in `facts` one by one, ordered by relation: all of them, or as
+    many of each relation as the limit allows.
+
+    >>> import ffnprobe as fp
+    >>> rows = [
+    ...     fp.FactRow(f"{athlete} plays the sport of", f" {sport}", relation="sport")
+    ...     for athlete, sport in (("Michael Jordan", "basketball"), ("Babe Ruth", "baseball"))
+    ... ]
+    >>> found = fp.score(fp.load("pocket"), rows).overlap()
+    >>> found.table.pairs.tolist()
+    ['within relations', 'between relations', 'random neurons']
+    """
+
+    table: pd.DataFrame
+    relations: pd.DataFrame
+    facts: pd.DataFrame
+    values: Float[np.ndarray, "fact fact"]
+    provenance: Provenance
+
+    @property
+    def title(self) -> str:
+        """Say what is compared."""
+        return f"neurons that {len(self.facts):,} facts share"
+
+    @property
+    def caption(self) -> str:
+        """How the facts were compared."""
+        return self.provenance.describe()
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Name the tables, in the order they are read."""
+        return {"overlap": self.table, "relations": self.relations}
+
+
+def compare_facts(
+    scores: "Scores", *, hubs: bool, most: int, permutations: int, seed: int
+) -> Overlap:
+    """Compare all facts within their relations and between them."""
+    check_permutations(permutations)
+    if most < 1:
+        raise OptionRefused(f"{most} facts cannot be compared.", remedy="300")
+    counting = count_neurons(scores)
+    if not hubs:
+        counting = counting.set_aside(counting.hubs())
+    itself = _share_with_itself(counting)
+    within, between = _means(counting, counting.labels, itself)
+    generator = np.random.default_rng(seed)
+    shuffled = [_means(counting, counting.shuffle(generator), itself) for _ in range(permutations)]
+    reached = sum(one - other >= within - between - ROUNDING for one, other in shuffled)
+    summary = pd.DataFrame(
+        {
+            "pairs": ["within relations", "between relations", "random neurons"],
+            "overlap": [within, between, counting.k / scores.model.config.neurons],
+            "p": [(1 + reached) / (1 + permutations), np.nan, np.nan],
+        }
+    )
+    chosen = _choose(counting, most)
+    provenance = scores.provenance.including(
+        k=counting.k, hubs=name_treatment(hubs), permutations=permutations, seed=seed
+    )
+    return Overlap(
+        table=provenance.note(summary),
+        relations=provenance.note(_table(counting, itself)),
+        facts=scores.table.loc[chosen, ["relation", "subject", "prompt", "answer"]],
+        values=_compare_each(counting, chosen),
+        provenance=provenance,
+    )
+
+
+def _means(counting: Counting, labels: Labels, itself: "Shared") -> tuple[float, float]:
+    """Return the mean overlap of pairs of facts with one label, and of pairs with two."""
+    within = _share(counting, labels, len(counting.relations))
+    every = _share(counting, np.zeros_like(labels), 1)
+    return (
+        _divide(
+            within.overlap.sum() - itself.overlap.sum(), within.pairs.sum() - itself.pairs.sum()
+        ),
+        _divide(every.overlap.sum() - within.overlap.sum(), every.pairs.sum() - within.pairs.sum()),
+    )
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all pairs of a group share, added up, and how many pairs there are."""
+
+    overlap: Float[np.ndarray, " group"]
+    pairs: Int[np.ndarray, " group"]
+
+
+def _share(counting: Counting, labels: Labels, groups: int) -> Shared:
+    """Add up the overlap of all pairs of rows within each group."""
+    counts, sizes = counting.tally(labels, groups), counting.sizes(labels, groups)
+    return Shared((counts * (counts - 1) / 2).sum(1) / max(counting.k, 1), _pairs(sizes))
+
+
+def _share_with_itself(counting: Counting) -> Shared:
+    """Add up, relation by relation, the overlap of rows that state the same fact."""
+    groups, width = len(counting.relations), len(counting.neurons)
+    listed = counting.facts[counting.rows] * width + counting.columns
+    keys, counts = np.unique(listed, return_counts=True)
+    _, first, sizes = np.unique(counting.facts, return_index=True, return_counts=True)
+    relation = counting.labels[first]
+    shared = np.bincount(relation[keys // max(width, 1)], counts * (counts - 1) / 2, groups)
+    pairs = np.bincount(relation, _pairs(sizes), groups)
+    return Shared(shared / max(counting.k, 1), pairs.astype(np.int64))
+
+
+def _pairs(sizes: Int[np.ndarray, " group"]) -> Int[np.ndarray, " group"]:
+    pairs: Int[np.ndarray, " group"] = sizes * (sizes - 1) // 2
+    return pairs
+
+
+def _divide(total: float, pairs: int) -> float:
+    return float(total / pairs) if pairs else float("nan")
+
+
+def _table(counting: Counting, itself: Shared) -> pd.DataFrame:
+    """Table the mean overlap of every relation with itself and every other."""
+    count = len(counting.relations)
+    tally, sizes = counting.tally(counting.labels, count), counting.sizes(counting.labels, count)
+    overlap = tally.astype(float) @ tally.transpose() / max(counting.k, 1)
+    pairs = np.outer(sizes, sizes)
+    own = _share(counting, counting.labels, count)
+    np.fill_diagonal(overlap, own.overlap - itself.overlap)
+    np.fill_diagonal(pairs, own.pairs - itself.pairs)
+    return pd.DataFrame(
+        [
+            (counting.relations[one], counting.relations[two], pairs[one, two],
+             _divide(overlap[one, two], pairs[one, two]))
+            for one, two in zip(*np.triu_indices(count), strict=True)
+        ],
+        columns=["relation", "other", "pairs", "overlap"],
+    )  # fmt: skip
+
+
+def _choose(counting: Counting, most: int) -> list[int]:
+    """Choose rows ordered by relation, evenly within each where there are too many."""
+    chosen: list[int] = []
+    for label in range(len(counting.relations)):
+        rows = np.flatnonzero(counting.labels == label)
+        share = max(1, most * len(rows) // len(counting.labels))
+        size = min(len(rows), len(rows) if len(counting.labels) <= most else share)
+        chosen += rows[np.linspace(0, len(rows) - 1, size).round().astype(int)].tolist()
+    return chosen
+
+
+def _compare_each(counting: Counting, chosen: list[int]) -> Float[np.ndarray, "fact fact"]:
+    order = np.full(len(counting.labels), -1)
+    order[chosen] = np.arange(len(chosen))
+    kept = order[counting.rows] >= 0
+    listed = np.zeros((len(chosen), len(counting.neurons)), dtype=np.float32)
+    listed[order[counting.rows[kept]], counting.columns[kept]] = 1
+    values: Float[np.ndarray, "fact fact"] = listed @ listed.transpose() / max(counting.k, 1)
+    return values

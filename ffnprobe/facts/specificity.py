@@ -24,9 +24,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.facts.batches import FactIds, plan, prepare
 from ffnprobe.facts.counting import count_neurons
-from ffnprobe.facts.recall import Outcomes, Reads, run_batch
+from ffnprobe.facts.recall import FactIds, Outcomes, Reads, plan, prepare, run_batch
 from ffnprobe.interventions.question import (
     Replace,
     choose_replacement,

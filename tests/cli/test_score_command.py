@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.facts import scoring
+from ffnprobe.facts import scores
 from tests.cli.runner import ffnprobe, refused
 
 GOOD = """prompt,answer,relation
@@ -112,10 +112,10 @@ def test_answers_without_a_space_are_pointed_out(facts, tiny_folder):
 
 
 def test_an_interrupted_run_goes_on(facts, tiny_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(scoring, "FACTS_AT_ONCE", 1)
+    monkeypatch.setattr(scores, "FACTS_AT_ONCE", 1)
     whole, resumed = tmp_path / "whole.parquet", tmp_path / "resumed.parquet"
     assert score(tiny_folder, facts, "--out", whole).exit_code == 0
-    plain, asked = scoring.recall, []
+    plain, asked = scores.recall, []
 
     def interrupt(*given, **options):
         asked.append(1)
@@ -123,7 +123,7 @@ def test_an_interrupted_run_goes_on(facts, tiny_folder, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return plain(*given, **options)
 
-    monkeypatch.setattr(scoring, "recall", interrupt)
+    monkeypatch.setattr(scores, "recall", interrupt)
     stopped = score(tiny_folder, facts, "--out", resumed)
     assert stopped.exit_code == 130
     assert f"what is done is kept in {resumed}.partial; the same command resumes." in stopped.stderr

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.editing.drift import measure_drift
+from ffnprobe.editing.certificates import measure_drift
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.facts.formats import read_facts
 from ffnprobe.models.loading import change_rows

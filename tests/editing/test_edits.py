@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.editing.key_stores import embedded_keys
+from ffnprobe.editing.key_moments import embedded_keys
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.facts.formats import read_facts
 from ffnprobe.models.pocket import templates

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.editing import key_scans, key_stores
-from ffnprobe.editing.key_stores import embedded_keys, open_keys, pack_factors
+from ffnprobe.editing import key_moments
+from ffnprobe.editing.key_moments import embedded_keys, open_keys, pack_factors
 from ffnprobe.errors import DataRefused, FfnProbeError
 
 
@@ -32,7 +32,7 @@ def _passages(model, text):
 
 
 def test_a_scan_that_was_stopped_ends_as_one_that_was_not(pocket, texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(key_scans, "SECONDS_BETWEEN_WRITES", -1.0)
+    monkeypatch.setattr(key_moments, "SECONDS_BETWEEN_WRITES", -1.0)
     whole = fp.scan_keys(pocket, texts, layers="1-2", block_tokens=100)
 
     def stop(done, share):
@@ -49,7 +49,7 @@ def test_a_scan_that_was_stopped_ends_as_one_that_was_not(pocket, texts, tmp_pat
     assert resumed.done == whole.done
     assert all(torch.equal(resumed.sums[layer], whole.sums[layer]) for layer in (1, 2))
     # A finished store is read: nothing is run again.
-    monkeypatch.setattr(key_scans, "watch", None)
+    monkeypatch.setattr(key_moments, "watch", None)
     assert fp.scan_keys(pocket, texts, **options).done == whole.done
 
 
@@ -72,7 +72,7 @@ def test_packed_factors_give_the_second_moments_back(tmp_path, monkeypatch):
     assert shipped is not None, "python analyses/pocket/pack_keys.py makes them again"
     layer = shipped.layers[0]
     pack_factors(tmp_path / "packed", shipped)
-    monkeypatch.setattr(key_stores, "PACKED", tmp_path / "packed")
+    monkeypatch.setattr(key_moments, "PACKED", tmp_path / "packed")
     again = embedded_keys(model)
     assert torch.allclose(again.of(layer), shipped.of(layer), rtol=2e-3, atol=1e-5)
     assert float(torch.linalg.eigvalsh(shipped.of(layer))[0]) > -1e-12  # 0 where neurons are silent

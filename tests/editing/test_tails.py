@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from ffnprobe.editing.methods import average_by_request, find_targets
-from ffnprobe.editing.requests import Context, make_request, write_contexts
+from ffnprobe.editing.requests import Context, make_request, open_tails, write_contexts
 from ffnprobe.editing.solves import solve_rome
-from ffnprobe.editing.tails import open_tails
 from ffnprobe.models.forward import forward
 from ffnprobe.models.loading import change_rows
 

@@ -4,7 +4,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused
-from ffnprobe.facts.contrasts import find_contrast_rows
+from ffnprobe.facts.subjects import find_contrast_rows
 
 ROWS = [
     fp.FactRow("France's capital is", " Paris", "capital", "France"),

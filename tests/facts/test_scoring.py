@@ -7,7 +7,8 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import AccountNotClosed, DataRefused, OptionRefused
-from ffnprobe.facts import recall, scoring
+from ffnprobe.facts import recall
+from ffnprobe.facts import scores as scoring
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.models import pocket as own
 from tests.builders import TINY, random_weights, write_model

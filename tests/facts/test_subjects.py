@@ -7,7 +7,13 @@ import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
 from ffnprobe.evidence import explaining
 from ffnprobe.facts import subjects
-from ffnprobe.facts.subjects import KEPT, list_given, list_spans, propose_contrast, rank_subjects
+from ffnprobe.facts.subjects import (
+    KEPT,
+    list_spans,
+    locate_subject,
+    propose_contrast,
+    rank_subjects,
+)
 from ffnprobe.tracing.trace import predicted
 from tests.builders import write_model
 
@@ -100,14 +106,14 @@ def test_a_name_that_no_other_tells_apart_is_compared_with_its_neighbours(pocket
 
 def test_a_subject_that_is_given_stands_in_the_prompt_before_its_end(pocket):
     trace = fp.run(pocket, "In Paris the capital of Japan is")
-    assert [trace.tokens[position] for position in list_given(trace, "Japan")] == ["␣Japan"]
-    assert [trace.tokens[position] for position in list_given(trace, " the capital ")] == ["␣the", "␣capital"]  # fmt: skip
+    assert [trace.tokens[position] for position in locate_subject(trace, "Japan")] == ["␣Japan"]
+    assert [trace.tokens[position] for position in locate_subject(trace, " the capital ")] == ["␣the", "␣capital"]  # fmt: skip
     with pytest.raises(OptionRefused, match='"Rome" is not in the prompt'):
-        list_given(trace, "Rome")
+        locate_subject(trace, "Rome")
     with pytest.raises(OptionRefused, match="is not in the prompt"):
-        list_given(trace, " ")
+        locate_subject(trace, " ")
     with pytest.raises(OptionRefused, match="a subject stands before it"):
-        list_given(trace, "Japan is")
+        locate_subject(trace, "Japan is")
     found = fp.explain(pocket, "In Paris the capital of Japan is", subject="Japan")
     assert [trace.tokens[position] for position in found.subject] == ["␣Japan"]
     assert all("In Paris the" in other.prompt for other in found.question.contrast.others)

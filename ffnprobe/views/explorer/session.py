@@ -22,9 +22,9 @@ from ffnprobe.corpora.scans import Scan, embedded_scan
 from ffnprobe.errors import DataRefused, FfnProbeError, OptionRefused, PromptRefused
 from ffnprobe.evidence.explaining import explain
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.facts.contrasts import find_contrast_rows
 from ffnprobe.facts.formats import EMBEDDED, read_facts
 from ffnprobe.facts.rows import FactRow, FactTable
+from ffnprobe.facts.subjects import find_contrast_rows
 from ffnprobe.interventions.steering import Steering, steer
 from ffnprobe.labels.stored_labels import Labels, find_labels
 from ffnprobe.labels.surveying import survey
