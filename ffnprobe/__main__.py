@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the command line; Ctrl-C while it is being imported is one line, too."""
     try:
-        from ffnprobe.cli.interrupts import take_interrupts
+        from ffnprobe.cli.failures import take_interrupts
 
         take_interrupts()
         from ffnprobe.cli.main import main as run

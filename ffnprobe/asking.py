@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ffnprobe.arguments import check_option
+from ffnprobe.arguments import Progress, check_option
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.options import Progress
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.verbs import REQUIRED, Verb

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any, Union
 import torch
 import xxhash
 
-from ffnprobe.arguments import show
+from ffnprobe.arguments import Bos, Progress, show
 from ffnprobe.arguments import verb as checked
 from ffnprobe.asking import answer
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten, OptionRefused
 from ffnprobe.evidence.explanation import Explanation
-from ffnprobe.inputs import parse_json, read_input
+from ffnprobe.files import parse_json, safe_read
 from ffnprobe.models.model import Model
-from ffnprobe.options import Bos, Progress
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.store import Store, describe, hold_store
@@ -142,7 +141,7 @@ def read_prompts(path: Path) -> "pd.DataFrame":
 
     suffix = path.suffix.lower()
     try:
-        data = read_input(path)
+        data = safe_read(path)
         if suffix == ".txt":
             lines = data.decode().splitlines()
             return pd.DataFrame({"prompt": [line for line in lines if line.strip()]})

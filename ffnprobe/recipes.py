@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ffnprobe.arguments import Argument
 from ffnprobe.errors import TokenNotFound
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import PACKAGES
-from ffnprobe.options import Argument
 from ffnprobe.provenance import HOOKED, Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.contrast import Contrast

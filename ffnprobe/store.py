@@ -32,11 +32,21 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
-from ffnprobe.files import TEMPORARY, quote, sweep, write_whole
-from ffnprobe.inputs import check_utf8, open_input, parse_json, read_input
+from ffnprobe.files import (
+    BLANK,
+    TEMPORARY,
+    atomic_write,
+    check_utf8,
+    is_sealed,
+    open_input,
+    parse_json,
+    quote,
+    safe_read,
+    seal,
+    sweep,
+)
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Model
-from ffnprobe.seals import BLANK, is_sealed, seal
 from ffnprobe.version import VERSION
 
 FORMAT = 5
@@ -93,8 +103,8 @@ class Store:
     ) -> None:
         """Replace a part; before the first, write the manifest. The folder must be held."""
         if not (self.folder / MANIFEST).is_file():
-            write_whole(self.folder / MANIFEST, self.data)
-        write_whole(self.path(name), encode_part(said, tensors or {}, bound=self._bind(name)))
+            atomic_write(self.folder / MANIFEST, self.data)
+        atomic_write(self.path(name), encode_part(said, tensors or {}, bound=self._bind(name)))
 
     def remove(self, name: str) -> None:
         """Remove a part that is not needed any more."""
@@ -253,7 +263,7 @@ def _name_holder(path: Path) -> str:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Read what a store is of, checked; FileNotFoundError if there is none."""
     path = folder / MANIFEST
-    data = read_input(path)
+    data = safe_read(path)
     if not is_sealed(data):
         raise DataRefused(
             f"{path} is damaged: its checksum does not fit.",
@@ -292,7 +302,7 @@ def _mend(wanted: Store, error: Exception) -> None:
         if not fits:
             raise error
     if files or os.path.exists(wanted.folder / MANIFEST):
-        write_whole(wanted.folder / MANIFEST, wanted.data)
+        atomic_write(wanted.folder / MANIFEST, wanted.data)
 
 
 def _list_files(folder: Path) -> list[Path]:

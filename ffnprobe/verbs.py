@@ -23,8 +23,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
-from ffnprobe import options as named
-from ffnprobe.options import CONTRAST_FROM, PROMPT, Bos, Option
+from ffnprobe import arguments as named
+from ffnprobe.arguments import CONTRAST_FROM, PROMPT, Bos, Option
 
 ROLES = ("Model", "Trace", "Scan", "Sequence[Scan]", "Progress")
 REQUIRED = inspect.Parameter.empty

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import pandas as pd
 
-from ffnprobe.arguments import verb
-from ffnprobe.options import Answer, Option, Shown
+from ffnprobe.arguments import Answer, Option, Shown, verb
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.trace import Trace, predicted

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ffnprobe.errors import FileNotWritten
-from ffnprobe.files import check_writable, quote, sweep, write_whole
+from ffnprobe.files import atomic_write, check_writable, quote, sweep
 
 
 def mode_of(path):
@@ -22,7 +22,7 @@ def test_a_file_keeps_its_mode_and_a_new_one_has_what_the_umask_allows(tmp_path)
     mask = os.umask(0o027)
     try:
         for path in (private, shared, new):
-            write_whole(path, b"data")
+            atomic_write(path, b"data")
     finally:
         os.umask(mask)
     assert [mode_of(path) for path in (private, shared, new)] == [0o600, 0o664, 0o640]
@@ -35,13 +35,13 @@ def test_a_link_is_followed(tmp_path):
     link, target = tmp_path / "link.csv", tmp_path / "there" / "file.csv"
     link.symlink_to(target)
     for data in (b"first", b"second"):
-        write_whole(link, data)
+        atomic_write(link, data)
         assert link.is_symlink()
         assert target.read_bytes() == data
     loop = tmp_path / "loop.csv"
     loop.symlink_to(loop)
     with pytest.raises(FileNotWritten, match="is a link that leads back to itself"):
-        write_whole(loop, b"")
+        atomic_write(loop, b"")
 
 
 def test_what_is_not_a_regular_file_is_refused(tmp_path):
@@ -70,7 +70,7 @@ def test_file_and_folder_are_synced(tmp_path, monkeypatch):
         plain(number)
 
     monkeypatch.setattr("ffnprobe.files.os.fsync", see)
-    write_whole(tmp_path / "file.csv", b"data")
+    atomic_write(tmp_path / "file.csv", b"data")
     assert synced == [stat.S_IFREG, stat.S_IFDIR]
 
 
@@ -80,7 +80,7 @@ def test_writers_of_one_name_do_not_meet(tmp_path):
 
     def write(number):
         for _ in range(50):
-            write_whole(path, bytes([number]) * 1000)
+            atomic_write(path, bytes([number]) * 1000)
 
     def see(source, target):
         names.add(os.fspath(source))

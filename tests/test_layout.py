@@ -7,8 +7,7 @@ import pytest
 from rich.cells import cell_len
 
 import ffnprobe as fp
-from ffnprobe.cells import format_short
-from ffnprobe.layout import wrap, write_grid, write_table
+from ffnprobe.layout import format_short, wrap, write_grid, write_table
 
 FRAME = pd.DataFrame(
     {

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from ffnprobe.errors import FileNotWritten
-from ffnprobe.seals import BLANK, is_sealed, seal
+from ffnprobe.files import BLANK, is_sealed, seal
 
 PLAIN = b'{"rank": 1, "checksum": "' + BLANK + b'", "token": "xxh3:' + b"ab" * 16 + b'"}'
 DATA = seal(PLAIN, bound="this")

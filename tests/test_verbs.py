@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import ffnprobe as fp
 from ffnprobe.asking import answer
-from ffnprobe.cli import verbs as commands
-from ffnprobe.cli.help import HelpGroup
+from ffnprobe.cli import verb_commands as commands
+from ffnprobe.cli.command import HelpGroup
 from ffnprobe.cli.main import app
 from ffnprobe.errors import OptionRefused
 from ffnprobe.recipes import write_recipe
@@ -121,8 +121,7 @@ def test_a_toy_verb_is_a_command(toy):
 def test_a_toy_verb_is_a_tool(toy, monkeypatch):
     pytest.importorskip("mcp", reason="needs the extra mcp")
     from ffnprobe.serving import tools
-    from ffnprobe.serving.models import ServedModels
-    from ffnprobe.serving.service import Service
+    from ffnprobe.serving.service import ServedModels, Service
 
     monkeypatch.setitem(tools.TOOLS, "shout", tools.make_tool(toy))
     schema = tools.write_schema(tools.TOOLS["shout"].parameters)

@@ -21,7 +21,7 @@ from analyses.encoders.encoder import Encoder, EncoderSettings
 from analyses.encoders.wordpieces import Pieces
 from analyses.lab.superposition import one_thread
 from ffnprobe.errors import DataRefused
-from ffnprobe.files import write_whole
+from ffnprobe.files import atomic_write
 from ffnprobe.models.checkpoint import fingerprint
 
 
@@ -111,7 +111,7 @@ def _store(
     buffer = io.BytesIO()
     state = {"about": about, "encoder": encoder.state_dict(), "optimiser": optimiser.state_dict()}
     torch.save({**state, "history": asdict(history)}, buffer)
-    write_whole(path, buffer.getvalue())
+    atomic_write(path, buffer.getvalue())
 
 
 def _restore(path: Path, about: str, encoder: Encoder, optimiser: torch.optim.Optimizer) -> History:

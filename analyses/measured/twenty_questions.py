@@ -16,9 +16,8 @@ from mcp import Client
 
 from analyses.measured.asking.questions import list_questions
 from analyses.script import new_parser, run_script
-from ffnprobe.serving.models import GB, ServedModels
 from ffnprobe.serving.protocol import build_server
-from ffnprobe.serving.service import Service
+from ffnprobe.serving.service import GB, ServedModels, Service
 from ffnprobe.views.terminal import print_tables
 
 

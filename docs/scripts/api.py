@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import ffnprobe
-from ffnprobe import options
+from ffnprobe import arguments
 
 PAGE = Path(__file__).parents[1] / "api.md"
 OPENING = """# Python
@@ -131,7 +131,7 @@ def _plain(annotation: ast.expr | None) -> str:
         assert isinstance(annotation.slice, ast.Tuple)
         annotation = annotation.slice.elts[0]
     text = "" if annotation is None else ast.unparse(annotation).strip("'\"")
-    alias = getattr(options, text, None)
+    alias = getattr(arguments, text, None)
     if get_origin(alias) is not Annotated:
         return text
     kind = get_args(alias)[0]

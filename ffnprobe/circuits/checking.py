@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import Seed, verb
 from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.circuits.influence import follow_back, read_answers
 from ffnprobe.circuits.openings import choose_activation_slopes
@@ -12,7 +12,6 @@ from ffnprobe.circuits.recovery import SIZES, Recovery, measure_recovery
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.estimates import measure_slopes
 from ffnprobe.interventions.sweeps import sweep_changes
-from ffnprobe.options import Seed
 from ffnprobe.tracing.attention import Source
 
 

@@ -30,7 +30,19 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import (
+    CONTRAST,
+    REPLACE,
+    TOP,
+    Answer,
+    Bos,
+    Convention,
+    Option,
+    Prompt,
+    Seed,
+    Versus,
+    verb,
+)
 from ffnprobe.circuits.graph import (
     Edges,
     Sources,
@@ -45,18 +57,6 @@ from ffnprobe.circuits.openings import ActivationSlopes, choose_activation_slope
 from ffnprobe.circuits.recovery import Recovery
 from ffnprobe.interventions.question import Question, Replace, ask
 from ffnprobe.models.model import Model
-from ffnprobe.options import (
-    CONTRAST,
-    REPLACE,
-    TOP,
-    Answer,
-    Bos,
-    Convention,
-    Option,
-    Prompt,
-    Seed,
-    Versus,
-)
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.projection import check_top

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from ffnprobe.cli.command import Common, take
-from ffnprobe.cli.help import HelpGroup
-from ffnprobe.cli.terminal import show_progress
-from ffnprobe.cli.verbs import build, list_commands, list_options
-from ffnprobe.options import Argument, Option
+from ffnprobe.arguments import Argument, Option
+from ffnprobe.cli.command import Common, HelpGroup, take
+from ffnprobe.cli.invocation import show_progress
+from ffnprobe.cli.verb_commands import build, list_commands, list_options
 from ffnprobe.verbs import VERBS, Verb
 
 WORDS = """Run a verb on many prompts, and list all rows in one table.

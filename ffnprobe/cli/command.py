@@ -1,24 +1,120 @@
 """What every command shares: its common options, notes to stderr, results to stdout or a file."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from ffnprobe.arguments import check_option
-from ffnprobe.cli.failures import flush_output, restate
-from ffnprobe.cli.help import HelpCommand, HelpGroup
-from ffnprobe.cli.interrupts import begin_work, end_work
+from ffnprobe.arguments import PROMPT, Argument, Option, check_option
+from ffnprobe.cli.failures import begin_work, end_work, flush_output, restate
 from ffnprobe.errors import FfnProbeError, OptionRefused
-from ffnprobe.options import PROMPT, Argument, Option
 from ffnprobe.verbs import REQUIRED
 from ffnprobe.version import VERSION
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ffnprobe.models.model import Model
+    from ffnprobe.provenance import Provenance
+    from ffnprobe.results import Result
+
+
+# MERGED: ffnprobe.cli.help
+# How help is written: plain lines that fit a narrow terminal, flags as `--bos / --no-bos`, nothing cut.
+
+
+# Longer than the first line of any command's help.
+WHOLE = 1_000
+
+
+class Commands(dict[str, Any]):
+    """Commands by name, each made of a function when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        found = super().__getitem__(name)
+        if not hasattr(found, "params"):
+            found = self[name] = found()
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a command, or nothing."""
+        return self[name] if name in self.keys() else default
+
+    def items(self) -> Any:
+        """Make every command."""
+        return [(name, self[name]) for name in self]
+
+
+class HelpGroup(TyperGroup):
+    """The list of commands, each with the whole first line of its help; those of verbs are made late."""
+
+    derived: ClassVar[dict[str, Callable[[], Any]]] = {}
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        every = {**self.commands, **self.derived}
+        self.commands = Commands({name: every[name] for name in sorted(every)})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Name the commands, none of them made for it."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a row for each command; a long line is wrapped, not cut."""
+        rows = [(name, self._words(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def _words(self, ctx: Any, name: str) -> str:
+        """Say what a command does; one that is not made yet has it from its verb."""
+        verb = next(iter(getattr(self.derived.get(name), "args", ())), None)
+        if verb is not None:
+            return str(verb.words)
+        return str(self.get_command(ctx, name).get_short_help_str(WHOLE))  # type: ignore[union-attr]
+
+
+class HelpCommand(TyperCommand):
+    """A command's arguments, its own options, and below them those of every command."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Name the arguments as the commands' page does."""
+        named = [_name_argument(p) for p in self.params if p.param_type_name == "argument"]
+        return [*named, "[OPTIONS]"]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write three lists."""
+
+        shared = {*Common.__dataclass_fields__, "help"}
+        lists: dict[str, list[tuple[str, str]]] = {
+            "Arguments": [], "Options": [], "Options of every command": [],
+        }  # fmt: skip
+        for each in self.get_params(ctx):
+            if (record := each.get_help_record(ctx)) is None:
+                continue
+            name, words = record[0], re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", record[1])
+            if each.param_type_name == "argument":
+                lists["Arguments"].append((_name_argument(each), words))
+            else:
+                kind = "Options of every command" if each.name in shared else "Options"
+                lists[kind].append((name, words))
+        for title, rows in lists.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _name_argument(argument: Any) -> str:
+    name = str(argument.metavar)
+    return name if argument.required else f"[{name}]"
+
 
 # What an option takes, in the words of the commands' page.
 KINDS = {
@@ -28,12 +124,6 @@ KINDS = {
     "list[str]": "TEXT",
 }
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ffnprobe.models.model import Model
-    from ffnprobe.provenance import Provenance
-    from ffnprobe.results import Result
 
 app = typer.Typer(
     name="ffnprobe",
@@ -114,7 +204,7 @@ class Common:
         are set to what pays for the model, unless the command chooses its own.
         """
         self.check_out()
-        from ffnprobe.cli.threads import read_threads, use_threads
+        from ffnprobe.cli.invocation import read_threads, use_threads
 
         asked = read_threads(self.threads)
         from ffnprobe.models.loading import load
@@ -150,7 +240,7 @@ class Common:
 
     def check_apart(self, read: Mapping[str, object]) -> None:
         """Refuse to write two results to one file, or one over what is read."""
-        from ffnprobe.cli.outputs import check_apart
+        from ffnprobe.cli.invocation import check_apart
 
         check_apart({"--out": self.out, "--html": self.html, "--plot": self.plot}, read)
 

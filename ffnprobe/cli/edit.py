@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ffnprobe.arguments import HOOKS, Argument, Option
 from ffnprobe.cli.command import Common, command
-from ffnprobe.options import HOOKS, Argument, Option
 
 if TYPE_CHECKING:
     from ffnprobe.editing.key_moments import KeyMoments
@@ -131,10 +131,10 @@ def _read_rows(words: list[str], subject: str | None) -> "str | list[FactRow]":
 
 def _read_text(path: Path) -> str:
     from ffnprobe.errors import DataRefused
-    from ffnprobe.inputs import read_input
+    from ffnprobe.files import safe_read
 
     try:
-        told = read_input(path).decode("utf-8")
+        told = safe_read(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataRefused(f"{path} is not UTF-8: byte {error.start}.") from None
     if not told.strip():

@@ -9,15 +9,12 @@ from typing import NoReturn
 
 from ffnprobe.cli import (  # noqa: F401  (importing registers the command)
     batch,
+    catalogue,
     edit,
-    explore,
-    label,
-    models,
     publish,
-    scan,
-    score,
-    serve,
-    verbs,
+    resumable,
+    servers,
+    verb_commands,
 )
 from ffnprobe.cli.command import app
 from ffnprobe.cli.failures import ClosedOutput, flush_output, restate

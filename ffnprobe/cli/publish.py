@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
+from ffnprobe.arguments import Argument, Option
 from ffnprobe.cli.command import Common, command
-from ffnprobe.options import Argument, Option
 
 
 @command

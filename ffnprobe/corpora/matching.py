@@ -25,13 +25,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import TOP, Argument, Option, Progress, Seed, verb
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.twins import Twins, align_vocabularies, find_twins
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
-from ffnprobe.options import TOP, Argument, Option, Progress, Seed
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import Values, list_neurons
 from ffnprobe.reading.projection import answer_tokens, check_top, pick_gates, pick_questions

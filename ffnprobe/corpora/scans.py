@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import torch
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import TOP, Address, Argument, Bos, Engine, Option, Progress, Workers, verb
 from ffnprobe.corpora.engines import MeasuredBlocks, measure_blocks
 from ffnprobe.corpora.passages import Block, Done, ScanSettings, cut_blocks
 from ffnprobe.corpora.peaks import Kept, keep, none_kept, read_kept
@@ -32,16 +32,6 @@ from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Means, Model
 from ffnprobe.models.sources import Source
 from ffnprobe.names import NeuronId
-from ffnprobe.options import (
-    TOP,
-    Address,
-    Argument,
-    Bos,
-    Engine,
-    Option,
-    Progress,
-    Workers,
-)
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.results import Result

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ffnprobe.arguments import show
 from ffnprobe.corpora.text_sources import TextSource, read_chunks
 from ffnprobe.errors import DataRefused
-from ffnprobe.inputs import parse_json
+from ffnprobe.files import parse_json
 
 PIECE = 2**18
 GB = 10**9

@@ -25,7 +25,7 @@ from pathlib import Path
 import xxhash
 
 from ffnprobe.errors import DataRefused
-from ffnprobe.inputs import open_input
+from ffnprobe.files import open_input
 
 Texts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, str]
 KINDS = {".txt": "text", ".jsonl": "jsonl", ".parquet": "parquet"}

@@ -22,8 +22,8 @@ from einops import einsum, rearrange, reduce
 from jaxtyping import Float, Int
 from torch import Tensor, linalg
 
+from ffnprobe.arguments import Progress
 from ffnprobe.models.model import Model
-from ffnprobe.options import Progress
 from ffnprobe.reading.projection import pick_answers
 
 TOKENS_AT_ONCE = 4096

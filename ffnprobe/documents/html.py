@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from ffnprobe.cells import format_value, spell_turns
 from ffnprobe.documents.blocks import (
     ROWS,
     Beside,
@@ -28,6 +27,7 @@ from ffnprobe.documents.blocks import (
     Tokens,
     Words,
 )
+from ffnprobe.layout import escape_bidi, format_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ class _Card:
 
     def _words(self, block: Words) -> str:
         look = "" if block.tone == "plain" else self.look(block.tone)
-        text = escape(spell_turns(block.text))
+        text = escape(escape_bidi(block.text))
         return f"<{self.paragraph}{look}>{text}</{self.paragraph}>" if text else ""
 
     def _tokens(self, block: Tokens) -> str:
@@ -184,7 +184,7 @@ class _Page(_Card):
         return f'<th scope="col" aria-sort="none" data-type="{kind}">{button}</th>'
 
     def _section(self, block: Section) -> str:
-        title, told = escape(spell_turns(block.title)), self._all(block.tell())
+        title, told = escape(escape_bidi(block.title)), self._all(block.tell())
         if block.is_folded:
             name = f' id="{escape(block.anchor)}"' if block.anchor else ""
             return f"<details{name}><summary>{title}</summary>{told}</details>" if told else ""
@@ -195,7 +195,7 @@ class _Page(_Card):
 
     def _article(self, section: Section) -> str:
         mark = f'<span class="grade grade-{escape(section.mark[:1])}">{escape(section.mark or "–")}</span>'
-        head = f"<h3>{mark} {escape(spell_turns(section.title))}</h3>"
+        head = f"<h3>{mark} {escape(escape_bidi(section.title))}</h3>"
         return f'<article id="{escape(section.anchor)}">{head}{self._all(section.tell())}</article>'
 
     def _figure(self, block: Figure) -> str:

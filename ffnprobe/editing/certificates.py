@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import TEMPLATES, verb
 from ffnprobe.editing.edits import Edited
 from ffnprobe.editing.requests import Request
 from ffnprobe.errors import DataRefused
@@ -30,7 +30,6 @@ from ffnprobe.facts.rows import FactRow
 from ffnprobe.facts.subjects import find_template
 from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
-from ffnprobe.options import TEMPLATES
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.runs import TOKENS_AT_ONCE, prompt_ids

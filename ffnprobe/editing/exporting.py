@@ -23,8 +23,7 @@ from ffnprobe.arguments import verb
 from ffnprobe.editing.certificates import Certificate
 from ffnprobe.editing.edits import Edited
 from ffnprobe.errors import FileNotWritten
-from ffnprobe.files import TEMPORARY, quote, sync_folder
-from ffnprobe.inputs import check_utf8
+from ffnprobe.files import TEMPORARY, check_utf8, quote, sync_folder
 from ffnprobe.models.families import FAMILIES
 from ffnprobe.models.model import Model
 

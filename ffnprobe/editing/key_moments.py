@@ -26,20 +26,19 @@ from einops import rearrange
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import Progress, verb
 from ffnprobe.corpora.accumulators import group_passages
 from ffnprobe.corpora.passages import Block, Done, ScanSettings, cut_blocks
 from ffnprobe.corpora.text_sources import Texts, TextSource, find_texts
 from ffnprobe.editing.solves import factor_live, find_free_space
 from ffnprobe.errors import DataRefused
-from ffnprobe.files import write_whole
+from ffnprobe.files import atomic_write
 from ffnprobe.models import pocket
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import cache_folder
 from ffnprobe.models.step import Hook
-from ffnprobe.options import Progress
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.store import Part, Store, describe, encode_part, hold_store, open_store, read_part
@@ -183,7 +182,7 @@ def pack_factors(path: Path, moments: KeyMoments) -> None:
         factor = torch.zeros_like(moment)  # of silent neurons nothing is kept
         factor[spoken[:, None], spoken] = lower.mT
         factors[f"{FACTOR}{layer}"] = _pack(factor).half()
-    write_whole(path, encode_part(*_describe(moments, factors)))
+    atomic_write(path, encode_part(*_describe(moments, factors)))
 
 
 def open_keys(folder: Path, *, remedy: str) -> KeyMoments:

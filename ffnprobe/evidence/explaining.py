@@ -30,7 +30,20 @@ from typing import Annotated
 
 import torch
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import (
+    CONTRAST,
+    REPLACE,
+    TOP,
+    Answer,
+    Bos,
+    Convention,
+    Option,
+    Progress,
+    Prompt,
+    Seed,
+    Versus,
+    verb,
+)
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.evidence.curve import (
@@ -55,19 +68,6 @@ from ffnprobe.interventions.question import Question, Removal, Replace, ask
 from ffnprobe.labels.stored_labels import find_labels
 from ffnprobe.labels.surveying import join_examples, join_labels
 from ffnprobe.models.model import Model
-from ffnprobe.options import (
-    CONTRAST,
-    REPLACE,
-    TOP,
-    Answer,
-    Bos,
-    Convention,
-    Option,
-    Progress,
-    Prompt,
-    Seed,
-    Versus,
-)
 from ffnprobe.provenance import Setting
 from ffnprobe.reading.projection import check_top, sort_neurons
 from ffnprobe.reading.searches import compare_tokens

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ffnprobe.errors import DataRefused
 from ffnprobe.facts.rows import FactRow, Found, Problem, fill_templates, has_slot, space
-from ffnprobe.inputs import read_input
+from ffnprobe.files import safe_read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +108,7 @@ def _read_templates(path: Path | None) -> dict[str, list[str]]:
 def _read_cells(path: Path) -> tuple[list[str], Iterator[Row]]:
     """Return the header, and each row with the line it begins on (None: cells do not match)."""
     is_tabbed = path.suffix.lower() == ".tsv"
-    text = read_input(path).decode("utf-8-sig")
+    text = safe_read(path).decode("utf-8-sig")
     with io.StringIO(text, newline="") as file:
         lines = csv.reader(
             file,

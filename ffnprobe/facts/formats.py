@@ -32,7 +32,7 @@ from ffnprobe.facts.rows import (
     is_answer_last,
     space,
 )
-from ffnprobe.inputs import parse_json, read_input
+from ffnprobe.files import parse_json, safe_read
 from ffnprobe.models import pocket
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def has_facts(path: Path) -> bool:
 
 def _parse(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """Yield each line's number and object; None where the line is not an object."""
-    lines = read_input(path).decode("utf-8-sig").split("\n")
+    lines = safe_read(path).decode("utf-8-sig").split("\n")
     for number, text in enumerate(lines, start=1):
         if text.strip():
             try:
@@ -256,7 +256,7 @@ def _read(path: Path, templates: str) -> tuple[str, list[Found]]:
     if suffix == ".jsonl":
         return "LAMA or ParaRel", read_jsonl(path, templates=templates)
     if suffix == ".json":
-        content = parse_json(read_input(path), where=path.name)
+        content = parse_json(safe_read(path), where=path.name)
         return read_json(content, path.name, templates=templates)
     raise DataRefused(
         f'"{path.suffix}" is not a format of facts ({path.name}).',

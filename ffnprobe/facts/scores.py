@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import REPLACE, TEMPLATES, TOP, Argument, Bos, Option, Progress, Seed, verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import count_neurons, name_all
 from ffnprobe.facts.formats import Facts, read_facts
@@ -38,7 +38,6 @@ from ffnprobe.interventions.question import (
 )
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
-from ffnprobe.options import REPLACE, TEMPLATES, TOP, Argument, Bos, Option, Progress, Seed
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.projection import check_top, sort_neurons

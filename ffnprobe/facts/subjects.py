@@ -25,12 +25,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import Seed, verb
 from ffnprobe.errors import DataRefused, FfnProbeError, OptionRefused
 from ffnprobe.facts.formats import EMBEDDED, Facts, read_facts
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.models.model import Model
-from ffnprobe.options import Seed
 from ffnprobe.tracing.contrast import Contrast, contrast_with
 from ffnprobe.tracing.runs import prompt_ids, run
 from ffnprobe.tracing.trace import Trace, predicted

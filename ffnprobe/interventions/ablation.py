@@ -29,7 +29,21 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import (
+    CONTRAST,
+    NEURONS,
+    POSITIONS,
+    REPLACE,
+    Answer,
+    Convention,
+    LogProbability,
+    Option,
+    Progress,
+    Shown,
+    Versus,
+    read_group,
+    verb,
+)
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.layer_effects import LayerMap, spread, table_map
 from ffnprobe.interventions.question import (
@@ -53,20 +67,6 @@ from ffnprobe.interventions.sweeps import (
     sweep_sets,
 )
 from ffnprobe.names import NeuronId, split_position
-from ffnprobe.options import (
-    CONTRAST,
-    NEURONS,
-    POSITIONS,
-    REPLACE,
-    Answer,
-    Convention,
-    LogProbability,
-    Option,
-    Progress,
-    Shown,
-    Versus,
-    read_group,
-)
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result, name_question, name_settings

@@ -22,7 +22,17 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import (
+    CONTRAST,
+    NEURONS,
+    POSITIONS,
+    REPLACE,
+    Answer,
+    Convention,
+    Shown,
+    Versus,
+    verb,
+)
 from ffnprobe.interventions.ablation import Effects
 from ffnprobe.interventions.question import (
     Neurons,
@@ -36,16 +46,6 @@ from ffnprobe.interventions.question import (
 )
 from ffnprobe.interventions.replay import Readout
 from ffnprobe.interventions.sweeps import Change, set_activations
-from ffnprobe.options import (
-    CONTRAST,
-    NEURONS,
-    POSITIONS,
-    REPLACE,
-    Answer,
-    Convention,
-    Shown,
-    Versus,
-)
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result, check_alike, name_question, name_settings

@@ -25,7 +25,17 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import (
+    NEURONS,
+    POSITIONS,
+    SOURCE,
+    SOURCE_ANSWER,
+    TARGET,
+    TARGET_ANSWER,
+    Progress,
+    Shown,
+    verb,
+)
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.interventions.layer_effects import LayerMap, spread, table_map
 from ffnprobe.interventions.question import Neurons, Positions, choose_neurons, choose_positions
@@ -36,16 +46,6 @@ from ffnprobe.interventions.sweeps import (
     sweep_layers,
     sweep_neurons,
     sweep_sets,
-)
-from ffnprobe.options import (
-    NEURONS,
-    POSITIONS,
-    SOURCE,
-    SOURCE_ANSWER,
-    TARGET,
-    TARGET_ANSWER,
-    Progress,
-    Shown,
 )
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import list_top

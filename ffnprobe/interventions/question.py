@@ -25,13 +25,13 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ffnprobe.arguments import Progress
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.replay import AnswerValues, Readout, read_answer
 from ffnprobe.interventions.sweeps import Change, sweep_changes
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Means, Model
 from ffnprobe.names import NeuronId, split_position
-from ffnprobe.options import Progress
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.tracing.attention import Owners, Source, find_owners
 from ffnprobe.tracing.attribution import Pushes, PushesByPiece, attribute

@@ -23,14 +23,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import CHANGES, POSITIONS, TOP, Bos, Option, Prompt, Seed, verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.question import Positions, choose_positions
 from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import Hook
 from ffnprobe.names import NeuronId
-from ffnprobe.options import CHANGES, POSITIONS, TOP, Bos, Option, Prompt, Seed
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result

@@ -24,9 +24,9 @@ from einops import einsum
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ffnprobe.arguments import Progress
 from ffnprobe.interventions.replay import AnswerValues, Edit, Readout, Replay, advance
 from ffnprobe.models.step import Stream
-from ffnprobe.options import Progress
 from ffnprobe.tracing.trace import Trace
 
 NUMBERS_AT_ONCE = 2**24

@@ -25,7 +25,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import NAMES, Option, Progress, verb
 from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.statistics import first_of
@@ -44,7 +44,6 @@ from ffnprobe.labels.stored_labels import (
 )
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
-from ffnprobe.options import NAMES, Option, Progress
 from ffnprobe.store import Store, hold_store
 
 # MERGED: ffnprobe.labels.words

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ffnprobe.arguments import Progress
 from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.labels.counts import (
     SAMPLED,
@@ -33,7 +34,6 @@ from ffnprobe.labels.rules import Keys, Rules, Strong, find_rules, make_keys
 from ffnprobe.labels.splits import Columns, Half, classify, watch_block
 from ffnprobe.labels.stored_labels import Partial
 from ffnprobe.models.model import Model
-from ffnprobe.options import Progress
 
 # Called with how many tokens are done, and of how many.
 

@@ -24,7 +24,7 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import TOP, Address, Engine, Layers, Progress, Workers, verb
 from ffnprobe.corpora.clusters import start_pool
 from ffnprobe.corpora.examples import examples, quote
 from ffnprobe.corpora.peaks import Kept
@@ -32,7 +32,6 @@ from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.labels.stored_labels import DEAD, UNEXPLAINED, Labels, find_labels
 from ffnprobe.models.model import Model
-from ffnprobe.options import TOP, Address, Engine, Layers, Progress, Workers
 from ffnprobe.reading.measures import Thresholds
 from ffnprobe.reading.neuron_tables import order_columns
 from ffnprobe.reading.projection import pick_answers

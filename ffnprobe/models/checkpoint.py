@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.inputs import check_regular
+from ffnprobe.files import check_regular
 from ffnprobe.models.config import Config
 from ffnprobe.models.sources import WEIGHT_FILES, list_shards, truncated
 from ffnprobe.models.vocab import Vocab

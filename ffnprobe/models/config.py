@@ -15,7 +15,7 @@ from typing import Any
 
 from ffnprobe.arguments import show
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.inputs import read_json
+from ffnprobe.files import read_json
 from ffnprobe.models.families import DEFAULT, FAMILIES, LINEARS, Layout
 from ffnprobe.models.fields import MOST_TOKENS, Fields, Windows
 

@@ -19,8 +19,7 @@ from typing import NamedTuple
 from platformdirs import user_cache_path
 
 from ffnprobe.errors import FileNotWritten, ModelNotLoaded
-from ffnprobe.files import write_whole
-from ffnprobe.inputs import check_utf8, name_kind, read_json
+from ffnprobe.files import atomic_write, check_utf8, name_kind, read_json
 from ffnprobe.models import pocket
 from ffnprobe.models.config import PUBLISHED, Config, parse_config, read_config
 from ffnprobe.models.families import FAMILIES
@@ -341,7 +340,7 @@ class Package(NamedTuple):
                 f"{name} is put together in {target.parent}, which cannot be made: {error.strerror}.",
                 remedy=f"{CACHE}=FOLDER names another folder for it",
             ) from None
-        write_whole(target, data)
+        atomic_write(target, data)
         return target
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.inputs import check_regular, read_input, read_json
+from ffnprobe.files import check_regular, read_json, safe_read
 from ffnprobe.models.fields import MOST_TOKENS
 
 Made = TypeVar("Made")
@@ -103,7 +103,7 @@ def list_own(tokenizer: Tokenizer, *, size: int) -> dict[str, int]:
 
 def _read_ids(path: Path) -> str:
     """Read a file of JSON with ids, none beyond any vocabulary; a large one is not parsed for that."""
-    text = read_input(path, refuse=ModelNotLoaded).decode()
+    text = safe_read(path, refuse=ModelNotLoaded).decode()
     if _LONG_NUMBER.search(text):
         digits: list[str] = []
         json.loads(text, parse_int=digits.append)

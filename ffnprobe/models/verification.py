@@ -28,13 +28,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import FileNotWritten, ModelNotLoaded
-from ffnprobe.files import write_whole
+from ffnprobe.files import BLANK, atomic_write, is_sealed, seal
 from ffnprobe.models import bridge
 from ffnprobe.models.forward import run_steps
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import cache_folder
 from ffnprobe.models.step import measure_angles
-from ffnprobe.seals import BLANK, is_sealed, seal
 from ffnprobe.version import VERSION
 
 LIBRARIES = ("torch", "transformers", "transformer-lens")
@@ -58,7 +57,7 @@ def verify(model: Model) -> Rotary:
             record = {"made_for": made_for, "rotary": known, "checksum": BLANK.decode()}
             with suppress(OSError, FileNotWritten):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, seal(json.dumps(record).encode()))
+                atomic_write(path, seal(json.dumps(record).encode()))
     return _hold(model, known)
 
 

@@ -22,13 +22,12 @@ from jaxtyping import Float
 from rich.cells import cell_len
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import NAMES, TOP, Argument, Option, verb
 from ffnprobe.documents.blocks import Beside, Block, Figure, Table, Words
 from ffnprobe.errors import NameNotUnderstood
 from ffnprobe.layout import UNLIMITED, find_width, wrap
 from ffnprobe.models.model import Model
 from ffnprobe.names import FORMS, NeuronId, split_position
-from ffnprobe.options import NAMES, TOP, Argument, Option
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.measures import (
     Measures,

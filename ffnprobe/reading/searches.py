@@ -10,11 +10,10 @@ from einops import einsum, reduce
 from jaxtyping import Float
 from torch import Tensor, linalg
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import RANKS, SIDES, TOP, Argument, Layers, Option, verb
 from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
-from ffnprobe.options import RANKS, SIDES, TOP, Argument, Layers, Option
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.projection import (

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ffnprobe.arguments import Progress
 from ffnprobe.documents.blocks import Block, Figure, OnScreen, Section, Table, Terms, Words
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
-from ffnprobe.options import Progress
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.measures import (
     Measures,

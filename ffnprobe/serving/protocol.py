@@ -7,10 +7,13 @@ the server ends; over HTTP a closed connection is noticed while the client's que
 
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import anyio
 import mcp_types as types
@@ -19,16 +22,95 @@ from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.resources import Resource
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from ffnprobe.errors import DataRefused, FfnProbeError
+from ffnprobe.labels.surveying import survey
 from ffnprobe.serving.budgets import Budget
-from ffnprobe.serving.resources import HOW_TO_ASK, SURVEY_SECONDS, list_pages
 from ffnprobe.serving.service import Service, put_in_words
 from ffnprobe.serving.tools import CURSOR, ROWS, TOOLS, write_schema
 from ffnprobe.version import VERSION
+from ffnprobe.views.saving import encode_result
+
+# MERGED: ffnprobe.serving.resources
+# What a client can read without asking a question: model cards, surveys, pages of the docs.
+#
+# ffnprobe://models/NAME/card.md           what the model is, and how to name its neurons
+# ffnprobe://models/NAME/survey.parquet    every neuron, one row each
+# ffnprobe://docs/PAGE.md                  the docs, agents.md first: how to ask
+
+
+SCHEME = "ffnprobe://"
+SKILL = "agents.md"
+HOW_TO_ASK = f"{SCHEME}docs/{SKILL}"
+MARKDOWN, PARQUET = "text/markdown", "application/vnd.apache.parquet"
+# A survey of GPT-2 small takes some minutes on one core.
+SURVEY_SECONDS = 900.0
+
+
+class Page(Resource):
+    """Something that can be read; `make` writes it, within a budget."""
+
+    mime_type: str = MARKDOWN
+    make: Callable[[Budget], str | bytes] = Field(exclude=True)
+
+    async def read(self) -> str | bytes:
+        """Write it."""
+        return self.make(Budget(SURVEY_SECONDS))
+
+
+def list_pages(service: Service) -> Iterator[Page]:
+    """List what can be read, how to ask first."""
+    for name, text in sorted(read_docs().items(), key=lambda each: (each[0] != SKILL, each)):
+        title, make = text.partition("\n")[0].lstrip("# "), partial(_give, text)
+        yield Page(uri=f"{SCHEME}docs/{name}", name=name, description=title, make=make)
+    for model in service.models.sources:
+        at = f"{SCHEME}models/{quote(model, safe='')}"
+        yield Page(
+            uri=f"{at}/card.md", name=f"{model}: card", description="what the model is",
+            make=partial(_read_card, service, model),
+        )  # fmt: skip
+        yield Page(
+            uri=f"{at}/survey.parquet", name=f"{model}: survey", mime_type=PARQUET,
+            description="every neuron, one row each", make=partial(_read_survey, service, model),
+        )  # fmt: skip
+
+
+def _give(text: str, _: Budget) -> str:
+    return text
+
+
+def _read_card(service: Service, name: str, budget: Budget) -> str:
+    with service.wait(budget):
+        return service.models.get(name).card()
+
+
+def _read_survey(service: Service, name: str, budget: Budget) -> bytes:
+    """Survey a model, once; with a scan of it that is served, also firing rates, roles and labels."""
+
+    def make() -> bytes:
+        scan, top = service.find_scan(model), min(5, model.config.vocab)
+        return encode_result(survey(model, top=top, scan=scan, progress=budget.count), ".parquet")
+
+    with service.wait(budget):
+        model = service.models.get(name)
+        return service.surveys.get_or_make(model.identity, make, size=len)
+
+
+@cache
+def read_docs() -> dict[str, str]:
+    """Read the pages of the docs: they lie in the wheel, and in a checkout beside the package."""
+    inside = files("ffnprobe").joinpath("docs")
+    folder = inside if inside.is_dir() else Path(str(files("ffnprobe"))).parent / "docs"
+    return {
+        page.name: page.read_text(encoding="utf-8")
+        for page in folder.iterdir()
+        if page.name.endswith(".md")
+    }
+
 
 T = TypeVar("T")
 # How long after its budget a reply is sent if the work has not stopped by itself.

@@ -18,11 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import CONTRAST, Answer, Convention, Position, Shown, Versus, verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import cap, normalise
-from ffnprobe.options import CONTRAST, Answer, Convention, Position, Shown, Versus
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top, order_columns
 from ffnprobe.results import Result

@@ -28,10 +28,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import Answer, Argument, Convention, Option, Position, Shown, Versus, verb
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.models.model import Model
-from ffnprobe.options import Answer, Argument, Convention, Option, Position, Shown, Versus
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result

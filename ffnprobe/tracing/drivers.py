@@ -23,12 +23,11 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import TOP, Argument, Option, verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise
 from ffnprobe.names import NeuronId, split_position
-from ffnprobe.options import TOP, Argument, Option
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.reading.projection import check_top

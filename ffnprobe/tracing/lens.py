@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 import torch
 from einops import einsum
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import Answer, Position, verb
 from ffnprobe.models.step import normalise, unembed
-from ffnprobe.options import Answer, Position
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.trace import Trace, line_up, one_token, predicted, rank_of

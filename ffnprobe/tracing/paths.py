@@ -39,10 +39,9 @@ from einops import rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import TOP, Answer, Convention, Option, Position, Versus, verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.names import NeuronId
-from ffnprobe.options import TOP, Answer, Convention, Option, Position, Versus
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed

@@ -6,13 +6,12 @@ from typing import Annotated, Any, overload
 
 import torch
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import PROMPT, Bos, verb
 from ffnprobe.errors import PromptRefused
 from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.forward import capture
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import measure_scale
-from ffnprobe.options import PROMPT, Bos
 from ffnprobe.tracing.trace import Trace
 
 

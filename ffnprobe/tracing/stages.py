@@ -29,12 +29,11 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.arguments import verb
+from ffnprobe.arguments import Option, verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import activate_neurons, normalise, score_questions, write, write_heads
 from ffnprobe.names import NeuronId, check_layer
-from ffnprobe.options import Option
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed

@@ -19,6 +19,7 @@ from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from ffnprobe.arguments import TOP, Option, Position
 from ffnprobe.documents.blocks import Block, Tokens
 from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.bridge import hooks_of
@@ -26,7 +27,6 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise, unembed, write_heads
 from ffnprobe.models.vocab import Vocab
 from ffnprobe.names import NeuronId
-from ffnprobe.options import TOP, Option, Position
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.reading.projection import check_top

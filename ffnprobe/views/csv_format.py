@@ -26,8 +26,8 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from ffnprobe.cells import is_missing
 from ffnprobe.errors import DataRefused
+from ffnprobe.layout import is_missing
 from ffnprobe.results import TableSet
 
 # Characters that begin a formula, in both widths.

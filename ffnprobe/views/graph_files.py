@@ -22,11 +22,11 @@ import torch
 from pandas.api.types import is_float_dtype, is_integer_dtype
 
 from ffnprobe.arguments import verb
-from ffnprobe.cells import is_missing
 from ffnprobe.circuits.circuit import ANSWER, BIASES, REST, Circuit, name_target
 from ffnprobe.circuits.graph import Node
 from ffnprobe.errors import OptionRefused
-from ffnprobe.files import write_whole
+from ffnprobe.files import atomic_write
+from ffnprobe.layout import is_missing
 from ffnprobe.views.table_formats import check_target, encode_text
 
 SUFFIXES = (".graphml", ".json")
@@ -62,7 +62,7 @@ def save_graph(
             )
     is_graphml = target.suffix.lower() == ".graphml"
     text = to_graphml(circuit, known) if is_graphml else to_tracer(circuit, target.stem, known)
-    write_whole(target, encode_text(text))
+    atomic_write(target, encode_text(text))
 
 
 def to_graphml(circuit: Circuit, groups: Groups) -> str:

@@ -13,16 +13,23 @@ from typing import Any
 import xxhash
 
 from ffnprobe.arguments import verb
-from ffnprobe.cells import spell_turns
 from ffnprobe.documents.blocks import Section, Terms, Words
 from ffnprobe.documents.html import write_html
 from ffnprobe.errors import DataRefused, FileNotWritten
-from ffnprobe.files import TEMPORARY, quote, write_whole
-from ffnprobe.inputs import parse_json, read_input
+from ffnprobe.files import (
+    BLANK,
+    TEMPORARY,
+    atomic_write,
+    is_sealed,
+    parse_json,
+    quote,
+    safe_read,
+    seal,
+)
+from ffnprobe.layout import escape_bidi
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
-from ffnprobe.seals import BLANK, is_sealed, seal
 from ffnprobe.store import LOCK, hold
 from ffnprobe.views.page import wrap, write_page
 from ffnprobe.views.saving import encode_result, gather_tables, open_result
@@ -140,15 +147,15 @@ def _row(entry: Entry) -> str:
     # What is hidden is found by a search all the same.
     more = f" … <span hidden>{escape(' '.join(rest))}</span>" if rest else ""
     return (
-        f'<tr><td style="white-space:normal"><a href="{FOLDER}/{escape(entry.name)}.html">{escape(spell_turns(entry.title))}</a></td>'
-        f"<td>{escape(entry.kind)}</td><td>{escape(spell_turns(entry.asked))}</td>"
+        f'<tr><td style="white-space:normal"><a href="{FOLDER}/{escape(entry.name)}.html">{escape(escape_bidi(entry.title))}</a></td>'
+        f"<td>{escape(entry.kind)}</td><td>{escape(escape_bidi(entry.asked))}</td>"
         f"<td class=number>{entry.rows:,}</td><td>{escape(' '.join(first))}{more}</td></tr>"
     )
 
 
 def _plain(text: str) -> str:
     """Write a text in one line of Markdown that reads nothing in it as markup."""
-    text = spell_turns(" ".join(text.split()))
+    text = escape_bidi(" ".join(text.split()))
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", text)
 
 
@@ -209,13 +216,13 @@ def publish(
             # A page that is there may have figures, that of a file has none.
             if not (is_plain and (target / FOLDER / f"{entry.name}.html").is_file()):
                 for suffix, content in data.items():
-                    write_whole(target / FOLDER / f"{entry.name}{suffix}", content)
+                    atomic_write(target / FOLDER / f"{entry.name}{suffix}", content)
         index = target / "index.html"
-        write_whole(index, encode_text(write_index(model, listed)))
-        write_whole(target / "README.md", encode_text(write_readme(model, listed)))
+        atomic_write(index, encode_text(write_index(model, listed)))
+        atomic_write(target / "README.md", encode_text(write_readme(model, listed)))
         # GitHub Pages would leave out what begins with an underscore and run the rest through Jekyll.
-        write_whole(target / ".nojekyll", b"")
-        write_whole(target / MANIFEST, manifest)
+        atomic_write(target / ".nojekyll", b"")
+        atomic_write(target / MANIFEST, manifest)
         return index
 
 
@@ -286,7 +293,7 @@ def _read_entries(target: Path, known: Provenance) -> dict[str, Entry]:
 def _read_manifest(site: Path) -> dict[str, Any]:
     """Read what a site is of, once its checksum fits."""
     path = site / MANIFEST
-    data = read_input(path)
+    data = safe_read(path)
     if not (is_whole := is_sealed(data)):
         why = "of an earlier version: it has no checksum"
         if is_whole is not None:

@@ -27,13 +27,11 @@ import pandas as pd
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
-from ffnprobe.files import write_whole
-from ffnprobe.inputs import read_input
+from ffnprobe.files import atomic_write, is_sealed, safe_read
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.searches import Search
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.results import Result, Tables, TableSet, as_result
-from ffnprobe.seals import is_sealed
 from ffnprobe.views.csv_format import read_csv
 from ffnprobe.views.table_formats import FILES, check_target, encode_text, to_jsonl
 
@@ -81,7 +79,7 @@ def save_result(
     """Write a result with its own tables and provenance, or with those given instead."""
     check_target(path)
     data = encode_result(result, path.suffix.lower(), tables=tables, provenance=provenance)
-    write_whole(path, data)
+    atomic_write(path, data)
 
 
 def encode_result(
@@ -142,14 +140,14 @@ def save_figure(figure: "go.Figure", path: Path) -> None:
             f"kaleido could not draw {path.name}: {str(error).strip().splitlines()[0]}",
             remedy=f"install Chrome or Chromium, or write {path.with_suffix('.html').name}",
         ) from None
-    write_whole(path, data)
+    atomic_write(path, data)
 
 
 def save_figures(figures: "Sequence[go.Figure]", path: Path, *, title: str) -> None:
     """Write figures one below the other into a page that contains plotly, whole or not at all."""
     from ffnprobe.views.page import figure_html, wrap
 
-    write_whole(path, wrap(title, "".join(map(figure_html, figures))).encode())
+    atomic_write(path, wrap(title, "".join(map(figure_html, figures))).encode())
 
 
 # MERGED: ffnprobe.views.files.reader
@@ -197,7 +195,7 @@ def open_result(path: str | Path, *, verify: bool = True) -> Result:
             remedy=", ".join(readers),
         )
     try:
-        data = read_input(file, most=sys.maxsize - 1)
+        data = safe_read(file, most=sys.maxsize - 1)
     except FileNotFoundError:
         raise DataRefused(f"there is no file {file}.") from None
     is_verified = verify and _is_verified(file, data)

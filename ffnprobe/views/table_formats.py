@@ -14,11 +14,10 @@ from typing import Any
 
 import pandas as pd
 
-from ffnprobe.cells import format_value, is_null
 from ffnprobe.errors import FileNotWritten
-from ffnprobe.files import check_writable
+from ffnprobe.files import BLANK, check_writable, seal
+from ffnprobe.layout import format_value, is_null
 from ffnprobe.results import Result, TableSet
-from ffnprobe.seals import BLANK, seal
 from ffnprobe.views.csv_format import write_csv
 
 # Room for a file's checksum.

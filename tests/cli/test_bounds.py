@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from ffnprobe.cli import terminal
+from ffnprobe.cli import invocation
 from ffnprobe.corpora import clusters
 from tests.cli.runner import ffnprobe, nothing_written, refused
 
@@ -18,7 +18,7 @@ def model(tiny_folder):
 
 
 def test_many_files_are_scanned_only_when_agreed(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(import_module("ffnprobe.cli.scan"), "MANY_FILES", 2)
+    monkeypatch.setattr(import_module("ffnprobe.cli.resumable"), "MANY_FILES", 2)
     texts = tmp_path / "texts"
     texts.mkdir()
     for number in range(3):
@@ -59,7 +59,7 @@ def test_threads_are_bounded(model, threads):
 
 
 def test_a_prompt_from_standard_input_is_read_to_a_bound(model, monkeypatch):
-    monkeypatch.setattr(terminal, "LARGEST_PROMPT", 1000)
+    monkeypatch.setattr(invocation, "LARGEST_PROMPT", 1000)
     said = refused("run", "-", *model, stdin="the cat " * 1000)
     assert "standard input is longer than 0 MB, the most ffnprobe reads of a prompt." in said
 

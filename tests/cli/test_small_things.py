@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.cli import explore
+from ffnprobe.cli import servers
 from ffnprobe.cli.main import app
 from tests.cli.runner import ffnprobe, refused
 
@@ -91,7 +91,7 @@ def test_explore_without_dash_names_the_right_pip(told, wanted, monkeypatch):
             return json.dumps(told) if told else None
 
     monkeypatch.setattr(metadata, "distribution", lambda name: Installed())
-    monkeypatch.setattr(explore, "has_dash", lambda: False)
+    monkeypatch.setattr(servers, "has_dash", lambda: False)
     assert wanted in refused("explore")
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.cli.threads import choose_threads, read_threads
+from ffnprobe.cli.invocation import choose_threads, read_threads
 from ffnprobe.errors import OptionRefused
 from tests.cli.runner import ffnprobe, refused
 from tests.conftest import JORDAN

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import psutil
 import pytest
 
-from ffnprobe.cli import explore
+from ffnprobe.cli import servers
 from ffnprobe.errors import OptionRefused
 from ffnprobe.listening import bind, is_own, read_host
 from ffnprobe.views.explorer.session import Session
@@ -170,10 +170,10 @@ def test_explore_takes_no_file_to_write(tmp_path):
 
 
 def test_without_dash_the_command_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(explore, "has_dash", lambda: False)
+    monkeypatch.setattr(servers, "has_dash", lambda: False)
     said = refused("explore", "--no-open")
     assert said.startswith("error: the explorer needs the package dash, which is not installed.")
-    assert explore.name_install("explore") in said
+    assert servers.name_install("explore") in said
     assert "[explore]" in said
 
 

@@ -8,7 +8,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.inputs import read_input
+from ffnprobe.files import safe_read
 from ffnprobe.models.gguf import open_gguf, read_header
 from tests.builders import TINY, random_weights, write_model
 
@@ -143,7 +143,7 @@ def test_only_regular_files_of_a_model_are_read(name, tmp_path):
 
 def test_a_tokenizer_is_read_to_a_bound(tmp_path, monkeypatch):
     folder = write_model(tmp_path / "model")
-    monkeypatch.setitem(read_input.__kwdefaults__, "most", 1000)
+    monkeypatch.setitem(safe_read.__kwdefaults__, "most", 1000)
     with pytest.raises(ModelNotLoaded, match=r"tokenizer\.json is larger than 0 MB, the most"):
         fp.load(folder)
 

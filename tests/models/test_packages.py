@@ -44,7 +44,7 @@ def test_parts_are_put_together_once_and_nothing_is_run(planted, tmp_path, monke
     assert found.where.startswith(str(tmp_path / "cache"))
     with open(found.where, "rb") as file:
         assert file.read() == WHOLE
-    monkeypatch.setattr(sources, "write_whole", None)  # would fail if it were called again
+    monkeypatch.setattr(sources, "atomic_write", None)  # would fail if it were called again
     assert find_source("gemma3-270m") == found
     assert not {"planted", *PARTS} & set(sys.modules)
 

@@ -11,8 +11,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
-from ffnprobe.serving.models import ServedModels
-from ffnprobe.serving.service import Service
+from ffnprobe.serving.service import ServedModels, Service
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-token-of-the-tests"

@@ -8,9 +8,8 @@ import ffnprobe as fp
 from ffnprobe.errors import DataRefused
 from ffnprobe.labels.stored_labels import embedded_labels
 from ffnprobe.serving.budgets import Budget
-from ffnprobe.serving.models import ServedModels
-from ffnprobe.serving.resources import list_pages
-from ffnprobe.serving.service import Service
+from ffnprobe.serving.protocol import list_pages
+from ffnprobe.serving.service import ServedModels, Service
 from tests.conftest import JORDAN
 from tests.labels.conftest import NEURONS, TARGET
 from tests.labels.conftest import planted as planted  # fixtures of the planted model

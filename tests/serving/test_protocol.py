@@ -19,8 +19,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import ffnprobe as fp
-from ffnprobe.serving.protocol import build_server
-from ffnprobe.serving.resources import SKILL, read_docs
+from ffnprobe.serving.protocol import SKILL, build_server, read_docs
 from ffnprobe.serving.service import Service
 from ffnprobe.serving.tools import TOOLS
 from tests.conftest import JORDAN

@@ -10,9 +10,8 @@ import torch
 import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, ModelNotLoaded, OptionRefused
 from ffnprobe.serving.budgets import Budget, BudgetExceeded, Cancelled
-from ffnprobe.serving.models import ServedModels
-from ffnprobe.serving.resources import SKILL, read_docs
-from ffnprobe.serving.service import Service, put_in_words
+from ffnprobe.serving.protocol import SKILL, read_docs
+from ffnprobe.serving.service import ServedModels, Service, put_in_words
 from ffnprobe.serving.tools import TOOLS, write_schema
 from ffnprobe.verbs import REQUIRED, VERBS
 from tests.builders import write_model

@@ -11,7 +11,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten, OptionRefused
-from ffnprobe.seals import BLANK
+from ffnprobe.files import BLANK
 from tests.cli.runner import ffnprobe
 
 SUFFIXES = ("csv", "json", "parquet")

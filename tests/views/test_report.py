@@ -15,7 +15,7 @@ import torch
 from plotly.offline import get_plotlyjs
 
 import ffnprobe as fp
-from ffnprobe.cells import format_value
+from ffnprobe.layout import format_value
 from ffnprobe.reading import surveys
 from ffnprobe.views.page import safe_json
 from tests.conftest import JORDAN

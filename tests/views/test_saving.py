@@ -12,7 +12,7 @@ import ffnprobe as fp
 from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.models.sources import Source
 from ffnprobe.results import as_result
-from ffnprobe.serving.answers import Answers, Found
+from ffnprobe.serving.tools import Answers, Found
 from ffnprobe.views.table_formats import FILES, to_md
 from tests.views.results import every_result
 

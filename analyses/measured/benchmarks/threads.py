@@ -1,7 +1,7 @@
 """What are threads worth, and what does a busy machine cost?
 
 Question: how much sooner is an explanation there with two, four, … threads than with one, by shape (the
-table in `ffnprobe/cli/threads.py` follows from this)? How much longer does `ffnprobe explain` on pocket
+table in `ffnprobe/cli/invocation.py` follows from this)? How much longer does `ffnprobe explain` on pocket
 take while eight other processes compute?
 Method: elapsed time, the best of some rounds, warm, in one process; the command in processes of its own.
 The busy processes are of another session, as a job in another terminal is, or of the same one. Linux

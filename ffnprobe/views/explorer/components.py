@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 from dash import dcc, html
 from pandas.api.types import is_numeric_dtype
 
-from ffnprobe.cells import format_value, spell_turns
 from ffnprobe.documents import blocks
 from ffnprobe.documents.html import largest, shade
 from ffnprobe.errors import FfnProbeError
+from ffnprobe.layout import escape_bidi, format_value
 from ffnprobe.names import split_position
 from ffnprobe.recipes import Recipe
 from ffnprobe.views.explorer.addresses import Address
@@ -85,7 +85,7 @@ def show_blocks(
     shown = []
     for block in told:
         if isinstance(block, blocks.Words):
-            shown += [html.P(spell_turns(block.text), className=block.tone)] if block.text else []
+            shown += [html.P(escape_bidi(block.text), className=block.tone)] if block.text else []
         elif isinstance(block, blocks.Tokens):
             shown.append(chips(block.tokens, block.values))
         elif isinstance(block, blocks.Table):

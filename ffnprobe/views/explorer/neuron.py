@@ -4,9 +4,9 @@ import math
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from ffnprobe.cells import spell_turns
 from ffnprobe.corpora.examples import Examples, join
 from ffnprobe.errors import FfnProbeError
+from ffnprobe.layout import escape_bidi
 from ffnprobe.reading.readings import TITLES, Reading, Readings, describe
 from ffnprobe.recipes import spell_token, write_recipe
 from ffnprobe.results import Result
@@ -182,7 +182,7 @@ def _card(session: Session, reading: Reading, address: Address) -> Component:
     numbers = [html.P(line, className="soft") for line in describe(reading)]
     known = None if session.labels is None else session.labels.of(reading.name)
     labelled = (
-        [] if known is None else [html.P(spell_turns(f"Label: {known.describe()}"), id="label")]
+        [] if known is None else [html.P(escape_bidi(f"Label: {known.describe()}"), id="label")]
     )
     return section("Question and answer", *labelled, html.Div(lists, className="lists"), *numbers)
 

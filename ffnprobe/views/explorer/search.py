@@ -4,9 +4,9 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
+from ffnprobe.arguments import RANKS, SIDES
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.labels.surveying import join_labels
-from ffnprobe.options import RANKS, SIDES
 from ffnprobe.reading.measures import KINDS
 from ffnprobe.reading.searches import Search, search
 from ffnprobe.reading.surveys import Survey

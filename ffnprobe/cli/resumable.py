@@ -4,13 +4,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from ffnprobe.arguments import BY_RELATION, HOOKS, HUBS, OVERLAP, REMOVE, Option, Progress, Seed
 from ffnprobe.cli.command import Common
-from ffnprobe.cli.terminal import one_thread
-from ffnprobe.cli.verbs import by_hand
+from ffnprobe.cli.invocation import one_thread, show_progress
+from ffnprobe.cli.verb_commands import by_hand
 from ffnprobe.errors import OptionRefused
-from ffnprobe.options import Option, Progress
+
+if TYPE_CHECKING:
+    from ffnprobe.facts.scores import Scores
+
 
 # A scan of more takes days on a CPU: somebody may have named more than was meant.
 MANY_FILES, MANY_BYTES, MANY_NAMES = 10_000, 10**9, 200_000
@@ -116,3 +122,109 @@ def _show_rate(common: Common) -> Iterator[Progress]:
     with bar:
         task = bar.add_task("scan", total=None, rate="")
         yield follow
+
+
+# MERGED: ffnprobe.cli.label
+# `ffnprobe label [NEURON…] --store DIR`: what opens each neuron and what it says, with a score.
+
+
+COLUMNS = ["name", "label", "f1", "lookup_f1", "output_gain", "output_gain_random"]
+
+
+@by_hand
+def label(
+    common: Common,
+    store: Annotated[Path, Option("The scan to label with; labels are kept in it.", metavar="DIR")],
+    hooks: Annotated[bool, HOOKS] = False,
+    **given: Any,
+) -> None:
+    """Label neurons by rules found on half of a scan's texts and scored on the other half.
+
+    Labelling is resumable: run the same command again.
+    """
+    model = common.load(hooks=hooks)
+    from ffnprobe.labels.labelling import label as label_neurons
+
+    try:
+        with show_progress(common, "label") as progress:
+            found = label_neurons(model, store, progress=progress, **given)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command resumes.") from None
+    common.note(found.summary)
+    tables = found.tables()
+    if given["neurons"] is None:
+        printed = {"layers": tables["layers"]}
+    else:
+        printed = {"neurons": tables["neurons"][COLUMNS]}
+    common.emit(found, tables, printed=printed)
+
+
+# MERGED: ffnprobe.cli.score
+# `ffnprobe score FACTS`: which facts are known, and which neurons push them.
+
+
+PROBLEMS = 20
+# Columns that a terminal has no room for.
+LEFT_OUT = ["subject", "pieces", "log_probability", "mlp", "attention", "where"]
+
+
+@by_hand
+def score(
+    common: Common,
+    by_relation: Annotated[bool, BY_RELATION] = False,
+    overlap: Annotated[bool, OVERLAP] = False,
+    remove: Annotated[str | None, REMOVE] = None,
+    hubs: Annotated[bool, HUBS] = False,
+    seed: Seed = 0,
+    hooks: Annotated[bool, HOOKS] = False,
+    **given: Any,
+) -> None:
+    """Score a table of facts: rank, probability, whether it is known, and the neurons that push it."""
+    if sum((by_relation, overlap, remove is not None)) > 1:
+        raise typer.BadParameter("one of --by-relation, --overlap and --remove")
+    model = common.load(hooks=hooks)
+    from ffnprobe.facts.scores import score as score_facts
+    from ffnprobe.store import discard
+
+    partial = None if common.out is None else Path(f"{common.out}.partial")
+    if partial is not None and partial.exists():
+        common.note(f"resuming from {partial}")
+    try:
+        with show_progress(common, "facts") as progress:
+            scores = score_facts(model, store=partial, progress=progress, **given)
+    except KeyboardInterrupt:
+        if partial is None or not partial.exists():
+            raise
+        raise KeyboardInterrupt(
+            f"what is done is kept in {partial}; the same command resumes."
+        ) from None
+    _note(common, scores)
+    if not len(scores):
+        common.emit(scores, {"problems": scores.problems})
+    elif by_relation:
+        common.emit(scores.by_relation(hubs=hubs, seed=seed))
+    elif overlap:
+        common.emit(scores.overlap(hubs=hubs, seed=seed))
+    elif remove is not None:
+        common.emit(scores.specificity(remove, given["top"], seed=seed))
+    else:
+        common.emit(scores, printed={"facts": scores.table.drop(columns=LEFT_OUT)})
+    if partial is not None:
+        discard(partial)
+    if len(scores.problems):
+        raise typer.Exit(1)
+
+
+def _note(common: Common, scores: "Scores") -> None:
+    """Note what was scored, what stands out, and what could not be scored."""
+    common.note(scores.title)
+    for note in scores.notes:
+        common.note(note)
+    problems = scores.problems
+    for row in problems.head(PROBLEMS).itertuples():
+        print(f"{row.where}: {row.problem}", file=sys.stderr)
+    if len(problems) > PROBLEMS:
+        print(f"… and {len(problems) - PROBLEMS:,} more like these", file=sys.stderr)
+    if len(problems):
+        total = len(scores) + len(problems)
+        print(f"error: {len(problems):,} of {total:,} rows were left out.", file=sys.stderr)

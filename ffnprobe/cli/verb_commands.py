@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ffnprobe.cli.command import Common, make_command, take
-from ffnprobe.cli.help import HelpCommand, HelpGroup
-from ffnprobe.cli.terminal import open_store, read_prompt, show_progress
-from ffnprobe.options import HOOKS, STORE, Option
+from ffnprobe.arguments import HOOKS, STORE, Option
+from ffnprobe.cli.command import Common, HelpCommand, HelpGroup, make_command, take
+from ffnprobe.cli.invocation import open_store, read_prompt, show_progress
 from ffnprobe.verbs import VERBS, Verb
 
 if TYPE_CHECKING:
     from ffnprobe.asking import Answered
+
 
 MORE = "more: --full (all columns, map, paths, parts, curve), --html FILE (a page)"
 
