@@ -10,7 +10,7 @@ from ffnprobe.circuits.influence import follow_back, read_answers
 from ffnprobe.circuits.openings import choose_activation_slopes
 from ffnprobe.circuits.recovery import SIZES, Recovery, measure_recovery
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.estimates import measure_slopes
+from ffnprobe.interventions.question import measure_slopes
 from ffnprobe.interventions.sweeps import sweep_changes
 from ffnprobe.tracing.attention import Source
 

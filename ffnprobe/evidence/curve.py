@@ -30,8 +30,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.interventions.estimates import Gradients, measure_slopes
-from ffnprobe.interventions.question import Question
+from ffnprobe.interventions.question import Gradients, Question, measure_slopes
 from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Readout, Replay, read_answer
 from ffnprobe.interventions.sweeps import Change, replay_changes, replay_prompts, sweep_changes
 from ffnprobe.names import NeuronId, Site

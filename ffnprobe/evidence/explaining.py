@@ -63,8 +63,14 @@ from ffnprobe.evidence.curve import (
 )
 from ffnprobe.evidence.explanation import ExplainOptions, Explanation
 from ffnprobe.facts.subjects import locate_subject, propose_contrast, rank_subjects
-from ffnprobe.interventions.estimates import Gradients, measure_slopes
-from ffnprobe.interventions.question import Question, Removal, Replace, ask
+from ffnprobe.interventions.question import (
+    Gradients,
+    Question,
+    Removal,
+    Replace,
+    ask,
+    measure_slopes,
+)
 from ffnprobe.labels.stored_labels import find_labels
 from ffnprobe.labels.surveying import join_examples, join_labels
 from ffnprobe.models.model import Model
@@ -202,7 +208,7 @@ def explain(
         listed = [*carrying, *rest][:top]
         costly = sorted((effect, site) for site, effect in lost.items() if effect < 0)
         against = [site for _, site in costly if site not in listed][:SHOWN]
-        worth = _measure_worth(question)
+        worth = question.remove_all()
         settings |= _describe(removed, estimates)
     if not listed:
         listed = [
@@ -239,14 +245,6 @@ def explain(
         curve=curve,
         worth=worth,
     )  # fmt: skip
-
-
-def _measure_worth(question: Question) -> float:
-    """Return what the answer loses without all neurons at once, each set to what replaces it."""
-    readout, layers = question.readout, question.trace.model.config.layers
-    stream = readout.replay.entering(layers, start=readout.first)[None]
-    clean = readout.replayed(stream, layer=layers, start=readout.first)
-    return float(clean.logit - question.remove_all().logit)
 
 
 def _describe(removed: dict[Source, float], estimates: torch.Tensor) -> dict[str, Setting]:

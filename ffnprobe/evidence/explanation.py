@@ -18,7 +18,7 @@ from ffnprobe.evidence.curve import (
     table_pieces,
     table_shares,
 )
-from ffnprobe.interventions.ablation import map_layers
+from ffnprobe.interventions.layer_effects import map_layers
 from ffnprobe.interventions.question import Question, Replace
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, Tables, name_question, name_settings

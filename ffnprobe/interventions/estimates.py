@@ -15,7 +15,7 @@ True
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from einops import reduce
@@ -42,10 +42,10 @@ from ffnprobe.interventions.question import (
     ask,
     choose_neurons,
     choose_positions,
+    choose_top,
+    measure_slopes,
     split_positions,
 )
-from ffnprobe.interventions.replay import Readout
-from ffnprobe.interventions.sweeps import Change, set_activations
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result, check_alike, name_question, name_settings
@@ -83,7 +83,7 @@ class Estimates(Result):
     @property
     def table(self) -> "pd.DataFrame":
         """The ten neurons at the last position whose removal is estimated to cost most."""
-        return self.top(min(10, self.trace.model.config.neurons))
+        return self.tables()["estimates"]
 
     def over(self, positions: Sequence[int]) -> Float[Tensor, "layer neuron"]:
         """Estimate the effect of removing each neuron at all these positions."""
@@ -120,18 +120,17 @@ class Estimates(Result):
         """Name the table a file of these estimates holds."""
         named, position = split_positions(neurons, position)
         many = int(choose_neurons(self.trace.model, named).sum())
-        k = min(10, many) if top is None else top if named is None else min(top, many)
-        return {"estimates": self.top(k, position=position, neurons=named)}
+        rows = choose_top(top, many, is_all=named is None)
+        return {"estimates": self.top(rows, position=position, neurons=named)}
 
     def agreement(self, effects: Effects) -> float:
         """Correlate the ranks (Spearman) with the exact effects of the same neurons and positions."""
         import pandas as pd
 
         check_alike(self.provenance, effects.provenance, among=("replace", "over", "contrast"))
-        known = ~effects.values.isnan()
-        both = {"estimate": self.over(effects.positions)[known], "effect": effects.values[known]}
-        table = pd.DataFrame({name: values.numpy() for name, values in both.items()})
-        return float(table.corr(method="spearman").to_numpy()[0, 1])
+        is_measured = ~effects.values.isnan()
+        pairs = torch.stack([self.over(effects.positions), effects.values], dim=-1)[is_measured]
+        return float(pd.DataFrame(pairs.numpy()).corr(method="spearman").to_numpy()[0, 1])
 
 
 @verb
@@ -166,59 +165,3 @@ def estimate_question(question: Question) -> Estimates:
         values=question.gaps * slopes,
         provenance=question.provenance(settings={"method": "gradient"}),
     )
-
-
-class Gradients(NamedTuple):
-    """How far the answer follows every activation: by its logit, by its log-odds; 0 where not asked.
-
-    With some changes made: `activations` are then those of the neurons, `logits` those that the answer's
-    tokens are read from.
-    """
-
-    logit: Float[Tensor, "layer pos neuron"]
-    odds: Float[Tensor, "layer pos neuron"]
-    activations: Float[Tensor, "layer pos neuron"]
-    logits: Float[Tensor, "piece vocab"]
-
-
-def measure_slopes(
-    readout: Readout,
-    changes: Sequence[Change] = (),
-    *,
-    start: int = 0,
-    of: Sequence[str] = ("logit",),
-) -> Gradients:
-    """Take the gradient of the answer along every activation from a position on, by one replay.
-
-    Of `logit`, or of `odds`: log p / (1 - p), of several tokens added up; with a rival both are the lead.
-    The replay of the clean prompt is checked against the model's own run.
-    """
-    replay, layers = readout.replay, readout.replay.model.config.layers
-    own = replay.trace.activations
-    nudges = replay.held(torch.zeros_like(own[:, start:])).requires_grad_()
-    seen, found = own.clone(), {name: torch.zeros_like(own) for name in ("logit", "odds")}
-    change = set_activations([changes], len(replay.trace))
-
-    def nudge(layer: int, activations: Tensor) -> Tensor:
-        # The edit's first variant is the clean one; here there is one variant, with its changes.
-        edited = change(layer, activations.repeat(2, 1, 1))[1:] if changes else activations
-        seen[layer, start:] = edited[0].detach().cpu()
-        return edited + nudges[layer]
-
-    with torch.enable_grad():
-        stream = replay.entering(0, start=start)[None]
-        final = replay.finish(stream, layer=0, start=start, edit=nudge)
-        (logits,) = readout.logits(final, start=start)
-        for number, name in enumerate(of):
-            if name == "logit" or readout.versus is not None:
-                value = readout.replayed(final, layer=layers, start=start).logit.sum()
-            else:
-                tokens = torch.tensor(readout.tokens, device=logits.device)[:, None]
-                rest = logits.scatter(-1, tokens, float("-inf")).logsumexp(-1)
-                value = (logits.gather(-1, tokens)[:, 0] - rest).sum()
-            is_last = number == len(of) - 1
-            (slopes,) = torch.autograd.grad(value, nudges, retain_graph=not is_last)
-            found[name][:, start:] = slopes.cpu()
-    if not changes and not start:
-        readout.check(final.detach())
-    return Gradients(**found, activations=seen, logits=logits.detach())

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import torch
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
@@ -37,17 +36,17 @@ from ffnprobe.arguments import (
     verb,
 )
 from ffnprobe.errors import OptionRefused, PromptRefused
-from ffnprobe.interventions.layer_effects import LayerMap, spread, table_map
-from ffnprobe.interventions.question import Neurons, Positions, choose_neurons, choose_positions
-from ffnprobe.interventions.replay import Readout, read_answer
-from ffnprobe.interventions.sweeps import (
-    join_values,
-    mark_sets,
-    sweep_layers,
-    sweep_neurons,
-    sweep_sets,
+from ffnprobe.interventions.layer_effects import LayerMap, table_map
+from ffnprobe.interventions.question import (
+    Neurons,
+    Positions,
+    choose_neurons,
+    choose_positions,
+    choose_top,
 )
-from ffnprobe.provenance import Provenance, Setting
+from ffnprobe.interventions.replay import Readout, read_answer
+from ffnprobe.interventions.sweeps import mark_sets, sweep_layers, sweep_neurons, sweep_sets
+from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result, name_question
 from ffnprobe.tracing.trace import Trace
@@ -105,19 +104,14 @@ class Patches(Result):
         return f"carried: the share of the difference; activations are {shown}; {self.provenance.describe()}"
 
     @property
-    def _asked(self) -> int:
-        return int((~self.carried.isnan()).sum())
-
-    @property
     def table(self) -> "pd.DataFrame":
         """The ten neurons that carry most."""
-        return self.top(min(10, self._asked))
+        return self.tables()["patches"]
 
     def tables(self, top: Shown = None) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these patches holds."""
-        if top is not None and self._asked < self.carried.numel():
-            top = min(top, self._asked)
-        return {"patches": self.table if top is None else self.top(top)}
+        asked = int((~self.carried.isnan()).sum())
+        return {"patches": self.top(choose_top(top, asked, is_all=asked == self.carried.numel()))}
 
     def top(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` neurons that carry most of the difference."""
@@ -163,10 +157,6 @@ class LayerPatches(LayerMap):
             table_map({"carried": self.carried}, tokens, range(len(self.tokens_source)))
         )
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
-        """Name the table a file of these patches holds."""
-        return {"map": self.table}
-
 
 @verb
 @torch.no_grad()
@@ -193,22 +183,23 @@ def patch(
     readout, ends = _prepare(source, target, answer, other_answer)
     positions = choose_positions(target, position)
     chosen = choose_neurons(target.model, neurons)
-    sweep = sweep_neurons(
+    alone = sweep_neurons(
         readout, source.activations, positions=positions, chosen=chosen, progress=progress
     )
-    carried = join_values(list(sweep))
     sets = mark_sets(target, chosen[None], positions)
     together = sweep_sets(readout, source.activations, sets, start=positions[0])
     # A sweep says what the target loses; here what it gains is asked for.
     return Patches(
         target=target,
         ends=ends,
-        carried=spread(chosen, ends.share(-carried.logit)),
+        carried=ends.share(-alone.logit),
         together=float(ends.share(-together.logit)),
         activations_source=source.activations[:, positions].mean(dim=1),
         activations_target=target.activations[:, positions].mean(dim=1),
         positions=tuple(positions),
-        provenance=readout.provenance(target, settings=_settings(source), positions=positions),
+        provenance=readout.provenance(
+            target, settings={"activations_from": source.prompt}, positions=positions
+        ),
     )
 
 
@@ -232,14 +223,13 @@ def patch_layers(
     True
     """
     readout, ends = _prepare(source, target, answer, other_answer)
-    found = sweep_layers(readout, source.activations, progress=progress)
-    layers = target.model.config.layers
+    effects = sweep_layers(readout, source.activations, progress=progress)
     return LayerPatches(
         ends=ends,
-        carried=ends.share(-rearrange(found.logit, "(layer pos) -> layer pos", layer=layers)),
+        carried=ends.share(-effects.logit),
         tokens_source=source.tokens,
         tokens_target=target.tokens,
-        provenance=readout.provenance(target, settings=_settings(source)),
+        provenance=readout.provenance(target, settings={"activations_from": source.prompt}),
     )
 
 
@@ -265,7 +255,3 @@ def _prepare(
             remedy="prompts with different answers",
         )
     return readouts[1], ends
-
-
-def _settings(source: Trace) -> dict[str, Setting]:
-    return {"activations_from": source.prompt}

@@ -7,7 +7,8 @@ and effects are added up over its pieces, and neurons are removed at the prompt'
 Removed is set to zero, to a mean over a corpus, to given values, or with contrast prompts (the same
 sentence about other subjects) to its mean over them at the aligned position. What the answer then loses is
 owed to what the prompts differ in: where they begin alike, and where a position has no counterpart, nothing
-is removed and the effect is 0.
+is removed and the effect is 0. Beside the question stand the readers of what a user may choose to change:
+which positions, which neurons, and what replaces their activations.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -19,16 +20,16 @@ is removed and the effect is 0.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ffnprobe.arguments import Progress
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.replay import AnswerValues, Readout, read_answer
-from ffnprobe.interventions.sweeps import Change, sweep_changes
+from ffnprobe.interventions.replay import Readout, read_answer
+from ffnprobe.interventions.sweeps import Change, set_activations, sweep_changes
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Means, Model
 from ffnprobe.names import NeuronId, split_position
@@ -37,10 +38,6 @@ from ffnprobe.tracing.attention import Owners, Source, find_owners
 from ffnprobe.tracing.attribution import Pushes, PushesByPiece, attribute
 from ffnprobe.tracing.contrast import Contrast, Prompts, choose_contrast
 from ffnprobe.tracing.trace import Trace, predicted
-
-# MERGED: ffnprobe.interventions.choices
-# What a user may choose to change: which positions, which neurons, and what stands in for them.
-
 
 Positions = int | Sequence[int] | str
 Replace = str | Float[Tensor, "layer neuron"] | Means
@@ -69,19 +66,19 @@ def split_positions(
     if names is None:
         return None, position
     pairs = [split_position(str(name)) for name in names]
-    found = {at for _, at in pairs}
-    if found <= {None}:
+    positions = {at for _, at in pairs}
+    if positions <= {None}:
         return [name for name, _ in pairs], position
-    if len(found) > 1:
+    if len(positions) > 1:
         raise OptionRefused(
             "the neurons named are at several positions, and each is removed by itself at one.",
             remedy="one position at a time, or together",
         )
-    if position not in (-1, *found):
+    if position not in (-1, *positions):
         raise OptionRefused(
             "the names carry another position than the one asked for.", remedy="one of the two"
         )
-    return [name for name, _ in pairs], int(str(found.pop()))
+    return [name for name, _ in pairs], int(str(positions.pop()))
 
 
 def choose_neurons(model: Model, neurons: Neurons | None) -> Bool[Tensor, "layer neuron"]:
@@ -95,6 +92,13 @@ def choose_neurons(model: Model, neurons: Neurons | None) -> Bool[Tensor, "layer
     marked = torch.zeros(c.layers, c.d_mlp, dtype=torch.bool)
     marked[[name.layer for name in names], [name.neuron for name in names]] = True
     return marked
+
+
+def choose_top(top: int | None, many: int, *, is_all: bool) -> int:
+    """Say how many rows to show: by default ten; of neurons that were named, never more than those."""
+    if top is None:
+        return min(10, many)
+    return top if is_all else min(top, many)
 
 
 def choose_replacement(model: Model, replace: Replace) -> Float[Tensor, "layer 1 neuron"]:
@@ -116,13 +120,12 @@ def choose_replacement(model: Model, replace: Replace) -> Float[Tensor, "layer 1
             raise OptionRefused(
                 f'"{replace}" cannot replace an activation.', remedy="zero, mean, or a tensor"
             )
-        means = model.means
-        if means is None:
+        if model.means is None:
             raise OptionRefused(
                 f"{model.name} has no activation means: they are measured over a corpus.",
                 remedy="ffnprobe scan, then --store (in Python replace=scan.means); or zero",
             )
-        replace = means
+        replace = model.means
     if tuple(replace.shape) != (c.layers, c.d_mlp):
         raise OptionRefused(
             f"the replacement is {list(replace.shape)}; {model.name} has "
@@ -189,16 +192,16 @@ class Question:
     def set_to(self, removal: Removal) -> "Question":
         """Ask the same with another removal; what does not depend on it is kept."""
         other = replace(self, removal=removal)
-        kept = {"pushes", "owners", "direct_pushes", "attention_pushes", "readout"}
-        other.__dict__.update({name: self.__dict__[name] for name in kept & self.__dict__.keys()})
+        same = {"pushes", "owners", "direct_pushes", "attention_pushes", "readout"}
+        vars(other).update({name: vars(self)[name] for name in same & vars(self).keys()})
         return other
 
     @cached_property
     def pushes(self) -> Pushes | PushesByPiece:
         """What every part pushed toward the answer."""
-        found = attribute(self.trace, self.answer, versus=self.versus, convention=self.convention)
-        assert isinstance(found, Pushes | PushesByPiece)
-        return found
+        pushes = attribute(self.trace, self.answer, versus=self.versus, convention=self.convention)
+        assert isinstance(pushes, Pushes | PushesByPiece)
+        return pushes
 
     @property
     def pieces(self) -> tuple[Pushes, ...]:
@@ -222,10 +225,10 @@ class Question:
     @cached_property
     def attention_pushes(self) -> Float[Tensor, "layer pos neuron"]:
         """Every neuron's push through attention, however many heads carried it on."""
-        parts = (owners.through[:, : len(self.trace)] for owners in self.owners)
         total = torch.zeros_like(self.trace.activations)
-        for part in parts:
-            total[:, : part.shape[1]] += part
+        for owners in self.owners:
+            through = owners.through[:, : len(self.trace)]
+            total[:, : through.shape[1]] += through
         return total
 
     @cached_property
@@ -254,29 +257,33 @@ class Question:
     def change(self, site: Source, position: int | None = None) -> Change:
         """Say what a removed neuron is set to; on another prompt it has another position."""
         (layer, neuron), here = (site[0].layer, site[0].neuron), site[1]
-        given = self.replacement
-        value = float(given[layer, here if given.shape[1] > 1 else 0, neuron])
+        value = float(self.replacement[layer, here if self.replacement.shape[1] > 1 else 0, neuron])
         return Change(layer, here if position is None else position, neuron, value)
 
-    def remove_each(
-        self, sites: Sequence[Source], progress: Progress | None = None
-    ) -> dict[Source, float]:
-        """Remove neurons, each at its position, one at a time: what the answer loses, in logits."""
-        each = list(dict.fromkeys(sites))
-        groups = [[self.change(site)] for site in each]
-        lost = sweep_changes(self.readout, groups, progress=progress)
-        return dict(zip(each, lost.logit.tolist(), strict=True))
+    def remove_groups(self, groups: Sequence[Sequence[Source]]) -> list[float]:
+        """Remove the neurons of a group together, each at its position: the effects, in logits."""
+        changes = [[self.change(site) for site in group] for group in groups]
+        effects: list[float] = sweep_changes(self.readout, changes).logit.tolist()
+        return effects
 
-    def remove_all(self) -> AnswerValues:
-        """Read the answer with every neuron set to its replacement at every position of the prompt."""
-        replay = self.readout.replay
-        given = self.replacement.expand_as(replay.trace.activations)
-        own = replay.trace.activations[:, len(self.trace) :]
-        every = replay.held(torch.cat([given[:, : len(self.trace)], own], dim=1))
-        stream = replay.entering(0, start=0)[None]
-        return self.readout.replayed(
-            stream, layer=0, start=0, edit=lambda layer, activations: every[layer][None]
-        )
+    def remove_each(self, sites: Sequence[Source]) -> dict[Source, float]:
+        """Remove neurons, each at its position, one at a time: their effects, in logits."""
+        each = list(dict.fromkeys(sites))
+        return dict(zip(each, self.remove_groups([[site] for site in each]), strict=True))
+
+    def remove_all(self) -> float:
+        """Set every neuron to its replacement at every position of the prompt: the effect, in logits."""
+        readout, replay, length = self.readout, self.readout.replay, len(self.trace)
+        values = self.replacement.expand_as(replay.trace.activations)[:, :length]
+        behind = replay.trace.activations[:, length:]
+        every = replay.held(torch.cat([values, behind], dim=1))
+        removed = replay.finish(
+            replay.entering(0, start=0)[None], layer=0, start=0,
+            edit=lambda layer, activations: every[layer][None],
+        )  # fmt: skip
+        clean = replay.entering(replay.model.config.layers, start=0)[None]
+        before, after = (readout.values(final, start=0) for final in (clean, removed))
+        return float(before.logit - after.logit)
 
     def provenance(
         self, *, positions: Sequence[int] = (), settings: dict[str, Setting] | None = None
@@ -305,3 +312,58 @@ def ask(
         )
     by = usual_replacement(trace.model, replace) if chosen is None else chosen
     return Question(trace, answer, versus, convention, Removal(by))
+
+
+class Gradients(NamedTuple):
+    """How far the answer follows every activation: by its logit, by its log-odds; 0 where not asked.
+
+    With some changes made: `activations` are then those of the neurons, `logits` those that the answer's
+    tokens are read from.
+    """
+
+    logit: Float[Tensor, "layer pos neuron"]
+    odds: Float[Tensor, "layer pos neuron"]
+    activations: Float[Tensor, "layer pos neuron"]
+    logits: Float[Tensor, "piece vocab"]
+
+
+def measure_slopes(
+    readout: Readout,
+    changes: Sequence[Change] = (),
+    *,
+    start: int = 0,
+    of: Sequence[str] = ("logit",),
+) -> Gradients:
+    """Take the gradient of the answer along every activation from a position on, by one replay.
+
+    Of `logit`, or of `odds`: log p / (1 - p), of several tokens added up; with a rival both are the lead.
+    The replay of the clean prompt is checked against the model's own run.
+    """
+    replay, activations = readout.replay, readout.replay.trace.activations
+    nudges = replay.held(torch.zeros_like(activations[:, start:])).requires_grad_()
+    changed = activations.clone()
+    slopes = {name: torch.zeros_like(activations) for name in ("logit", "odds")}
+    change = set_activations([changes], len(replay.trace))
+
+    def nudge(layer: int, activations: Tensor) -> Tensor:
+        # The edit's first variant is the clean one; here there is one variant, with its changes.
+        edited = change(layer, activations.repeat(2, 1, 1))[1:] if changes else activations
+        changed[layer, start:] = edited[0].detach().cpu()
+        return edited + nudges[layer]
+
+    with torch.enable_grad():
+        stream = replay.entering(0, start=start)[None]
+        final = replay.finish(stream, layer=0, start=start, edit=nudge)
+        (logits,) = readout.logits(final, start=start)
+        for name in of:
+            if name == "logit" or readout.versus is not None:
+                value = readout.values(final, start=start).logit.sum()
+            else:
+                tokens = torch.tensor(readout.tokens, device=logits.device)[:, None]
+                rest = logits.scatter(-1, tokens, float("-inf")).logsumexp(-1)
+                value = (logits.gather(-1, tokens)[:, 0] - rest).sum()
+            (gradient,) = torch.autograd.grad(value, nudges, retain_graph=name != of[-1])
+            slopes[name][:, start:] = gradient.cpu()
+    if not changes and not start:
+        readout.check(final.detach())
+    return Gradients(**slopes, activations=changed, logits=logits.detach())

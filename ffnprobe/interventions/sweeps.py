@@ -1,4 +1,4 @@
-"""Many variants of one prompt, each exactly: every neuron, every layer at every position, groups of changes.
+"""Many variants of one prompt: every neuron, every layer at every position, groups of changes.
 
     effect = the answer on the clean prompt − the answer with the change
 
@@ -32,7 +32,6 @@ from ffnprobe.tracing.trace import Trace
 NUMBERS_AT_ONCE = 2**24
 
 Replacement = Float[Tensor, "layer #pos neuron"]
-Site = tuple[int, int]  # a layer, and a position
 
 
 class Change(NamedTuple):
@@ -50,10 +49,11 @@ Replayed = Iterator[tuple[list[int], Stream, Stream]]
 
 
 class Variant(NamedTuple):
-    """Where a variant joins, its changes there, and those of later layers."""
+    """The layer and position at which a variant joins, its changes there, and those of later layers."""
 
-    site: Site
-    begun: Group = ()
+    layer: int
+    start: int
+    joining: Group = ()
     later: Group = ()
 
 
@@ -70,10 +70,10 @@ def replay_changes(
     """Return the final stream where the answer is read, with all changes of each group made."""
     replay = readout.replay
     final = replay.entering(replay.model.config.layers, start=readout.first)
-    found = final.repeat(len(groups), 1, 1)
-    for numbers, _, own in _replay_groups(readout, groups):
-        found[numbers] = own
-    return found
+    streams = final.repeat(len(groups), 1, 1)
+    for numbers, _, changed in _replay_groups(readout, groups):
+        streams[numbers] = changed
+    return streams
 
 
 def replay_prompts(
@@ -81,16 +81,21 @@ def replay_prompts(
 ) -> Iterator[Float[Tensor, "group piece d_model"]]:
     """Do what `replay_changes` does, for several prompts: as many at a time as fit."""
     layers = readouts[0].replay.model.config.layers
-    positions = [[c.position for group in own for c in group] for own in groups]
-    starts = [min(own, default=r.first) for own, r in zip(positions, readouts, strict=True)]
-    alone = [_width(r.replay, start) for r, start in zip(readouts, starts, strict=True)]
-    widths = [(1 + len(own)) * width for own, width in zip(groups, alone, strict=True)]
+    changes = [[change for group in each for change in group] for each in groups]
+    starts = [
+        min((change.position for change in each), default=readout.first)
+        for each, readout in zip(changes, readouts, strict=True)
+    ]
+    widths = [
+        (1 + len(each)) * _width(readout.replay, start)
+        for each, readout, start in zip(groups, readouts, starts, strict=True)
+    ]
     for batch in _gather(widths):
         if len(batch) == 1:  # it may be one that does not fit
             yield replay_changes(readouts[batch[0]], groups[batch[0]])
             continue
-        own, begun = [readouts[n] for n in batch], [starts[n] for n in batch]
-        first = min((c.layer for n in batch for group in groups[n] for c in group), default=layers)
+        chosen, begins = [readouts[n] for n in batch], [starts[n] for n in batch]
+        first = min((change.layer for n in batch for change in changes[n]), default=layers)
         edits = [set_activations(groups[n], len(readouts[n].replay.trace)) for n in batch]
         streams = [
             readouts[n].replay.entering(first, start=starts[n]).repeat(1 + len(groups[n]), 1, 1)
@@ -98,28 +103,28 @@ def replay_prompts(
         ]
         for layer in range(first, layers):
             streams = advance(
-                [one.replay for one in own], streams, begun, layer=layer, edits=edits,
-                firsts=[one.first if layer == layers - 1 else 0 for one in own],
+                [readout.replay for readout in chosen], streams, begins, layer=layer, edits=edits,
+                firsts=[readout.first if layer == layers - 1 else 0 for readout in chosen],
             )  # fmt: skip
-        for one, stream in zip(own, streams, strict=True):
-            yield stream[1:, one.first - len(one.replay.trace) :]
+        for readout, stream in zip(chosen, streams, strict=True):
+            yield stream[1:, readout.first - len(readout.replay.trace) :]
 
 
 def sweep_moves(
     readout: Readout,
-    sites: Sequence[Site],
+    places: Sequence[tuple[int, int]],
     moves: Float[Tensor, "variant pos d_model"],
     *,
     progress: Progress | None = None,
 ) -> AnswerValues:
-    """Move the stream that leaves a layer, from a position on, for each site in turn."""
+    """Move the stream that leaves a layer, from a position on, for each layer and position in turn."""
     last, is_acting = readout.replay.model.config.layers - 1, moves.flatten(1).any(dim=-1).tolist()
-    for row, (layer, start) in enumerate(sites):
+    for row, (layer, start) in enumerate(places):
         if layer == last and start < readout.first:
             is_acting[row] = bool(moves[row, readout.first - start :].any())
-    variants = {row: Variant(site) for row, site in enumerate(sites) if is_acting[row]}
-    replayed = _replay_all(readout, variants, moves.__getitem__, len(sites), progress)
-    return _measure(readout, len(sites), replayed)
+    variants = {row: Variant(*place) for row, place in enumerate(places) if is_acting[row]}
+    replayed = _replay_all(readout, variants, moves.__getitem__, len(places), progress)
+    return _measure(readout, len(places), replayed)
 
 
 def sweep_neurons(
@@ -129,26 +134,29 @@ def sweep_neurons(
     positions: list[int],
     chosen: Bool[Tensor, "layer neuron"],
     progress: Progress | None = None,
-) -> Iterator[AnswerValues]:
-    """Replace each chosen neuron by itself, at all the positions: yield a layer's effects at a time."""
+) -> AnswerValues:
+    """Replace each chosen neuron by itself, at all the positions: `[layer neuron]`, NaN for the others."""
     replay, start = readout.replay, positions[0]
     gaps = (replacement - replay.trace.activations)[:, positions]
     inside = [position - start for position in positions]
-    done, total = 0, int(chosen.sum())
+    batches, done, total = list[AnswerValues](), 0, int(chosen.sum())
     for layer in chosen.any(dim=-1).nonzero()[:, 0].tolist():
-        found: list[AnswerValues] = []
-        for neurons in torch.split(chosen[layer].nonzero()[:, 0], count_at_once(replay, start)):
+        for neurons in torch.split(chosen[layer].nonzero()[:, 0], _count_at_once(replay, start)):
             shifts = einsum(
                 replay.held(gaps[layer][:, neurons]), replay.held(replay.model.rows[layer][neurons]),
                 "pos variant, variant d_model -> variant pos d_model",
             )  # fmt: skip
             moves = shifts.new_zeros(len(neurons), inside[-1] + 1, shifts.shape[-1])
             moves[:, inside] = replay.moved(layer, positions, shifts)
-            found.append(sweep_moves(readout, [(layer, start)] * len(neurons), moves))
+            batches.append(sweep_moves(readout, [(layer, start)] * len(neurons), moves))
             done += len(neurons)
             if progress is not None:
                 progress(done, total)
-        yield join_values(found)
+
+    def spread(values: Tensor) -> Tensor:
+        return values.new_full(chosen.shape, float("nan")).masked_scatter(chosen, values)
+
+    return _join(batches).lay_out(spread)
 
 
 def sweep_layers(
@@ -158,13 +166,14 @@ def sweep_layers(
     positions: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> AnswerValues:
-    """Replace a whole MLP layer at one position, for each layer and position (by default all) in turn."""
+    """Replace a whole MLP layer at one position, for each in turn (by default all): `[layer pos]`."""
     replay, length = readout.replay, readout.first + 1
     layers, chosen = range(replay.model.config.layers), list(positions or range(length))
-    given = replacement.expand_as(replay.trace.activations)[:, :length]
-    moves = [replay.replaced(layer, given[layer])[chosen] for layer in layers]
-    sites = [(layer, position) for layer in layers for position in chosen]
-    return sweep_moves(readout, sites, torch.cat(moves)[:, None], progress=progress)
+    values = replacement.expand_as(replay.trace.activations)[:, :length]
+    moves = [replay.replaced(layer, values[layer])[chosen] for layer in layers]
+    places = [(layer, position) for layer in layers for position in chosen]
+    effects = sweep_moves(readout, places, torch.cat(moves)[:, None], progress=progress)
+    return effects.lay_out(lambda every: every.reshape(len(layers), -1))
 
 
 def sweep_sets(
@@ -178,18 +187,21 @@ def sweep_sets(
 
     For sets of many neurons; what a few lists of changes do is `sweep_changes`.
     """
-    replay, many = readout.replay, count_at_once(readout.replay, start)
-    own = replay.trace.activations
-    given, found, remaining = replacement.expand_as(own), list[AnswerValues](), iter(sets)
+    activations, many = readout.replay.trace.activations, _count_at_once(readout.replay, start)
+    values, batches, remaining = (
+        replacement.expand_as(activations),
+        list[AnswerValues](),
+        iter(sets),
+    )
     while batch := list(islice(remaining, many)):
-        masks = torch.stack(batch) & (given != own)
+        masks = torch.stack(batch) & (values != activations)
         masks[:, -1, : readout.first] = False
-        found.append(_measure(readout, len(batch), _replay_sets(readout, given, masks, start)))
-    return join_values(found)
+        batches.append(_measure(readout, len(batch), _replay_sets(readout, values, masks, start)))
+    return _join(batches)
 
 
 def _replay_sets(
-    readout: Readout, given: Tensor, masks: Bool[Tensor, "set layer pos neuron"], start: int
+    readout: Readout, values: Tensor, masks: Bool[Tensor, "set layer pos neuron"], start: int
 ) -> Replayed:
     """Replay the sets of one batch that mark anything, all from the first layer that one marks."""
     rows, replay = masks.flatten(1).any(dim=1).nonzero()[:, 0].tolist(), readout.replay
@@ -200,7 +212,7 @@ def _replay_sets(
     acting = torch.cat([torch.zeros_like(acting[:1]), acting])  # the clean prompt first
 
     def edit(layer: int, activations: Tensor) -> Tensor:
-        return torch.where(acting[:, layer], replay.held(given[layer, start:]), activations)
+        return torch.where(acting[:, layer], replay.held(values[layer, start:]), activations)
 
     streams = replay.entering(layer, start=start).repeat(len(acting), 1, 1)
     final = replay.finish(streams, layer=layer, start=start, edit=edit)[:, readout.first - start :]
@@ -216,15 +228,17 @@ def mark_sets(
     return (group[:, None] & is_at for group in groups)
 
 
-def count_at_once(replay: Replay, start: int) -> int:
+def _count_at_once(replay: Replay, start: int) -> int:
     """Say how many variants fit in one batch."""
     return max(1, NUMBERS_AT_ONCE // _width(replay, start))
 
 
-def join_values(parts: Sequence[AnswerValues]) -> AnswerValues:
+def _join(batches: Sequence[AnswerValues]) -> AnswerValues:
     """Put values of several batches one after the other."""
-    logs = [r.log_probability for r in parts if r.log_probability is not None]
-    return AnswerValues(torch.cat([r.logit for r in parts]), torch.cat(logs) if logs else None)
+    logs = [values.log_probability for values in batches if values.log_probability is not None]
+    return AnswerValues(
+        torch.cat([values.logit for values in batches]), torch.cat(logs) if logs else None
+    )
 
 
 def set_activations(groups: Sequence[Group], length: int) -> Edit:
@@ -239,27 +253,24 @@ def set_activations(groups: Sequence[Group], length: int) -> Edit:
 
     def edit(layer: int, activations: Tensor) -> Tensor:
         start = length - activations.shape[1]
-        made = [
+        rows = [
             (variant, c.position - start, c.neuron, c.value)
             for variant, c in by_layer.get(layer, ())
             if c.position >= start
         ]
-        if not made:
+        if not rows:
             return activations
-        *sites, values = zip(*made, strict=True)
-        changed = activations.clone()
-        changed[tuple(torch.tensor(site) for site in sites)] = torch.tensor(values).to(changed)
-        return changed
+        *cells, values = map(torch.tensor, zip(*rows, strict=True))
+        return activations.index_put(tuple(cells), values.to(activations))
 
     return edit
 
 
 def _drop_idle(readout: Readout, groups: Sequence[Group]) -> list[list[Change]]:
     """Drop the changes that cannot change the answer."""
-    own, last = readout.replay.trace.activations, readout.replay.model.config.layers - 1
-    every = [change for group in groups for change in group]
-    at = torch.tensor([change[:3] for change in every], dtype=torch.long).reshape(-1, 3)
-    before = iter(own[at[:, 0], at[:, 1], at[:, 2]].tolist())
+    activations, last = readout.replay.trace.activations, readout.replay.model.config.layers - 1
+    cells = torch.tensor([c[:3] for group in groups for c in group], dtype=torch.long)
+    before = iter(activations[tuple(cells.reshape(-1, 3).unbind(dim=1))].tolist())
     return [
         [c for c in group if next(before) != c.value and (c.layer < last or c.position >= readout.first)]
         for group in groups
@@ -292,9 +303,9 @@ def _replay_groups(
     for number, group in enumerate(_drop_idle(readout, groups)):
         if group:
             layer, start = min(c.layer for c in group), min(c.position for c in group)
-            begun = [c for c in group if c.layer == layer]
+            joining = [c for c in group if c.layer == layer]
             later = [c for c in group if c.layer > layer]
-            variants[number] = Variant((layer, start), begun, later)
+            variants[number] = Variant(layer, start, joining, later)
 
     def move(batch: list[int]) -> Tensor:
         return _move(readout.replay, [variants[number] for number in batch])
@@ -310,8 +321,8 @@ def _replay_all(
     progress: Progress | None,
 ) -> Replayed:
     """Replay variants by their number, as many at a time as fit; those of the total left out do nothing."""
-    order = sorted(variants, key=lambda number: variants[number].site[::-1])
-    widths = [_width(readout.replay, variants[number].site[1]) for number in order]
+    order = sorted(variants, key=lambda number: (variants[number].start, variants[number].layer))
+    widths = [_width(readout.replay, variants[number].start) for number in order]
     done = total - len(variants)
     for places in _gather(widths):
         batch = [order[place] for place in places]
@@ -324,17 +335,17 @@ def _replay_all(
 
 def _move(replay: Replay, variants: Sequence[Variant]) -> Float[Tensor, "variant pos d_model"]:
     """Return how far the changes of each variant's first layer move the stream, from its position on."""
-    span = 1 + max(c.position - one.site[1] for one in variants for c in one.begun)
+    span = 1 + max(c.position - one.start for one in variants for c in one.joining)
     model, trace = replay.model, replay.trace
     moves = replay.held(torch.zeros(len(variants), span, model.config.d_model))
-    for layer, start in dict.fromkeys(one.site for one in variants):
-        rows = [row for row, one in enumerate(variants) if one.site == (layer, start)]
-        made = [(order, c) for order, row in enumerate(rows) for c in variants[row].begun]
-        neurons = [c.neuron for _, c in made]
-        values = torch.tensor([c.value for _, c in made]).to(trace.activations)
-        gaps = values - trace.activations[layer, [c.position for _, c in made], neurons]
+    for layer, start in dict.fromkeys(one[:2] for one in variants):
+        rows = [row for row, one in enumerate(variants) if one[:2] == (layer, start)]
+        changes = [(order, c) for order, row in enumerate(rows) for c in variants[row].joining]
+        neurons = [c.neuron for _, c in changes]
+        values = torch.tensor([c.value for _, c in changes]).to(trace.activations)
+        gaps = values - trace.activations[layer, [c.position for _, c in changes], neurons]
         wide = min(span, len(trace) - start)
-        cells = torch.tensor([order * wide + c.position - start for order, c in made])
+        cells = torch.tensor([order * wide + c.position - start for order, c in changes])
         shifts = moves.new_zeros(len(rows) * wide, moves.shape[-1])
         answers = replay.held(model.rows[layer][neurons])
         shifts.index_add_(0, cells.to(shifts.device), replay.held(gaps)[:, None] * answers)
@@ -348,10 +359,10 @@ def _replay(
 ) -> Replayed:
     """Replay one batch, in order of position and layer: for each position its rows, clean and changed."""
     replay, length = readout.replay, len(readout.replay.trace)
-    layers, first = replay.model.config.layers, min(one.site[0] for one in variants)
+    layers, first = replay.model.config.layers, min(one.layer for one in variants)
     by_start: dict[int, list[int]] = {}
     for row, one in enumerate(variants):
-        by_start.setdefault(one.site[1], []).append(row)
+        by_start.setdefault(one.start, []).append(row)
     starts, many, edits = list(by_start), len(by_start), None
     if any(one.later for one in variants):
         later = [[variants[row].later for row in rows] for rows in by_start.values()]
@@ -364,7 +375,7 @@ def _replay(
                 [replay] * many, streams, starts, layer=layer, edits=edits, firsts=firsts
             )
         for number, (start, rows) in enumerate(by_start.items()):
-            if own := [row for row in rows if variants[row].site[0] == layer]:
+            if own := [row for row in rows if variants[row].layer == layer]:
                 clean = streams[number][:1]
                 dropped = length - clean.shape[1] - start
                 moved = moves[own, dropped : dropped + clean.shape[1]]
@@ -378,12 +389,11 @@ def _replay(
 
 def _measure(readout: Readout, many: int, replayed: Replayed) -> AnswerValues:
     """Measure what the answer loses in each of so many variants: nothing where one is not replayed."""
-    layers, first = readout.replay.model.config.layers, readout.first
     logit = torch.zeros(many, dtype=readout.replay.trace.final.dtype)
-    found = AnswerValues(logit, torch.zeros_like(logit) if readout.has_log_probability else None)
+    effects = AnswerValues(logit, torch.zeros_like(logit) if readout.has_log_probability else None)
     for rows, clean, final in replayed:
-        values = readout.replayed(torch.cat([clean, final]), layer=layers, start=first)
-        for effects, own in zip(found, values, strict=True):
-            if effects is not None and own is not None:
-                effects[rows] = (own[:1] - own[1:]).to(effects)
-    return found
+        values = readout.values(torch.cat([clean, final]), start=readout.first)
+        for effect, value in zip(effects, values, strict=True):
+            if effect is not None and value is not None:
+                effect[rows] = (value[:1] - value[1:]).to(effect)
+    return effects

@@ -9,8 +9,7 @@ import ffnprobe as fp
 from ffnprobe.evidence import curve as curves
 from ffnprobe.evidence.curve import BEHIND, SIZES, Curve, measure_costs, measure_spread, rank_sites
 from ffnprobe.facts.formats import read_facts
-from ffnprobe.interventions.estimates import measure_slopes
-from ffnprobe.interventions.question import ask
+from ffnprobe.interventions.question import ask, measure_slopes
 from tests.conftest import JORDAN
 from tests.interventions.oracles import hooked
 
