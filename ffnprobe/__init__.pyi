@@ -1,9 +1,8 @@
 """Every public name and where it lives, once: type checkers read this file, and `__init__.py` does."""
 
 from ffnprobe.batches import Batch as Batch, batch as batch
-from ffnprobe.circuits.checking import check_circuit as check_circuit
 from ffnprobe.circuits.circuit import Circuit as Circuit, circuit as circuit
-from ffnprobe.circuits.recovery import Recovery as Recovery
+from ffnprobe.circuits.recovery import Recovery as Recovery, check_circuit as check_circuit
 from ffnprobe.corpora.examples import Examples as Examples, examples as examples
 from ffnprobe.labels.stored_labels import Labels as Labels
 from ffnprobe.corpora.matching import match as match

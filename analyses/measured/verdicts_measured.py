@@ -23,7 +23,8 @@ import ffnprobe as fp
 from analyses.measured.evidence.facts import Known, find_known
 from analyses.script import new_parser, run_script
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.evidence.curve import read_after, read_sites
+from ffnprobe.evidence.curve import read_after
+from ffnprobe.evidence.explanation import read_sites
 from ffnprobe.facts.formats import read_facts
 from ffnprobe.interventions.replay import read_answer
 from ffnprobe.interventions.sweeps import Change

@@ -2,7 +2,7 @@
 
 Nodes are neurons at positions, token embeddings (and position embeddings), biases and the answer. An edge is
 what one node added to another's score, or to the answer's logit, with the patterns and scales held as they
-were: directly, or through heads (`edges`). What the kept nodes do not explain of a node is its `rest`.
+were: directly, or through heads (`graph`). What the kept nodes do not explain of a node is its `rest`.
 
 Nodes are kept by their influence on the answer through the graph (`influence`), ties by name. With contrast
 prompts influence counts what differs from them; without, what is above the neuron's corpus mean, or zero.
@@ -44,6 +44,9 @@ from ffnprobe.arguments import (
     verb,
 )
 from ffnprobe.circuits.graph import (
+    ANSWER,
+    BIASES,
+    REST,
     Edges,
     Sources,
     Target,
@@ -52,16 +55,19 @@ from ffnprobe.circuits.graph import (
     gather_sources,
     list_targets,
 )
-from ffnprobe.circuits.influence import Slopes, follow_back, read_answers
-from ffnprobe.circuits.openings import ActivationSlopes, choose_activation_slopes
-from ffnprobe.circuits.recovery import Recovery
+from ffnprobe.circuits.influence import (
+    ActivationSlopes,
+    choose_activation_slopes,
+    follow_back,
+    read_answers,
+)
 from ffnprobe.interventions.question import Question, Replace, ask
 from ffnprobe.models.model import Model
+from ffnprobe.names import Site
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result, name_question, name_settings
-from ffnprobe.tracing.attention import Source
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.runs import run
 from ffnprobe.tracing.trace import Trace
@@ -69,111 +75,14 @@ from ffnprobe.tracing.trace import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# MERGED: ffnprobe.circuits.tables
-# Tables of a circuit: its neurons, all nodes, edges, and the account of every score.
-
-
-ANSWER, BIASES, REST = "answer", "biases", "rest"
-
-
-def name_target(target: Target) -> str:
-    """Name a target as the node it is."""
-    return ANSWER if target.node is None else target.node.name
-
-
-def table_neurons(circuit: "Circuit") -> "pd.DataFrame":
-    """Table the kept neurons: what they did, what they are worth, the tokens they stand for."""
-    trace, first = circuit.trace, len(circuit.sources.nodes) - len(circuit.kept)
-    columns = {
-        "activation": trace.activations,
-        "removed": circuit.question.removal.on(trace).expand_as(trace.activations),
-        "influence": circuit.worth[first:],
-        "inside": circuit.flows.sum(dim=0)[first:],
-    }
-    return list_neurons(
-        trace.model, circuit.kept, columns, signs=trace.activations, tokens=trace.tokens
-    )
-
-
-def table_nodes(circuit: "Circuit") -> "pd.DataFrame":
-    """Table every node once: words first, then neurons in layer order, then the answer."""
-    import pandas as pd
-
-    tokens, flows = circuit.trace.tokens, circuit.flows.sum(dim=0).tolist()
-    listed = zip(circuit.sources.nodes, circuit.worth.tolist(), flows, strict=True)
-    rows: list[tuple[object, ...]] = [
-        (
-            node.name, node.kind, str(node.neuron_id) if node.kind == "neuron" else None,
-            node.layer if node.kind == "neuron" else None,
-            node.neuron if node.kind == "neuron" else None,
-            node.position, tokens[node.position], worth, inside,
-        )
-        for node, worth, inside in sorted(listed, key=lambda row: (row[0].layer, row[0].position))
-    ]  # fmt: skip
-    rows += [(name, name, None, None, None, None, None, None, None) for name in (BIASES, REST)]
-    last = circuit.question.pushes.pieces[-1].position
-    shown = circuit.provenance.answer
-    rows.append((ANSWER, ANSWER, None, None, None, last, shown, circuit.logit, None))
-    columns = [
-        "node", "kind", "name", "layer", "neuron", "position", "token", "influence", "inside",
-    ]  # fmt: skip
-    frame = pd.DataFrame(rows, columns=columns)
-    whole = dict.fromkeys(("layer", "neuron", "position"), "Int64")
-    return frame.astype({**whole, "influence": float, "inside": float})
-
-
-def table_edges(circuit: "Circuit", top: int | None) -> "pd.DataFrame":
-    """Table edges between kept nodes, by what they are worth to the answer; ties by name."""
-    import pandas as pd
-
-    account, heads = circuit.account, circuit.trace.model.config.heads
-    rows = []
-    for row, column in account.drives.nonzero().tolist():
-        target, head = circuit.targets[row], int(account.head[row, column])
-        carried = float(account.carried[row, column])
-        rows.append(
-            (
-                circuit.sources.nodes[column].name, name_target(target), target.asks,
-                float(account.drives[row, column]), float(account.direct[row, column]),
-                f"L{head // heads}H{head % heads}" if head >= 0 and carried else "", carried,
-                float(circuit.flows[row, column]),
-            )
-        )  # fmt: skip
-    columns = ["source", "target", "asks", "drive", "direct", "through", "carried", "influence"]
-    frame = pd.DataFrame(rows, columns=columns)
-    frame = frame.sort_values(
-        "influence", key=abs, ascending=False, kind="stable", ignore_index=True
-    )
-    if top is None:
-        return frame
-    return frame.head(check_top(top, len(frame), of="edges"))
-
-
-def table_accounts(circuit: "Circuit") -> "pd.DataFrame":
-    """Table what each score adds up from: neurons + embeddings + biases + rest = score."""
-    import pandas as pd
-
-    account = circuit.account
-    is_neuron = torch.tensor([node.kind == "neuron" for node in circuit.sources.nodes])
-    neurons = account.drives[:, is_neuron].double().sum(dim=-1).tolist()
-    words = account.drives[:, ~is_neuron].double().sum(dim=-1).tolist()
-    rows = [
-        (name_target(target), target.asks, target.measured, *parts)
-        for target, *parts in zip(
-            circuit.targets, neurons, words, account.biases.tolist(), account.rest.tolist(),
-            strict=True,
-        )
-    ]  # fmt: skip
-    columns = ["target", "asks", "score", "neurons", "embeddings", "biases", "rest"]
-    return pd.DataFrame(rows, columns=columns)
+    from ffnprobe.circuits.recovery import Recovery
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Circuit(Result):
     """Kept nodes, what each added to the next, and how far the answer follows from them.
 
-    `openings` is how far each target's activation follows its score, `slopes` how far the answer follows
+    `activation_slopes` is how far each target's activation follows its score, `slopes` how far the answer follows
     each target's activation; both are 1 for the answer.
 
     >>> import ffnprobe as fp
@@ -187,15 +96,15 @@ class Circuit(Result):
 
     question: Question
     influence: Float[Tensor, "layer pos neuron"]
-    kept: tuple[Source, ...]
+    kept: tuple[Site, ...]
     sources: Sources
     targets: tuple[Target, ...]
     account: Edges
-    openings: Float[Tensor, " target"]
+    activation_slopes: Float[Tensor, " target"]
     slopes: Float[Tensor, " target"]
     embedded: Float[Tensor, "pos d_model"]
     provenance: Provenance
-    recovery: Recovery | None = None
+    recovery: "Recovery | None" = None
 
     @property
     def trace(self) -> Trace:
@@ -242,40 +151,97 @@ class Circuit(Result):
     @cached_property
     def flows(self) -> Float[Tensor, "target source"]:
         """What each edge is worth to the answer, in logits: what is owed, times how far it follows."""
-        return self.account.owed.double() * (self.openings * self.slopes).double()[:, None]
+        return self.account.owed.double() * (self.activation_slopes * self.slopes).double()[:, None]
 
     @cached_property
     def worth(self) -> Float[Tensor, " source"]:
         """Each source's influence on the answer, in logits."""
         many = len(self.sources.nodes) - len(self.kept)
-        positions = self.sources.positions[:many]
-        pattern = "source d_model, source d_model -> source"
-        words = einsum(
-            self.sources.gaps[:many].double(), self.embedded[positions].double(), pattern
-        )
-        own = [self.influence[name.layer, position, name.neuron] for name, position in self.kept]
-        return torch.cat([words.cpu(), torch.tensor(own, dtype=torch.float64)])
+        gaps = self.sources.gaps[:many].double()
+        readers = self.embedded[self.sources.positions[:many]].double()
+        words = einsum(gaps, readers, "source d_model, source d_model -> source")
+        neurons = [self.influence[name.layer, at, name.neuron] for name, at in self.kept]
+        return torch.cat([words.cpu(), torch.tensor(neurons, dtype=torch.float64)])
 
     @property
     def table(self) -> "pd.DataFrame":
-        """The kept neurons, the most influential first."""
-
-        return self.provenance.note(table_neurons(self))
+        """The kept neurons, the most influential first: what they did, what they are worth, their tokens."""
+        trace, first = self.trace, len(self.sources.nodes) - len(self.kept)
+        columns = {
+            "activation": trace.activations,
+            "removed": self.question.removal.on(trace).expand_as(trace.activations),
+            "influence": self.worth[first:],
+            "inside": self.flows.sum(dim=0)[first:],
+        }
+        listed = list_neurons(
+            trace.model, self.kept, columns, signs=trace.activations, tokens=trace.tokens
+        )
+        return self.provenance.note(listed)
 
     def nodes(self) -> "pd.DataFrame":
-        """Table every node: neurons, embeddings, biases, rest and the answer."""
+        """Table every node once: words first, then neurons in layer order, biases, rest and the answer."""
+        import pandas as pd
 
-        return self.provenance.note(table_nodes(self))
+        tokens, inside = self.trace.tokens, self.flows.sum(dim=0).tolist()
+        nodes = zip(self.sources.nodes, self.worth.tolist(), inside, strict=True)
+        rows: list[tuple[object, ...]] = []
+        for node, *numbers in sorted(nodes, key=lambda row: (row[0].layer, row[0].position)):
+            named = [str(node.neuron_id), node.layer, node.neuron] if node.is_neuron else [None] * 3
+            place = node.position, tokens[node.position]
+            rows.append((node.name, node.kind, *named, *place, *numbers))
+        rows += [(name, name, *[None] * 7) for name in (BIASES, REST)]
+        last, answer = self.question.pieces[-1].position, self.provenance.answer
+        rows.append((ANSWER, ANSWER, None, None, None, last, answer, self.logit, None))
+        columns = [
+            "node", "kind", "name", "layer", "neuron", "position", "token", "influence", "inside",
+        ]  # fmt: skip
+        whole = dict.fromkeys(("layer", "neuron", "position"), "Int64")
+        frame = pd.DataFrame(rows, columns=columns)
+        return self.provenance.note(frame.astype({**whole, "influence": float, "inside": float}))
 
     def edges(self, top: int | None = None) -> "pd.DataFrame":
-        """Table the edges, those that are worth most to the answer first."""
+        """Table the edges, those that are worth most to the answer first; ties by name."""
+        import pandas as pd
 
-        return self.provenance.note(table_edges(self, top))
+        account, heads, rows = self.account, self.trace.model.config.heads, []
+        for row, column in account.drives.nonzero().tolist():
+            target, head = self.targets[row], int(account.head[row, column])
+            carried = float(account.carried[row, column])
+            rows.append(
+                (
+                    self.sources.nodes[column].name, target.name, target.asks,
+                    float(account.drives[row, column]), float(account.direct[row, column]),
+                    f"L{head // heads}H{head % heads}" if head >= 0 and carried else "", carried,
+                    float(self.flows[row, column]),
+                )
+            )  # fmt: skip
+        columns = ["source", "target", "asks", "drive", "direct", "through", "carried", "influence"]
+        frame = pd.DataFrame(rows, columns=columns).sort_values(
+            "influence", key=abs, ascending=False, kind="stable", ignore_index=True
+        )
+        if top is not None:
+            frame = frame.head(check_top(top, len(frame), of="edges"))
+        return self.provenance.note(frame)
 
     def accounts(self) -> "pd.DataFrame":
-        """Table what every score adds up from: each row closes."""
+        """Table what every score adds up from: neurons + embeddings + biases + rest = score."""
+        import pandas as pd
 
-        return self.provenance.note(table_accounts(self))
+        account = self.account
+        is_neuron = torch.tensor([node.is_neuron for node in self.sources.nodes])
+        return self.provenance.note(
+            pd.DataFrame(
+                {
+                    "target": [target.name for target in self.targets],
+                    "asks": [target.asks for target in self.targets],
+                    "score": [target.measured for target in self.targets],
+                    "neurons": account.drives[:, is_neuron].double().sum(dim=-1).tolist(),
+                    "embeddings": account.drives[:, ~is_neuron].double().sum(dim=-1).tolist(),
+                    "biases": account.biases.tolist(),
+                    "rest": account.rest.tolist(),
+                }
+            )
+        )
 
     def tables(
         self,
@@ -285,13 +251,12 @@ class Circuit(Result):
         ] = None,
     ) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of this circuit holds: all neurons and edges, or the first."""
-        found = {
+        tables = {
             "neurons": self.table.head(top) if top is not None else self.table,
             "nodes": self.nodes(), "edges": self.edges(top), "accounts": self.accounts(),
         }  # fmt: skip
-        if self.recovery is not None:
-            found |= {f"recovery_{name}": table for name, table in self.recovery.tables().items()}
-        return found
+        tests = {} if self.recovery is None else self.recovery.tables()
+        return tables | {f"recovery_{name}": table for name, table in tests.items()}
 
 
 @verb
@@ -340,28 +305,33 @@ def circuit(
     question = ask(
         trace, answer, versus=versus, replace=replace, contrast=contrast, convention=convention
     )
-    found = _build(question, keep=keep, sign=sign, rule=rule)
+    circuit = _build(question, keep=keep, sign=sign, rule=rule)
     if not test:
-        return found
-    from ffnprobe.circuits.checking import check_circuit
+        return circuit
+    from ffnprobe.circuits.recovery import check_circuit
 
-    return replace_fields(found, recovery=check_circuit(found, seed=seed))
+    return replace_fields(circuit, recovery=check_circuit(circuit, seed=seed))
 
 
 def _build(question: Question, *, keep: int, sign: str, rule: str | None) -> Circuit:
     pushes, contrast = question.pushes, question.contrast
     trace = pushes.pieces[0].trace
-    openings = choose_activation_slopes(trace, contrast, rule)
+    activation_slopes = choose_activation_slopes(trace, contrast, rule)
     replacement = question.removal.on(trace)
-    back = follow_back(trace, read_answers(pushes.pieces), openings)
+    back = follow_back(trace, read_answers(pushes.pieces), activation_slopes)
     influence = (trace.activations - replacement) * back.activations
     kept = choose_kept(influence, keep, sign=sign)
     sources = gather_sources(trace, kept, replacement, contrast)
     targets = list_targets(trace, kept, pushes.pieces)
-    slopes, embedded = torch.stack([_slope(back, target) for target in targets]), back.embeddings
+    slopes, embedded = torch.ones(len(targets)), back.embeddings
+    for row, target in enumerate(targets):
+        if node := target.node:
+            slopes[row] = back.activations[node.layer, node.position, node.neuron]
     del back, replacement  # as large as the activations; edges need the room
     shown = " ".join(trace.model.vocab.show_all([piece.answer for piece in pushes.pieces]))
-    settings = {"keep": keep, "sign": sign, "rule": openings.rule, **question.removal.settings()}
+    settings = {
+        "keep": keep, "sign": sign, "rule": activation_slopes.rule, **question.removal.settings(),
+    }  # fmt: skip
     return Circuit(
         question=question,
         influence=influence,
@@ -369,33 +339,20 @@ def _build(question: Question, *, keep: int, sign: str, rule: str | None) -> Cir
         sources=sources,
         targets=tuple(targets),
         account=draw_edges(trace, targets, sources, kept),
-        openings=_open(openings, targets),
+        activation_slopes=_read_slopes(activation_slopes, targets),
         slopes=slopes,
         embedded=embedded,
         provenance=replace_fields(pushes.provenance, answer=shown).including(**settings),
     )
 
 
-def _open(openings: ActivationSlopes, targets: Sequence[Target]) -> Float[Tensor, " target"]:
-    """Return how far each target's activation follows its score."""
-    found = torch.ones(len(targets))
-    by_layer: dict[int, list[int]] = {}
-    for row, target in enumerate(targets):
-        if target.node is not None:
-            by_layer.setdefault(target.node.layer, []).append(row)
-    for layer, rows in by_layer.items():
-        by_score, by_gate = openings.of(layer)
-        for row in rows:
-            target = targets[row]
-            chosen = by_gate if target.asks == "gate" and by_gate is not None else by_score
-            assert target.node is not None
-            found[row] = chosen[target.node.position, target.node.neuron]
-    return found
-
-
-def _slope(back: Slopes, target: Target) -> Tensor:
-    """Return how far the answer follows a target's activation; itself, the answer follows wholly."""
-    node = target.node
-    if node is None:
-        return torch.ones(())
-    return back.activations[node.layer, node.position, node.neuron]
+def _read_slopes(rule: ActivationSlopes, targets: Sequence[Target]) -> Float[Tensor, " target"]:
+    """Return how far each target's activation follows its score; the answer follows itself wholly."""
+    slopes = torch.ones(len(targets))
+    for layer in {target.node.layer for target in targets if target.node}:
+        by_score, by_gate = rule.of(layer)
+        for row, target in enumerate(targets):
+            if target.node and target.node.layer == layer:
+                chosen = by_gate if target.asks == "gate" and by_gate is not None else by_score
+                slopes[row] = chosen[target.node.position, target.node.neuron]
+    return slopes

@@ -1,7 +1,23 @@
-"""The nodes of a circuit: embeddings and neurons at positions, kept by influence."""
+"""The graph of a circuit: nodes kept by influence, and what each added to the next. Every node closes.
+
+Sources are embeddings and neurons at positions; targets the answer, and each kept neuron's score and gate. A
+target's score is read from the stream along q_n / s (its gate's along g_n / s, the answer's logit along
+u_t / s_T). That reader is taken back, layer by layer, through the heads alone: other neurons are nodes of
+their own and are held. So with R_v the reader of target v,
+
+    drive of source u on v = a_u (w_u · R_v)       directly, if u stands where v reads, and through heads
+    score of v = Σ kept sources + biases + rest
+
+Rest is what all neurons that are not kept add, made from their own answers and not as a difference, so
+that the sum is a check: it is the score captured within 1e-3, or an error gives both numbers. The
+target's own bias (for the answer: the unembedding's, and what centring takes away) is with the biases.
+
+A head is named by what it reads: of all that a source added through attention, `through` is the head that
+took most of it from the source's position.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,16 +27,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ffnprobe.circuits.influence import read_answers
-from ffnprobe.names import NeuronId
+from ffnprobe.names import NeuronId, Site
 from ffnprobe.reading.projection import gather, name_site
 from ffnprobe.tracing.account import check_closed
-from ffnprobe.tracing.attention import Source, post_gain, seek
+from ffnprobe.tracing.attention import post_gain, seek
 from ffnprobe.tracing.attribution import Pushes
 from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.trace import Trace
 
 # What is smaller than this share of the largest influence is rounding, and not kept.
 ROUNDING = 1e-6
+# So many numbers of readers at a time: half a MB in fp32.
+NUMBERS_AT_ONCE = 2**17
+ANSWER, BIASES, REST = "answer", "biases", "rest"
 
 
 class Node(NamedTuple):
@@ -32,6 +51,11 @@ class Node(NamedTuple):
     position: int
 
     @property
+    def is_neuron(self) -> bool:
+        """Whether it is a neuron, and not an embedding."""
+        return self.kind == "neuron"
+
+    @property
     def neuron_id(self) -> NeuronId:
         """The neuron's name, of a node that is one."""
         return NeuronId(self.layer, self.neuron)
@@ -39,7 +63,7 @@ class Node(NamedTuple):
     @property
     def name(self) -> str:
         """Name the node once and for all: `L3N12@5`, `embedding@5`."""
-        what = str(self.neuron_id) if self.kind == "neuron" else self.kind
+        what = str(self.neuron_id) if self.is_neuron else self.kind
         return f"{what}@{self.position}"
 
 
@@ -77,9 +101,9 @@ class Sources:
 
 def choose_kept(
     influence: Float[Tensor, "layer pos neuron"], keep: int, *, sign: str = "both"
-) -> list[Source]:
+) -> list[Site]:
     """Name the neurons of largest influence, the strongest first, ties by name."""
-    ranked = rank_values(influence, sign).ravel()
+    ranked = (influence.abs() if sign == "both" else influence).ravel()
     # Only what can be among the first is put in order: there may be millions of neurons at positions.
     least = ranked.topk(min(keep, len(ranked))).values[-1]
     floor = ROUNDING * max(float(influence.max()), -float(influence.min()))
@@ -88,12 +112,7 @@ def choose_kept(
     return [site for _, site in sorted(named)[:keep]]
 
 
-def rank_values(values: Tensor, sign: str) -> Tensor:
-    """Return what nodes are ranked by: their size, or only how far they go toward the answer."""
-    return values.abs() if sign == "both" else values
-
-
-def mark(kept: Sequence[Source], like: Float[Tensor, "layer pos neuron"]) -> Bool[Tensor, "..."]:
+def mark(kept: Sequence[Site], like: Float[Tensor, "layer pos neuron"]) -> Bool[Tensor, "..."]:
     """Mark neurons at positions among all."""
     marked = torch.zeros_like(like, dtype=torch.bool)
     for name, position in kept:
@@ -103,13 +122,12 @@ def mark(kept: Sequence[Source], like: Float[Tensor, "layer pos neuron"]) -> Boo
 
 def gather_sources(
     trace: Trace,
-    kept: Sequence[Source],
+    kept: Sequence[Site],
     replacement: Float[Tensor, "layer #pos neuron"],
     contrast: Contrast | None,
 ) -> Sources:
     """Gather what the words and the kept neurons write, and what of it is above their removal."""
     model, length = trace.model, len(trace)
-    given = replacement.expand_as(trace.activations)
     tokens = model.embedding[list(trace.ids)]
     parts, gaps = [tokens], [tokens - _mean_embedding(model.embedding, trace, contrast, ids=True)]
     nodes = [Node("embedding", -1, -1, position) for position in range(length)]
@@ -121,15 +139,16 @@ def gather_sources(
     amounts = torch.ones(len(nodes))
     if kept:
         nodes += [Node("neuron", name.layer, name.neuron, position) for name, position in kept]
-        own = torch.stack([trace.activations[n.layer, position, n.neuron] for n, position in kept])
-        removed = torch.stack([given[n.layer, position, n.neuron] for n, position in kept])
-        scales = trace.mlp_post_scales
-        if scales is not None:
-            held = torch.stack([scales[n.layer, position] for n, position in kept])
-            own, removed = own / held, removed / held
+        layers, neurons = [name.layer for name, _ in kept], [name.neuron for name, _ in kept]
+        positions = [position for _, position in kept]
+        acted = trace.activations[layers, positions, neurons]
+        removed = replacement.expand_as(trace.activations)[layers, positions, neurons]
+        if trace.mlp_post_scales is not None:
+            scales = trace.mlp_post_scales[layers, positions]
+            acted, removed = acted / scales, removed / scales
         parts.append(gather(model.answers, [name for name, _ in kept]))
-        amounts = torch.cat([amounts, own])
-        gaps.append((own - removed).to(model.device)[:, None] * parts[-1])
+        amounts = torch.cat([amounts, acted])
+        gaps.append((acted - removed).to(model.device)[:, None] * parts[-1])
     return Sources(tuple(nodes), torch.cat(parts), amounts, torch.cat(gaps))
 
 
@@ -140,41 +159,17 @@ def _mean_embedding(
 
     A position without a counterpart is left as it is: there it is what stands here.
     """
-    found = torch.zeros(len(trace), table.shape[-1], device=table.device)
+    means = torch.zeros(len(trace), table.shape[-1], device=table.device)
     if contrast is None:
-        return found
-    counterparts = contrast.alignment.counterparts
+        return means
+    others = list(zip(contrast.others, contrast.alignment.counterparts, strict=True))
     for position in range(len(trace)):
-        rows = []
-        for other, matched in zip(contrast.others, counterparts, strict=True):
-            there = matched[position] if position < len(matched) else None
-            if there is not None:
-                rows.append(other.ids[there] if ids else there)
-        own = trace.ids[position] if ids else position
-        found[position] = table[rows or [own]].mean(dim=0)
-    return found
-
-
-# MERGED: ffnprobe.circuits.edges
-# Edges: what each node added to the score of each kept neuron, and to the answer. Exact; every node closes.
-#
-# A target's score is read from the stream along q_n / s (its gate's along g_n / s, the answer's logit along
-# u_t / s_T). That reader is taken back, layer by layer, through the heads alone: other neurons are nodes of
-# their own and are held. So with R_v the reader of target v,
-#
-#     drive of source u on v = a_u (w_u · R_v)       directly, if u stands where v reads, and through heads
-#     score of v = Σ kept sources + biases + rest
-#
-# Rest is what all neurons that are not kept add, made from their own answers and not as a difference, so
-# that the sum is a check: it is the score captured within 1e-3, or an error gives both numbers. The
-# target's own bias (for the answer: the unembedding's, and what centring takes away) is with the biases.
-#
-# A head is named by what it reads: of all that a source added through attention, `through` is the head that
-# took most of it from the source's position.
-
-
-# So many numbers of readers at a time: half a MB in fp32.
-NUMBERS_AT_ONCE = 2**17
+        # Behind the prompt, at the answer's pieces, there is no counterpart.
+        matched = [(o, each[position]) for o, each in others if position < len(each)]
+        rows = [o.ids[there] if ids else there for o, there in matched if there is not None]
+        here = trace.ids[position] if ids else position
+        means[position] = table[rows or [here]].mean(dim=0)
+    return means
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,9 +187,13 @@ class Target:
     constant: float
     measured: float
 
+    @property
+    def name(self) -> str:
+        """The name of the node it is."""
+        return ANSWER if self.node is None else self.node.name
 
-@dataclass(frozen=True, eq=False)
-class Edges:
+
+class Edges(NamedTuple):
     """Every target's account: rows are targets, columns sources.
 
     `owed` is the part of a drive that goes when the source is removed, the target's other sources held.
@@ -215,23 +214,14 @@ class Edges:
         return self.drives.double().sum(dim=-1) + self.biases.double() + self.rest.double()
 
 
-def list_targets(trace: Trace, kept: Sequence[Source], pieces: Sequence[Pushes]) -> list[Target]:
+def list_targets(trace: Trace, kept: Sequence[Site], pieces: Sequence[Pushes]) -> list[Target]:
     """List what is accounted for: the answer, then every kept neuron's score and gate."""
     model = trace.model
     constant = sum(sum(piece.account.constants.values()) for piece in pieces)
     logit = sum(piece.logit for piece in pieces)
     ends = [piece.position for piece in pieces]
-    found = [
-        Target(
-            None,
-            "answer",
-            model.config.layers,
-            tuple(ends),
-            read_answers(pieces)[ends],
-            constant,
-            logit,
-        ),
-    ]
+    reader = read_answers(pieces)[ends]
+    targets = [Target(None, ANSWER, model.config.layers, tuple(ends), reader, constant, logit)]
     asked = [("question", model.questions, model.question_biases, trace.scores)]
     if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
         asked.append(("gate", model.gates, model.gate_biases, trace.gate_scores))
@@ -239,18 +229,18 @@ def list_targets(trace: Trace, kept: Sequence[Source], pieces: Sequence[Pushes])
         layer, neuron = name.layer, name.neuron
         for asks, rows, biases, scores in asked:
             reader = rows[layer, neuron, None] / trace.scales[layer, position].to(model.device)
-            found.append(
+            targets.append(
                 Target(
                     Node("neuron", layer, neuron, position), asks, layer, (position,), reader,
                     float(biases[layer, neuron]), float(scores[layer, position, neuron]),
                 )
             )  # fmt: skip
-    return found
+    return targets
 
 
 @torch.no_grad()
 def draw_edges(
-    trace: Trace, targets: Sequence[Target], sources: Sources, kept: Sequence[Source]
+    trace: Trace, targets: Sequence[Target], sources: Sources, kept: Sequence[Site]
 ) -> Edges:
     """Account for every target, some at a time, or raise if one does not close."""
     rest = _write_rest(trace, kept)
@@ -262,32 +252,22 @@ def draw_edges(
         batch = [targets[number] for number in order[first : first + size]]
         parts.append(_Walk(trace, batch, sources, rest).run())
     back = torch.tensor(order).argsort()
-    edges = Edges(
-        **{
-            field.name: torch.cat([getattr(part, field.name) for part in parts])[back]
-            for field in fields(Edges)
-        }
-    )
+    edges = Edges(*(torch.cat(each)[back] for each in zip(*parts, strict=True)))
     for target, total in zip(targets, edges.total.tolist(), strict=True):
-        check_closed(total, target.measured, named=_name(target))
+        gate = "the gate of " if target.asks == "gate" else ""
+        named = f"the score of {gate}{target.name}" if target.node else "the answer's logit"
+        check_closed(total, target.measured, named=named)
     return edges
 
 
-def _name(target: Target) -> str:
-    if target.node is None:
-        return "the answer's logit"
-    gate = "the gate of " if target.asks == "gate" else ""
-    return f"the score of {gate}{target.node.name}"
-
-
-def _write_rest(trace: Trace, kept: Sequence[Source]) -> Float[Tensor, "layer pos d_model"]:
+def _write_rest(trace: Trace, kept: Sequence[Site]) -> Float[Tensor, "layer pos d_model"]:
     """Add up what the neurons that are not kept write."""
     model, is_kept = trace.model, mark(kept, trace.activations)
     pattern = "pos neuron, neuron d_model -> pos d_model"
     return torch.stack(
         [
-            einsum(amounts.masked_fill(own, 0.0).to(model.device), model.answers[layer], pattern)
-            for layer, (amounts, own) in enumerate(zip(trace.amounts, is_kept, strict=True))
+            einsum(amounts.masked_fill(out, 0.0).to(model.device), model.answers[layer], pattern)
+            for layer, (amounts, out) in enumerate(zip(trace.amounts, is_kept, strict=True))
         ]
     )
 
@@ -341,10 +321,8 @@ class _Walk:
         if not own or not rows:
             return
         positions = [self.sources.positions[number] for number in own]
-        readers, pattern = (
-            self.stream[:rows, positions],
-            "source d_model, row source d_model -> row source",
-        )
+        readers = self.stream[:rows, positions]
+        pattern = "source d_model, row source d_model -> row source"
         self.along[:rows, own] = einsum(self.sources.directions[own], readers, pattern)
         self.owed[:rows, own] = einsum(self.sources.gaps[own], readers, pattern)
 

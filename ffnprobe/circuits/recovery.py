@@ -14,6 +14,14 @@ removed. 1 is the whole model. A share may exceed 1: the circuit then lacks what
 
 `random` are as many neurons in the same layers and at the same positions, the mean of some draws. The area
 is that under a curve clipped to 0 … 1, over the logarithm of the size, as a share of the whole.
+
+>>> import ffnprobe as fp
+>>> found = fp.circuit(
+...     fp.load("pocket"), "Michael Jordan plays the sport of", " basketball",
+...     contrast="Tiger Woods plays the sport of", keep=10,
+... )
+>>> fp.check_circuit(found, sizes=[10]).table.ranking.tolist()
+['influence', 'gradient', 'push', 'activation', 'random']
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +34,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ffnprobe.arguments import Seed, verb
+from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.circuits.graph import choose_kept, mark
+from ffnprobe.circuits.influence import choose_activation_slopes, follow_back, read_answers
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.replay import Readout
+from ffnprobe.interventions.question import measure_slopes
 from ffnprobe.interventions.sweeps import sweep_sets
-from ffnprobe.names import NeuronId
+from ffnprobe.names import NeuronId, Site
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, name_question
-from ffnprobe.tracing.attention import Source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +53,6 @@ DRAWS = 3
 ENOUGH = 0.8
 # A difference of logits that is not worth sharing out.
 LEAST = 1e-2
-RANDOM = "random"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,9 +107,9 @@ class Recovery(Result):
         import pandas as pd
 
         rows = []
-        for ranking, own in self.rows.groupby("ranking", sort=False):
-            sizes = own["size"].tolist()
-            shares = [own[share].tolist() for share in ("recovered", "gone")]
+        for ranking, frame in self.rows.groupby("ranking", sort=False):
+            sizes = frame["size"].tolist()
+            shares = [frame[share].tolist() for share in ("recovered", "gone")]
             areas = [measure_area(sizes, share) for share in shares]
             rows.append((ranking, *areas, *(find_enough(sizes, share) for share in shares)))
         columns = ["ranking", "recovered_area", "gone_area", "recovered_size", "gone_size"]
@@ -125,40 +134,75 @@ def find_enough(sizes: Sequence[int], shares: Sequence[float]) -> float | None:
         if share >= ENOUGH:
             if before is None:
                 return float(size)
-            part = (ENOUGH - before[1]) / (share - before[1])
-            return float(before[0] * (size / before[0]) ** part)
+            way = (ENOUGH - before[1]) / (share - before[1])
+            return float(before[0] * (size / before[0]) ** way)
         before = (size, share)
     return None
 
 
+@verb
+def check_circuit(
+    circuit: Circuit, *, sizes: Sequence[int] = SIZES, rules: Sequence[str] = (), seed: Seed = 0
+) -> Recovery:
+    """Replay the model with nothing but the circuit, and without it, over sizes and other rankings.
+
+    Circuits of each size are made again by the same influence; beside them by the gradient (attribution
+    patching), by push (directly and through heads), by activation, and random ones alike. `rules` are other
+    rules of influence to try.
+
+    >>> import ffnprobe as fp
+    >>> found = fp.circuit(
+    ...     fp.load("pocket"), "Michael Jordan plays the sport of", " basketball",
+    ...     contrast="Tiger Woods plays the sport of", keep=10,
+    ... )
+    >>> fp.check_circuit(found, sizes=[10]).table.ranking.tolist()
+    ['influence', 'gradient', 'push', 'activation', 'random']
+    """
+    if not sizes or min(sizes) < 1 or sorted(set(sizes)) != list(sizes):
+        raise OptionRefused(
+            "sizes must be whole numbers from 1 up, in order.", remedy="[5, 10, 20, 50, 100]"
+        )
+    trace, reader = circuit.trace, read_answers(circuit.question.pieces)
+    gaps = trace.activations - circuit.question.replacement
+    rankings = {
+        "influence": circuit.influence,
+        "gradient": gaps * measure_slopes(circuit.question.readout).logit,
+        "push": gaps * follow_back(trace, reader, None).activations,
+        "activation": gaps.abs(),
+    }
+    for name in [rules] if isinstance(rules, str) else rules:
+        rule = choose_activation_slopes(trace, circuit.question.contrast, name)
+        rankings[f"influence by {name}"] = gaps * follow_back(trace, reader, rule).activations
+    return _measure(circuit, rankings, sizes, seed)
+
+
 @torch.no_grad()
-def measure_recovery(
-    readout: Readout,
-    replacement: Float[Tensor, "layer #pos neuron"],
+def _measure(
+    circuit: Circuit,
     rankings: Mapping[str, Float[Tensor, "layer pos neuron"]],
-    *,
     sizes: Sequence[int],
-    sign: str,
     seed: int,
-    provenance: Provenance,
 ) -> Recovery:
     """Test circuits of each size by every ranking; random ones are drawn alike the first's."""
     import pandas as pd
 
-    trace = readout.replay.trace
-    given = replacement.expand_as(trace.activations)
-    has_gap = given != trace.activations
-    every = {name: choose_kept(v, max(sizes), sign=sign) for name, v in rankings.items()}
-    chosen = [(name, size, ranked[:size]) for name, ranked in every.items() for size in sizes]
-    random, first = torch.Generator().manual_seed(seed), next(iter(every.values()))
+    readout = circuit.question.readout
+    activations = readout.replay.trace.activations
+    replacement = circuit.question.replacement.expand_as(activations)
+    has_gap = replacement != activations
+    ranked = {
+        name: choose_kept(values, max(sizes), sign=circuit.sign)
+        for name, values in rankings.items()
+    }
+    sets = [(name, size, kept[:size]) for name, kept in ranked.items() for size in sizes]
+    random, first = torch.Generator().manual_seed(seed), next(iter(ranked.values()))
     for size in sizes:
-        alike = (draw_alike(first[:size], has_gap, random) for _ in range(DRAWS))
-        chosen += [(RANDOM, size, drawn) for drawn in alike]
-    kept = (mark(own, has_gap) for _, _, own in chosen)
+        sets += [("random", size, _draw_alike(first[:size], has_gap, random)) for _ in range(DRAWS)]
+    marked = (mark(kept, has_gap) for _, _, kept in sets)
     has_any = has_gap.any(dim=-1).any(dim=0)
     start = int(has_any.int().argmax()) if has_any.any() else readout.first
-    sets = chain([torch.ones_like(has_gap)], *((~one, one) for one in kept))
-    worth, *lost = sweep_sets(readout, given, sets, start=start).logit.tolist()
+    removed = chain([torch.ones_like(has_gap)], *((~each, each) for each in marked))
+    worth, *effects = sweep_sets(readout, replacement, removed, start=start).logit.tolist()
     whole = float(readout.clean().logit)
     if not abs(worth) > LEAST:
         raise OptionRefused(
@@ -166,27 +210,29 @@ def measure_recovery(
             remedy="contrast prompts that change the answer, or another versus",
         )
     rows = [
-        (name, size, len(own), (worth - by_others) / worth, by_own / worth)
-        for (name, size, own), by_others, by_own in zip(chosen, lost[::2], lost[1::2], strict=True)
+        (name, size, len(kept), (worth - without_others) / worth, without / worth)
+        for (name, size, kept), without_others, without in zip(
+            sets, effects[::2], effects[1::2], strict=True
+        )
     ]
-    columns = ["ranking", "size", "neurons", "recovered", "gone"]
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(rows, columns=["ranking", "size", "neurons", "recovered", "gone"])
     frame = frame.groupby(["ranking", "size"], sort=False, as_index=False).mean()
+    provenance = circuit.provenance.including(seed=seed)
     return Recovery(frame.astype({"neurons": int}), whole, whole - worth, provenance)
 
 
-def draw_alike(
-    kept: Sequence[Source], is_allowed: Bool[Tensor, "layer pos neuron"], random: torch.Generator
-) -> list[Source]:
+def _draw_alike(
+    kept: Sequence[Site], is_allowed: Bool[Tensor, "layer pos neuron"], random: torch.Generator
+) -> list[Site]:
     """Draw as many other neurons in each layer and at each position as there are here."""
-    by_site: dict[tuple[int, int], list[int]] = {}
+    by_place: dict[tuple[int, int], list[int]] = {}
     for name, position in kept:
-        by_site.setdefault((name.layer, position), []).append(name.neuron)
-    drawn: list[Source] = []
-    for (layer, position), own in by_site.items():
+        by_place.setdefault((name.layer, position), []).append(name.neuron)
+    drawn: list[Site] = []
+    for (layer, position), neurons in by_place.items():
         others = is_allowed[layer, position].clone()
-        others[own] = False
+        others[neurons] = False
         pool = others.nonzero()[:, 0]
-        picked = pool[torch.randperm(len(pool), generator=random)[: len(own)]]
+        picked = pool[torch.randperm(len(pool), generator=random)[: len(neurons)]]
         drawn += [(NeuronId(layer, number), position) for number in picked.tolist()]
     return drawn

@@ -1,4 +1,4 @@
-"""Which few neurons carry the answer: sets removed together, as many neurons like them, other subjects.
+"""How good evidence is: which few neurons carry the answer (a curve), and a grade for each neuron.
 
 1. **Rank** the sites (a neuron at a position) by what their removal is estimated to cost the answer, less
    what it may cost others:
@@ -20,7 +20,7 @@ Without contrast prompts m is what a removed neuron is usually set to, s is 0, a
 With a rival o is the answer's lead over it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -31,180 +31,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.interventions.question import Gradients, Question, measure_slopes
-from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Readout, Replay, read_answer
-from ffnprobe.interventions.sweeps import Change, replay_changes, replay_prompts, sweep_changes
+from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Readout, read_answer
+from ffnprobe.interventions.sweeps import Change, replay_changes, replay_prompts
 from ffnprobe.names import NeuronId, Site
-from ffnprobe.reading.neuron_tables import Values, list_neurons
+from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.projection import sort_sites
-from ffnprobe.tracing.attention import Source
 from ffnprobe.tracing.trace import find_sinks
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# MERGED: ffnprobe.evidence.tables
-# The tables of an explanation: neurons at their positions, who makes up the logit, paths, pieces.
-
-
-def read_sites(table: "pd.DataFrame") -> list[Site]:
-    """Return a table's neurons, each with its position."""
-    return [
-        (NeuronId(layer, neuron), position)
-        for layer, neuron, position in zip(table.layer, table.neuron, table.position, strict=True)
-    ]
-
-
-def list_largest(
-    values: Float[Tensor, "layer pos neuron"], many: int, *, smallest: bool = False
-) -> list[Site]:
-    """List the sites of largest positive value, or of smallest negative."""
-    signed = -values if smallest else values
-    return [(n, at) for n, at in sort_sites(signed, many) if signed[n.layer, at, n.neuron] > 0]
-
-
-def table_sites(
-    question: Question,
-    sites: Sequence[Site],
-    grades: Sequence[str],
-    z: Sequence[float],
-    effects: Mapping[Site, float] | None,
-) -> "pd.DataFrame":
-    """Table neurons, each at its position, with the evidence for them."""
-    trace = question.trace
-    columns: dict[str, Values] = {
-        "grade": grades, "activation": trace.activations, "push": question.direct_pushes,
-        "push_through_attention": question.attention_pushes, "z": z,
-        "through": [head for head, _ in name_heads(question, sites)],
-    }  # fmt: skip
-    if trace.gate_scores is not None:
-        columns |= {"gate_score": trace.gate_scores, "score": trace.scores}
-    if effects is not None:
-        columns["set_to"] = [question.change(site).value for site in sites]
-        columns["effect"] = [effects[site] for site in sites]
-    return list_neurons(trace.model, sites, columns, signs=trace.activations, tokens=trace.tokens)
-
-
-def name_heads(question: Question, sites: Sequence[Site]) -> list[tuple[str, float]]:
-    """Name the head that carried most of each push from before the last position, and how much.
-
-    For an answer of several tokens it is the head that carried most to any piece.
-    """
-    strongest: list[tuple[str, float]] = [("", 0.0)] * len(sites)
-    for owners in question.owners:
-        for row, found in enumerate(owners.name_heads(sites)):
-            if sites[row][1] < question.last and abs(found[1]) > abs(strongest[row][1]):
-                strongest[row] = found
-    return strongest
-
-
-def table_shares(
-    question: Question, listed: "pd.DataFrame", subject: Sequence[int]
-) -> "pd.DataFrame":
-    """Table who carries the answer's logit, attention's part given to its owners; rows add up to it."""
-    import pandas as pd
-
-    at_subject = listed.position.isin(list(subject))
-    direct = through_subject = elsewhere = embedded = carried = biases = 0.0
-    constants = dict[str, float]()
-    for piece, owners in zip(question.pieces, question.owners, strict=True):
-        own = owners.through.double().sum(dim=(0, 2))
-        is_subject = torch.zeros(len(own), dtype=torch.bool)
-        is_subject[list(subject)] = True
-        direct += float(piece.values.double().sum())
-        through_subject += float(own[is_subject].sum())
-        elsewhere += float(own[~is_subject].sum())
-        here = piece.account.embedding + piece.account.position
-        embedded += here
-        carried += float(owners.embeddings.double().sum()) - here
-        biases += float(owners.biases.double().sum())
-        for name, value in piece.account.constants.items():
-            constants[name] = constants.get(name, 0.0) + value
-    through = listed.push_through_attention
-    rows = {
-        f"the {len(listed)} neurons listed": float(listed.push.sum() + through.sum()),
-        "other neurons, directly": direct - float(listed.push.sum()),
-    }
-    if len(subject):
-        named = " ".join(question.trace.tokens[position] for position in subject)
-        rest = through_subject - float(through[at_subject].sum())
-        rows[f"other neurons at {named}, through attention"] = rest
-    rest = elsewhere - float(through[~at_subject].sum())
-    rows |= {
-        "neurons at other tokens, through attention": rest,
-        "embeddings, directly": embedded,
-        "embeddings, through attention": carried,
-        "biases": biases,
-        **constants,
-    }
-    total = sum(piece.logit for piece in question.pieces)
-    rows |= {"rounding": total - sum(rows.values()), "the answer's logit": total}
-    return pd.DataFrame({"part": list(rows), "push": list(rows.values())})
-
-
-def table_paths(question: Question, sinks: Sequence[int], many: int = 10) -> "pd.DataFrame":
-    """Table the strongest paths from a neuron at an earlier position through a head to the answer.
-
-    Attention sinks are left out. `through` carried most of the push, `carried` so much.
-    """
-    values = question.attention_pushes.clone()
-    values[:, [*sinks, question.last]] = 0
-    sites = list_largest(values.abs(), many)
-    heads, trace = name_heads(question, sites), question.trace
-    columns: dict[str, Values] = {
-        "activation": trace.activations, "push_through_attention": values,
-        "through": [head for head, _ in heads], "carried": [carried for _, carried in heads],
-    }  # fmt: skip
-    return list_neurons(trace.model, sites, columns, tokens=trace.tokens)
-
-
-def table_pieces(question: Question, listed: "pd.DataFrame") -> "pd.DataFrame | None":
-    """Table what the listed neurons push and cost each piece; None for an answer of one token."""
-    import pandas as pd
-
-    if len(question.pieces) == 1:
-        return None
-    sites, frames, trace = read_sites(listed), [], question.trace
-    for piece, owners in zip(question.pieces, question.owners, strict=True):
-        direct = torch.zeros_like(owners.through)
-        direct[:, piece.position] = piece.values
-        columns: dict[str, Values] = {
-            "piece": trace.model.vocab.show(piece.answer), "push": direct,
-            "push_through_attention": owners.through,
-        }  # fmt: skip
-        if "effect" in listed:
-            readout = Readout(
-                Replay(piece.trace), (piece.answer,), None, piece.position, False, piece.convention
-            )
-            changes = [[question.change(site)] for site in sites]
-            columns["effect"] = sweep_changes(readout, changes).logit
-        frames.append(list_neurons(trace.model, sites, columns, tokens=trace.tokens))
-    return pd.concat(frames, ignore_index=True)
-
-
-# MERGED: ffnprobe.evidence.grades
-# Grades of evidence that a neuron carries an answer: how many of three tests it passes.
-#
-#     weights   its answer, in the direction it acted here, stands out for the token: z ≥ q
-#     push      it pushed the token harder than neurons like it do by chance
-#     effect    removing it costs the token more than removing neurons like it does by chance
-#
-# A passes all three, and its effect is at least 2 % of what all neurons are worth here; B passes two (or
-# three, for less), C one; a neuron that passes none has no grade. An answer the model ranks beyond 100 gets no
-# A. A question mark says that a push or an effect is within a quarter of its bar, and the letter hangs on it:
-# another draw of neurons like these may change it.
-#
-# Neurons like it (the control) are 200 of the same position and layers, drawn among those with the nearest
-# activation sizes. Their pushes are known, their effects are estimated. The bar is the higher of two: what 99
-# in 100 of the control stay below, and
-#
-#     median + q · 1.4826 · median absolute deviation        q = Φ⁻¹(1 − 0.05 / sites looked at)
-#
-# so that of all the sites looked at (neurons at positions), chance alone would lift about one in twenty prompts'
-# best over it if their values were normal. z is a number of standard deviations, and q is its bar. A grade says
-# how much speaks for the neuron, not that the fact is stored in it.
-
-
+# Of the curve.
+SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 200)
+ROUNDS = (1, 2, 3, 5, 10, SIZES[-1])
+BEHIND = 2  # times the spread, at positions behind the subject
+DRAWS = 5
+NAMED = 5  # neurons in a sentence
+# Of the grades.
 BEYOND = 0.99
 CHANCE = 0.05
 CONTROLS = 200
@@ -217,74 +60,12 @@ RANK_FOR_A = 100
 RANK_SAID = 10
 
 
-@dataclass(frozen=True)
-class Bars:
-    """What z, a push and an effect must exceed, and the size of an effect without which there is no A."""
-
-    z: float
-    push: float
-    effect: float
-    size: float
-
-    def grade(self, z: float, push: float, effect: float, *, rank: int) -> str:
-        """Count the tests passed; what was not measured (NaN) is not passed."""
-        letters = [self._letter(z, push, effect, rank, s) for s in (1, 1 - NEAR, 1 + NEAR)]
-        return letters[0] + ("?" if letters[0] and len(set(letters)) > 1 else "")
-
-    def _letter(self, z: float, push: float, effect: float, rank: int, scale: float) -> str:
-        passed = (z >= self.z) + (push > scale * self.push) + (effect > scale * self.effect)
-        has_a = effect >= self.size and rank <= RANK_FOR_A
-        return LETTERS[passed if has_a else min(passed, 2)]
-
-
-def find_bar(values: Float[Tensor, " control"], *, looked_at: int) -> float:
-    """Return what no value exceeds by chance, however many are looked at; never below zero."""
-    own = values.double()
-    if not len(own):
-        return 0.0
-    middle = float(own.quantile(0.5))
-    spread = 1.4826 * float((own - middle).abs().quantile(0.5))
-    return max(0.0, float(own.quantile(BEYOND)), middle + far(looked_at) * spread)
-
-
-def far(looked_at: int) -> float:
-    """Return how many standard deviations the best of so many exceeds once in twenty times."""
-    return NormalDist().inv_cdf(1 - CHANCE / max(1, looked_at))
-
-
-def draw_alike(
-    sizes: Float[Tensor, "layer neuron"],
-    chosen: Sequence[NeuronId],
-    many: int,
-    *,
-    generator: torch.Generator,
-) -> list[NeuronId]:
-    """Draw neurons like those chosen: of the same layers, with the nearest activation sizes."""
-    taken: dict[int, list[int]] = {}
-    for one in chosen:
-        taken.setdefault(one.layer, []).append(one.neuron)
-    own, drawn = sizes.numpy(), list[NeuronId]()
-    nearest: dict[int, np.ndarray] = {}
-    order = torch.randint(len(chosen), (many,), generator=generator).tolist() if chosen else []
-    for pick in order:
-        name = chosen[pick]
-        if pick not in nearest:
-            gaps = np.abs(own[name.layer] - own[name.layer, name.neuron])
-            gaps[taken[name.layer]] = np.inf
-            most = min(NEAREST, int(np.isfinite(gaps).sum()))
-            found = np.sort(np.argpartition(gaps, max(most, 1) - 1)[:most])
-            nearest[pick] = found[np.argsort(gaps[found], kind="stable")]
-        if len(alike := nearest[pick]):
-            number = int(torch.randint(len(alike), (1,), generator=generator))
-            drawn.append(NeuronId(name.layer, int(alike[number])))
-    return drawn
-
-
-SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 200)
-ROUNDS = (1, 2, 3, 5, 10, SIZES[-1])
-BEHIND = 2  # times the spread, at positions behind the subject
-DRAWS = 5
-NAMED = 5  # neurons in a sentence
+def list_largest(
+    values: Float[Tensor, "layer pos neuron"], many: int, *, smallest: bool = False
+) -> list[Site]:
+    """List the sites of largest positive value, or of smallest negative."""
+    signed = -values if smallest else values
+    return [(n, at) for n, at in sort_sites(signed, many) if signed[n.layer, at, n.neuron] > 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,20 +100,19 @@ class Curve:
                 f"({percent(row.probability)}).",
             )
         row = self.table[self.table.removed == self.least].iloc[0]
-        many, them = ("1 neuron", "it") if self.least == 1 else (f"{self.least} neurons", "them")
-        said = [
-            f"{many} at {self.where} carr{'ies' if self.least == 1 else 'y'} it: {self._names}. Without "
-            f"{them} {percent(row.probability)} (rank {row['rank']:,}; first is now {row['first']}).",
-            f"{many} like {them}: {percent(row.alike)}.",
-        ]
-        same = "it" if self.least == 1 else f"the same {self.least}"
+        is_one = self.least == 1
+        many, them = ("1 neuron", "it") if is_one else (f"{self.least} neurons", "them")
+        carried = (
+            f"{many} at {self.where} carr{'ies' if is_one else 'y'} it: {self._names}. Without "
+            f"{them} {percent(row.probability)} (rank {row['rank']:,}; first is now {row['first']})."
+        )
+        compared = " It was compared with nothing."
         if self.others:
-            said[1] += (
+            same = "it" if is_one else f"the same {self.least}"
+            compared = (
                 f" Without {same}, {row.changed} of {self.others} other subjects' answers change."
             )
-        else:
-            said[1] += " It was compared with nothing."
-        return tuple(said)
+        return carried, f"{many} like {them}: {percent(row.alike)}.{compared}"
 
     @property
     def where(self) -> str:
@@ -364,7 +144,7 @@ def percent(share: float) -> str:
 
 
 @torch.no_grad()
-def draw_curve(question: Question, ranked: Sequence[Source], *, seed: int) -> Curve:
+def draw_curve(question: Question, ranked: Sequence[Site], *, seed: int) -> Curve:
     """Remove the ranked sites in sets, and compare with other neurons and other subjects."""
     import pandas as pd
 
@@ -377,24 +157,24 @@ def draw_curve(question: Question, ranked: Sequence[Source], *, seed: int) -> Cu
         groups = [[question.change(site) for site in ranked[:n]] for n in many]
         return dict(zip(many, read_after(question.readout, groups), strict=True))
 
-    found = read(sizes[:6])  # most answers fall within 20
-    if all(after.rank == 1 for after in found.values()):
-        found |= read(sizes[6:])
-    least = next((n for n in sizes if n in found and found[n].rank > 1), None)
+    after = read(sizes[:6])  # most answers fall within 20
+    if all(one.rank == 1 for one in after.values()):
+        after |= read(sizes[6:])
+    least = next((n for n in sizes if n in after and after[n].rank > 1), None)
     if least is not None:
         # Between two sizes the answer falls at one number; that is the verdict.
-        found |= read(range(max((n for n in sizes if n < least), default=0) + 1, least))
-        least = min(n for n, after in found.items() if after.rank > 1)
+        after |= read(range(max((n for n in sizes if n < least), default=0) + 1, least))
+        least = min(n for n, one in after.items() if one.rank > 1)
         # One size beyond the verdict shows whether it holds; what is beyond that nobody asks.
         beyond = [n for n in sizes if n > least][:1]
-        found |= read([n for n in beyond if n not in found])
+        after |= read([n for n in beyond if n not in after])
         sizes = sorted({*(n for n in sizes if n < least), least, *beyond})
     sets = [ranked[:n] for n in sizes]
     alike = _measure_alike(question, sets, seed)
     changed, others = _count_changed(question, sets)
     show = trace.model.vocab.show
     rows = [
-        (n, found[n].probability, found[n].rank, show(found[n].first), mean, worst, count)
+        (n, after[n].probability, after[n].rank, show(after[n].first), mean, worst, count)
         for n, (mean, worst), count in zip(sizes, alike, changed, strict=True)
     ]
     columns = ["removed", "probability", "rank", "first", "alike", "worst", "changed"]
@@ -402,13 +182,13 @@ def draw_curve(question: Question, ranked: Sequence[Source], *, seed: int) -> Cu
     return Curve(sites, table if others else table.drop(columns="changed"), others, least, is_first)
 
 
-def rank_sites(question: Question, slopes: Gradients) -> list[Source]:
+def rank_sites(question: Question, slopes: Gradients) -> list[Site]:
     """Rank sites by what their removal costs the answer, less what it may cost others.
 
     `slopes` are those of the clean prompt.
     """
     spread, start = measure_spread(question), int(find_allowed(question).int().argmax())
-    chosen: list[Source] = []
+    chosen: list[Site] = []
     for many in ROUNDS:
         is_first = _is_first(question.readout, slopes.logits)
         costs = measure_costs(question, slopes, spread)
@@ -480,21 +260,19 @@ def read_after(readout: Readout, groups: Sequence[Sequence[Change]]) -> list[Aft
 
 
 def _read(readout: Readout, final: Float[Tensor, "group piece d_model"]) -> list[After]:
-    found, tokens = list[After](), torch.tensor(readout.tokens)[:, None]
+    after, tokens = list[After](), torch.tensor(readout.tokens)[:, None]
     for part in torch.split(final, max(1, LOGITS_AT_ONCE // readout.replay.model.config.vocab)):
         for row in readout.logits(part, start=readout.first):
             own = row.gather(-1, tokens.to(row.device))
             ranks = 1 + (row > own).sum(dim=-1)
             chance = (own[:, 0] - row.logsumexp(-1)).double().sum().exp()
-            found.append(After(float(chance), int(ranks.max()), int(row[0].argmax())))
-    return found
+            after.append(After(float(chance), int(ranks.max()), int(row[0].argmax())))
+    return after
 
 
-def draw_like(
-    question: Question, sites: Sequence[Source], generator: torch.Generator
-) -> list[Source]:
+def draw_like(question: Question, sites: Sequence[Site], generator: torch.Generator) -> list[Site]:
     """Draw as many neurons like these: same positions, same layers, nearest activation sizes."""
-    drawn: list[Source] = []
+    drawn: list[Site] = []
     for position in dict.fromkeys(there for _, there in sites):
         own = [name for name, there in sites if there == position]
         sizes = question.trace.activations[:, position].abs()
@@ -512,7 +290,7 @@ def draw_like(
 
 
 def _measure_alike(
-    question: Question, sets: Sequence[Sequence[Source]], seed: int
+    question: Question, sets: Sequence[Sequence[Site]], seed: int
 ) -> list[tuple[float, float]]:
     """Return the mean and least probability without as many neurons like those of each set."""
     groups = []
@@ -525,7 +303,7 @@ def _measure_alike(
     return [(sum(each) / DRAWS, min(each)) for each in drawn]
 
 
-def _count_changed(question: Question, sets: Sequence[Sequence[Source]]) -> tuple[list[int], int]:
+def _count_changed(question: Question, sets: Sequence[Sequence[Site]]) -> tuple[list[int], int]:
     """Count the contrast prompts whose own answer is no longer first without each set, and the prompts."""
     contrast = question.contrast
     counts = [0] * len(sets)
@@ -547,3 +325,86 @@ def _count_changed(question: Question, sets: Sequence[Sequence[Source]]) -> tupl
         for size, after in enumerate(_read(readout, final)):
             counts[size] += after.first != first
     return counts, len(contrast.others)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars for a grade of evidence that a neuron carries an answer: how many of three tests it passes.
+
+        weights   its answer, in the direction it acted here, stands out for the token: z ≥ q
+        push      it pushed the token harder than neurons like it do by chance
+        effect    removing it costs the token more than removing neurons like it does by chance
+
+    A passes all three, and its effect is at least 2 % of what all neurons are worth here (`size`); B passes
+    two (or three, for less), C one; a neuron that passes none has no grade. An answer the model ranks beyond
+    100 gets no A. A question mark says that a push or an effect is within a quarter of its bar, and the letter
+    hangs on it: another draw of neurons like these may change it.
+
+    Neurons like it (the control) are 200 of the same position and layers, drawn among those with the nearest
+    activation sizes. Their pushes are known, their effects are estimated. The bar is the higher of two: what
+    99 in 100 of the control stay below, and
+
+        median + q · 1.4826 · median absolute deviation        q = Φ⁻¹(1 − 0.05 / sites looked at)
+
+    so that of all the sites looked at (neurons at positions), chance alone would lift about one in twenty
+    prompts' best over it if their values were normal. z is a number of standard deviations, and q is its bar.
+    A grade says how much speaks for the neuron, not that the fact is stored in it.
+    """
+
+    z: float
+    push: float
+    effect: float
+    size: float
+
+    def grade(self, z: float, push: float, effect: float, *, rank: int) -> str:
+        """Count the tests passed; what was not measured (NaN) is not passed."""
+        letters = [self._letter(z, push, effect, rank, s) for s in (1, 1 - NEAR, 1 + NEAR)]
+        return letters[0] + ("?" if letters[0] and len(set(letters)) > 1 else "")
+
+    def _letter(self, z: float, push: float, effect: float, rank: int, scale: float) -> str:
+        passed = (z >= self.z) + (push > scale * self.push) + (effect > scale * self.effect)
+        has_a = effect >= self.size and rank <= RANK_FOR_A
+        return LETTERS[passed if has_a else min(passed, 2)]
+
+
+def find_bar(values: Float[Tensor, " control"], *, looked_at: int) -> float:
+    """Return what no value exceeds by chance, however many are looked at; never below zero."""
+    own = values.double()
+    if not len(own):
+        return 0.0
+    middle = float(own.quantile(0.5))
+    spread = 1.4826 * float((own - middle).abs().quantile(0.5))
+    return max(0.0, float(own.quantile(BEYOND)), middle + far(looked_at) * spread)
+
+
+def far(looked_at: int) -> float:
+    """Return how many standard deviations the best of so many exceeds once in twenty times."""
+    return NormalDist().inv_cdf(1 - CHANCE / max(1, looked_at))
+
+
+def draw_alike(
+    sizes: Float[Tensor, "layer neuron"],
+    chosen: Sequence[NeuronId],
+    many: int,
+    *,
+    generator: torch.Generator,
+) -> list[NeuronId]:
+    """Draw neurons like those chosen: of the same layers, with the nearest activation sizes."""
+    taken: dict[int, list[int]] = {}
+    for one in chosen:
+        taken.setdefault(one.layer, []).append(one.neuron)
+    own, drawn = sizes.numpy(), list[NeuronId]()
+    nearest: dict[int, np.ndarray] = {}
+    order = torch.randint(len(chosen), (many,), generator=generator).tolist() if chosen else []
+    for pick in order:
+        name = chosen[pick]
+        if pick not in nearest:
+            gaps = np.abs(own[name.layer] - own[name.layer, name.neuron])
+            gaps[taken[name.layer]] = np.inf
+            most = min(NEAREST, int(np.isfinite(gaps).sum()))
+            found = np.sort(np.argpartition(gaps, max(most, 1) - 1)[:most])
+            nearest[pick] = found[np.argsort(gaps[found], kind="stable")]
+        if len(alike := nearest[pick]):
+            number = int(torch.randint(len(alike), (1,), generator=generator))
+            drawn.append(NeuronId(name.layer, int(alike[number])))
+    return drawn

@@ -26,9 +26,10 @@ effects are added up over its pieces.
 
 from collections.abc import Sequence
 from dataclasses import replace as replace_fields
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import torch
+from torch import Tensor
 
 from ffnprobe.arguments import (
     CONTRAST,
@@ -59,28 +60,24 @@ from ffnprobe.evidence.curve import (
     measure_costs,
     measure_spread,
     rank_sites,
-    table_sites,
 )
 from ffnprobe.evidence.explanation import ExplainOptions, Explanation
 from ffnprobe.facts.subjects import locate_subject, propose_contrast, rank_subjects
-from ffnprobe.interventions.question import (
-    Gradients,
-    Question,
-    Removal,
-    Replace,
-    ask,
-    measure_slopes,
-)
+from ffnprobe.interventions.question import Question, Removal, Replace, ask, measure_slopes
 from ffnprobe.labels.stored_labels import find_labels
 from ffnprobe.labels.surveying import join_examples, join_labels
 from ffnprobe.models.model import Model
+from ffnprobe.names import Site
 from ffnprobe.provenance import Setting
+from ffnprobe.reading.neuron_tables import Values, list_neurons
 from ffnprobe.reading.projection import check_top, sort_neurons
 from ffnprobe.reading.searches import compare_tokens
-from ffnprobe.tracing.attention import Source
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.runs import run_before
 from ffnprobe.tracing.trace import answer_ids, describe_sinks, predicted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NONE = "none"  # what `contrast` is called where nothing is to be compared
 # Of the neurons that seem to hold the answer back so many are removed, and so many shown.
@@ -119,8 +116,8 @@ def explain(
 ) -> Explanation:
     """Find the few neurons that carry an answer, with graded evidence for each of them.
 
-    The answer is by default the model's prediction. The prompt is compared with the same sentence about other subjects, which are found by themselves;
-    `subject` says what the sentence is about, `contrast` gives the prompts (or rows of facts) to compare
+    The answer is by default the model's prediction. The prompt is compared with the same sentence about other
+    subjects, which are found by themselves; `subject` says what the sentence is about, `contrast` gives the prompts (or rows of facts) to compare
     with. `contrast="none"` compares with nothing, and so does a `replace` of one's own. With a scan,
     neurons are shown with their examples. `effects=False` removes nothing: pushes and weights alone.
 
@@ -188,6 +185,7 @@ def explain(
     allowed = find_allowed(question)
     pushes = question.direct_pushes + question.attention_pushes
     pushes[:, ~allowed] = 0
+    looked_at = int(allowed.sum()) * model.config.neurons
     ranked = list_largest(pushes, top) if slopes is None else rank_sites(question, slopes)
     step(4)
 
@@ -196,48 +194,49 @@ def explain(
     step(5)
 
     # 6. Remove.
-    listed, removed, against, worth = ranked[:top], None, list[Source](), None
+    listed, against, removed, estimates, worth = ranked[:top], list[Site](), None, None, None
     if slopes is not None and curve is not None:
-        carrying = ranked[: curve.least or 0]
         estimates = question.gaps * slopes.logit[:, : len(trace)]
-        estimates[:, ~allowed] = 0
+        carrying = ranked[: curve.least or 0]
         likely = list_largest(measure_costs(question, slopes, measure_spread(question)), 4 * top)
-        opposed = list_largest(estimates, TRIED, smallest=True)
-        removed = lost = question.remove_each([*carrying[:top], *likely, *opposed])
-        rest = sorted(set(likely) - set(carrying), key=lambda site: (-lost[site], site))
+        inside = estimates.masked_fill(~allowed[:, None], 0.0)
+        opposed = list_largest(inside, TRIED, smallest=True)
+        removed = alone = question.remove_each([*carrying[:top], *likely, *opposed])
+        rest = sorted(set(likely) - set(carrying), key=lambda site: (-alone[site], site))
         listed = [*carrying, *rest][:top]
-        costly = sorted((effect, site) for site, effect in lost.items() if effect < 0)
+        costly = sorted((effect, site) for site, effect in alone.items() if effect < 0)
         against = [site for _, site in costly if site not in listed][:SHOWN]
         worth = question.remove_all()
         settings |= _describe(removed, estimates)
     if not listed:
-        listed = [
-            (name, question.last) for name in sort_neurons(pushes[:, question.last].abs(), top)
-        ]
+        last = question.last
+        listed = [(name, last) for name in sort_neurons(pushes[:, last].abs(), top)]
         removed = None if slopes is None else question.remove_each([*listed, *against])
     step(6)
 
     # 7. Grade.
-    looked_at = int(allowed.sum()) * model.config.neurons
-    grades, z = _grade(
-        question, [*listed, *against], pushes, slopes, removed, worth, looked_at, seed
-    )
-    settings |= {"looked_at": looked_at, "seed": seed}
-    table = table_sites(question, [*listed, *against], grades, z, removed)
+    sites = [*listed, *against]
+    bars = {
+        at: _find_bars(question, at, pushes, estimates, worth, looked_at, seed)
+        for at in {position for _, position in sites}
+    }
+    table = _table_sites(question, sites, bars, pushes, removed)
     if known_scan is not None:
         table = join_examples(table, known_scan)
     table = join_labels(table, find_labels(model, known_scan))
+    settings |= {"looked_at": looked_at, "seed": seed}
     step(7)
     shown = " ".join(model.vocab.show_all(question.readout.tokens))
+    provenance = replace_fields(question.pushes.provenance, answer=shown).including(**settings)
     given_prompts = None
     if contrast is not None and question.contrast is not None:
         given_prompts = tuple(other.prompt for other in question.contrast.others)
     return Explanation(
         question=question,
-        neurons=table[: len(listed)].copy(),
-        against=table[len(listed) :].reset_index(drop=True),
+        neurons=provenance.note(table[: len(listed)].copy()),
+        against=provenance.note(table[len(listed) :].reset_index(drop=True)),
         subject=tuple(position for position in span if allowed[position]),
-        provenance=replace_fields(question.pushes.provenance, answer=shown).including(**settings),
+        provenance=provenance,
         options=ExplainOptions(
             top, bos, given if is_alone else replace, convention, scan, effects, seed,
             NONE if contrast is not None and is_alone else given_prompts, subject,
@@ -247,71 +246,86 @@ def explain(
     )  # fmt: skip
 
 
-def _describe(removed: dict[Source, float], estimates: torch.Tensor) -> dict[str, Setting]:
+def _describe(removed: dict[Site, float], estimates: Tensor) -> dict[str, Setting]:
     """Say how many neurons were removed by themselves, and how well estimates agree with their effects."""
     import pandas as pd
 
-    rows = [(float(estimates[n.layer, at, n.neuron]), lost) for (n, at), lost in removed.items()]
-    table = pd.DataFrame(rows)
-    said: dict[str, Setting] = {"removed": len(rows)}
-    if len(rows) > 2 and bool((table.nunique() > 1).all()):
-        said["agreement"] = round(float(table.corr().to_numpy()[0, 1]), 2)
-    return said
+    pairs = [
+        (float(estimates[n.layer, at, n.neuron]), effect) for (n, at), effect in removed.items()
+    ]
+    table, settings = pd.DataFrame(pairs), dict[str, Setting](removed=len(pairs))
+    if len(pairs) > 2 and bool((table.nunique() > 1).all()):
+        settings["agreement"] = round(float(table.corr().to_numpy()[0, 1]), 2)
+    return settings
 
 
-def _grade(
+def _find_bars(
     question: Question,
-    sites: Sequence[Source],
-    pushes: torch.Tensor,
-    slopes: Gradients | None,
-    removed: dict[Source, float] | None,
+    position: int,
+    pushes: Tensor,
+    estimates: Tensor | None,
     worth: float | None,
     looked_at: int,
     seed: int,
-) -> tuple[list[str], list[float]]:
-    """Grade neurons, each against neurons like it at its position; return the grades and z."""
+) -> Bars:
+    """Find what the neurons at a position must exceed: what others like the strongest there do."""
+    alike = sort_neurons(pushes[:, position], POOL)
+    if estimates is not None:
+        alike = list(dict.fromkeys([*alike, *sort_neurons(estimates[:, position], POOL)]))
+    sizes = question.trace.activations[:, position].abs()
+    generator = torch.Generator().manual_seed(seed + position)
+    control = draw_alike(sizes, alike, CONTROLS, generator=generator)
+    at = [name.layer for name in control], position, [name.neuron for name in control]
+    push, effect = (
+        0.0 if values is None else find_bar(values[at], looked_at=looked_at)
+        for values in (pushes, estimates)
+    )
+    return Bars(far(looked_at), push, effect, SIZE * abs(worth or 0.0))
+
+
+def _table_sites(
+    question: Question,
+    sites: Sequence[Site],
+    bars: dict[int, Bars],
+    pushes: Tensor,
+    effects: dict[Site, float] | None,
+) -> "pd.DataFrame":
+    """Table neurons, each at its position, with the evidence for them and its grade."""
     trace, rank = question.trace, max(piece.rank for piece in question.pieces)
-    estimates = None if slopes is None else question.gaps * slopes.logit[:, : len(trace)]
-    bars = dict[int, Bars]()
-    for position in {at for _, at in sites}:
-        own = pushes[:, position]
-        alike = sort_neurons(own, POOL)
-        if estimates is not None:
-            alike = list(dict.fromkeys([*alike, *sort_neurons(estimates[:, position], POOL)]))
-        generator = torch.Generator().manual_seed(seed + position)
-        sizes = trace.activations[:, position].abs()
-        control = draw_alike(sizes, alike, CONTROLS, generator=generator)
-        at = [n.layer for n in control], [n.neuron for n in control]
-        effect = 0.0
-        if estimates is not None:
-            effect = find_bar(estimates[:, position][at], looked_at=looked_at)
-        bars[position] = Bars(
-            far(looked_at), find_bar(own[at], looked_at=looked_at), effect, SIZE * abs(worth or 0.0)
-        )
     z = _find_z(question, sites)
     grades = [
         bars[at].grade(
             own, float(pushes[n.layer, at, n.neuron]),
-            float("nan") if removed is None else removed[n, at], rank=rank,
+            float("nan") if effects is None else effects[n, at], rank=rank,
         )
         for (n, at), own in zip(sites, z, strict=True)
     ]  # fmt: skip
-    return grades, z
+    columns: dict[str, Values] = {
+        "grade": grades, "activation": trace.activations, "push": question.direct_pushes,
+        "push_through_attention": question.attention_pushes, "z": z,
+        "through": [head for head, _ in question.name_heads(sites)],
+    }  # fmt: skip
+    if trace.gate_scores is not None:
+        columns |= {"gate_score": trace.gate_scores, "score": trace.scores}
+    if effects is not None:
+        columns["set_to"] = [question.change(site).value for site in sites]
+        columns["effect"] = [effects[site] for site in sites]
+    return list_neurons(trace.model, sites, columns, signs=trace.activations, tokens=trace.tokens)
 
 
-def _find_z(question: Question, sites: Sequence[Source]) -> list[float]:
+def _find_z(question: Question, sites: Sequence[Site]) -> list[float]:
     """Return how far each neuron's answer, as it acted here, stands out for the token by its weights.
 
     With a rival, how far above the rival's; of several tokens, for the one that it stands out for most.
     """
-    model, rival = question.trace.model, question.readout.versus
+    rival, activations = question.readout.versus, question.trace.activations
     layers = sorted({name.layer for name, _ in sites})
     ids = [*question.readout.tokens, *([] if rival is None else [rival])]
-    every = compare_tokens(model, ids, by="answer", layers=layers)["z"].cpu()
-    found = []
+    every = compare_tokens(question.trace.model, ids, by="answer", layers=layers)["z"].cpu()
+    z = []
     for name, position in sites:
         own = every[:, layers.index(name.layer), name.neuron]
         value = own[0] - own[1] if rival is not None else own[own.abs().argmax()]
-        acted = -1.0 if question.trace.activations[name.layer, position, name.neuron] < 0 else 1.0
-        found.append(acted * float(value))
-    return found
+        acted = -1.0 if activations[name.layer, position, name.neuron] < 0 else 1.0
+        z.append(acted * float(value))
+    return z

@@ -1,26 +1,31 @@
-"""The evidence for one answer, as tables that can be read, saved and drawn."""
+"""The evidence for one answer, as tables that can be read, saved and drawn.
+
+>>> import ffnprobe as fp
+>>> found = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", top=3)
+>>> found.parts.part.iloc[-1], found.rank
+("the answer's logit", 1)
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+import torch
 
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.documents.blocks import Block
 from ffnprobe.documents.html import write_card
 from ffnprobe.documents.text import write_text
-from ffnprobe.evidence.curve import (
-    RANK_SAID,
-    Curve,
-    percent,
-    table_paths,
-    table_pieces,
-    table_shares,
-)
+from ffnprobe.evidence.curve import RANK_SAID, Curve, list_largest, percent
 from ffnprobe.interventions.layer_effects import map_layers
 from ffnprobe.interventions.question import Question, Replace
+from ffnprobe.interventions.replay import Readout, Replay
+from ffnprobe.interventions.sweeps import sweep_changes
+from ffnprobe.names import NeuronId, Site
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import Values, list_neurons
 from ffnprobe.results import Result, Tables, name_question, name_settings
 from ffnprobe.tracing.attribution import Pushes, PushesByPiece
 from ffnprobe.tracing.trace import Trace, find_sinks
@@ -28,7 +33,7 @@ from ffnprobe.tracing.trace import Trace, find_sinks
 if TYPE_CHECKING:
     import pandas as pd
 
-PREDICTIONS = 5
+PREDICTIONS, PATHS = 5, 10
 QUIET = 3  # named in a remark
 GRADES = "grade A: weights, push and effect agree, B: two of them, C: one, ?: near its bar"
 # Up to so many parameters, the map of layers is measured at every position.
@@ -84,10 +89,6 @@ class Explanation(Result):
     curve: Curve | None = None
     worth: float | None = None
 
-    def __post_init__(self) -> None:
-        for table in (self.neurons, self.against):
-            self.provenance.note(table)
-
     def document(self, tables: Tables = None) -> Iterator[Block]:
         """Tell it: the verdict, ten rows, cards, and folded behind them everything measured."""
         from ffnprobe.evidence.telling import tell
@@ -123,25 +124,54 @@ class Explanation(Result):
             return None
         config, every = self.trace.model.config, range(len(self.trace))
         is_small = config.parameters() <= SMALL
-        looked = every if is_small else sorted({*self.subject, self.question.last})
-        return self.provenance.note(map_layers(self.question, positions=looked).table)
+        positions = every if is_small else sorted({*self.subject, self.question.last})
+        return self.provenance.note(map_layers(self.question, positions=positions).table)
 
     @cached_property
     def parts(self) -> "pd.DataFrame":
         """Who carries the answer's logit; the rows add up to it."""
-        return self.provenance.note(table_shares(self.question, self.neurons, self.subject))
+        return self.provenance.note(_table_shares(self.question, self.neurons, self.subject))
 
     @cached_property
     def paths(self) -> "pd.DataFrame":
-        """The strongest paths through attention."""
-        sinks = find_sinks(self.trace.activations)
-        return self.provenance.note(table_paths(self.question, sinks))
+        """The strongest paths from a neuron at an earlier position through a head to the answer.
+
+        Attention sinks are left out. `through` carried most of the push, `carried` so much.
+        """
+        trace, pushes = self.trace, self.question.attention_pushes.clone()
+        pushes[:, [*find_sinks(trace.activations), self.question.last]] = 0
+        sites = list_largest(pushes.abs(), PATHS)
+        heads = self.question.name_heads(sites)
+        columns: dict[str, Values] = {
+            "activation": trace.activations, "push_through_attention": pushes,
+            "through": [head for head, _ in heads], "carried": [carried for _, carried in heads],
+        }  # fmt: skip
+        return self.provenance.note(
+            list_neurons(self.trace.model, sites, columns, tokens=trace.tokens)
+        )
 
     @cached_property
     def pieces(self) -> "pd.DataFrame | None":
-        """Each token of the answer by itself; None for an answer of one token."""
-        found = table_pieces(self.question, self.neurons)
-        return None if found is None else self.provenance.note(found)
+        """What the neurons push and cost each token of the answer; None for an answer of one token."""
+        import pandas as pd
+
+        if len(self.question.pieces) == 1:
+            return None
+        sites, frames, question = read_sites(self.neurons), [], self.question
+        changes = [[question.change(site)] for site in sites]
+        for piece, owners in zip(question.pieces, question.owners, strict=True):
+            direct = torch.zeros_like(owners.through)
+            direct[:, piece.position] = piece.values
+            columns: dict[str, Values] = {
+                "piece": self.trace.model.vocab.show(piece.answer), "push": direct,
+                "push_through_attention": owners.through,
+            }  # fmt: skip
+            if "effect" in self.neurons:
+                replay, token = Replay(piece.trace), (piece.answer,)
+                readout = Readout(replay, token, None, piece.position, False, piece.convention)
+                columns["effect"] = sweep_changes(readout, changes).logit
+            frames.append(list_neurons(self.trace.model, sites, columns, tokens=self.trace.tokens))
+        return self.provenance.note(pd.concat(frames, ignore_index=True))
 
     @property
     def rank(self) -> int:
@@ -169,12 +199,11 @@ class Explanation(Result):
     @property
     def standing(self) -> str:
         """Say how the model ranks the answer after the prompt, and whether it would give it at all."""
-        known, many = self.provenance, len(self.trace.model.vocab)
-        than = f" rather than {known.versus}" if known.versus else ""
-        said = f'{known.answer}{than}, {percent(self.probability)}, rank {self.rank:,} of {many:,}, after "{self.trace.prompt}"'
-        if self.rank > RANK_SAID:
-            said += ": an answer that the model would not give"
-        return said
+        answer, versus = self.provenance.answer, self.provenance.versus
+        than = f" rather than {versus}" if versus else ""
+        rank = f"rank {self.rank:,} of {len(self.trace.model.vocab):,}"
+        doubt = ": an answer that the model would not give" if self.rank > RANK_SAID else ""
+        return f'{answer}{than}, {percent(self.probability)}, {rank}, after "{self.trace.prompt}"{doubt}'
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -184,8 +213,8 @@ class Explanation(Result):
     @property
     def graded(self) -> str:
         """Count the grades, and say what they count."""
-        found = self.neurons.grade.str[:1].value_counts()
-        counts = [f"{letter} {found[letter]}" for letter in ("A", "B", "C") if letter in found]
+        many = self.neurons.grade.str[:1].value_counts()
+        counts = [f"{letter} {many[letter]}" for letter in ("A", "B", "C") if letter in many]
         return (
             f"{', '.join(counts) or 'none'} of {len(self.neurons)} neurons; a grade counts kinds of "
             "evidence (weights, push, effect) and is not a location"
@@ -194,24 +223,23 @@ class Explanation(Result):
     @property
     def remarks(self) -> tuple[str, ...]:
         """Say what holds the answer back, and whose effect is that it is quieter here than for others."""
-        said = []
+        remarks, neurons = [], self.neurons
         if len(self.against):
-            each = [
+            against = [
                 f"{row.name}@{row.position} at {row.token} ({row.effect:+.2f})"
                 for row in self.against.itertuples()
             ]
-            said.append(f"Held back by {', '.join(each)}.")
-        if self.question.contrast is not None and "effect" in self.neurons:
-            own = self.neurons
-            quiet = own[(own.set_to.abs() > own.activation.abs()) & (own.effect > 0)]
-            each = [
+            remarks.append(f"Held back by {', '.join(against)}.")
+        if self.question.contrast is not None and "effect" in neurons:
+            is_quiet = (neurons.set_to.abs() > neurons.activation.abs()) & (neurons.effect > 0)
+            quiet = [
                 f"{row.name}@{row.position} ({row.activation:.2f} here, {row.set_to:.2f} there)"
-                for row in quiet.itertuples()
+                for row in neurons[is_quiet].itertuples()
             ]
-            more = f" and {len(each) - QUIET} more" if len(each) > QUIET else ""
-            if each:
-                said.append(f"Quieter here than for others: {', '.join(each[:QUIET])}{more}.")
-        return tuple(said)
+            more = f" and {len(quiet) - QUIET} more" if len(quiet) > QUIET else ""
+            if quiet:
+                remarks.append(f"Quieter here than for others: {', '.join(quiet[:QUIET])}{more}.")
+        return tuple(remarks)
 
     @property
     def shown(self) -> "pd.DataFrame":
@@ -219,14 +247,15 @@ class Explanation(Result):
 
         `push` is the direct push and that through attention, added up. A gated neuron asks by its gate.
         """
-        own = self.neurons
-        names = [f"{name}@{at}" for name, at in zip(own.name, own.position, strict=True)]
-        frame = own[["token", "grade"]].assign(push=own.push + own.push_through_attention)
-        frame.insert(0, "name", names)
-        if "effect" in own:
-            frame["effect"] = own.effect
-        asks = own.gate_tokens if "gate_tokens" in own else own.question_tokens
-        return frame.assign(asks=asks, says=own.answer_tokens)
+        neurons = self.neurons
+        frame = neurons[["name", "token", "grade"]].assign(
+            name=neurons.name + "@" + neurons.position.astype(str),
+            push=neurons.push + neurons.push_through_attention,
+        )
+        if "effect" in neurons:
+            frame["effect"] = neurons.effect
+        asks = neurons.gate_tokens if "gate_tokens" in neurons else neurons.question_tokens
+        return frame.assign(asks=asks, says=neurons.answer_tokens)
 
     @property
     def title(self) -> str:
@@ -281,3 +310,55 @@ class Explanation(Result):
         if self.curve is not None:
             every["sites"] = self.provenance.note(self.curve.sites)
         return {name: table for name, table in every.items() if table is not None}
+
+
+def read_sites(table: "pd.DataFrame") -> list[Site]:
+    """Return a table's neurons, each with its position."""
+    return [
+        (NeuronId(layer, neuron), position)
+        for layer, neuron, position in zip(table.layer, table.neuron, table.position, strict=True)
+    ]
+
+
+def _table_shares(
+    question: Question, listed: "pd.DataFrame", subject: Sequence[int]
+) -> "pd.DataFrame":
+    """Table who carries the answer's logit, attention's part given to its owners; rows add up to it."""
+    import pandas as pd
+
+    at_subject = listed.position.isin(list(subject))
+    direct = through_subject = elsewhere = embedded = carried = biases = 0.0
+    constants = dict[str, float]()
+    for piece, owners in zip(question.pieces, question.owners, strict=True):
+        through = owners.through.double().sum(dim=(0, 2))
+        is_subject = torch.zeros(len(through), dtype=torch.bool)
+        is_subject[list(subject)] = True
+        direct += float(piece.values.double().sum())
+        through_subject += float(through[is_subject].sum())
+        elsewhere += float(through[~is_subject].sum())
+        here = piece.account.embedding + piece.account.position
+        embedded += here
+        carried += float(owners.embeddings.double().sum()) - here
+        biases += float(owners.biases.double().sum())
+        for name, value in piece.account.constants.items():
+            constants[name] = constants.get(name, 0.0) + value
+    carried_listed = listed.push_through_attention
+    rows = {
+        f"the {len(listed)} neurons listed": float(listed.push.sum() + carried_listed.sum()),
+        "other neurons, directly": direct - float(listed.push.sum()),
+    }
+    if len(subject):
+        named = " ".join(question.trace.tokens[position] for position in subject)
+        rest = through_subject - float(carried_listed[at_subject].sum())
+        rows[f"other neurons at {named}, through attention"] = rest
+    rest = elsewhere - float(carried_listed[~at_subject].sum())
+    rows |= {
+        "neurons at other tokens, through attention": rest,
+        "embeddings, directly": embedded,
+        "embeddings, through attention": carried,
+        "biases": biases,
+        **constants,
+    }
+    total = sum(piece.logit for piece in question.pieces)
+    rows |= {"rounding": total - sum(rows.values()), "the answer's logit": total}
+    return pd.DataFrame({"part": list(rows), "push": list(rows.values())})

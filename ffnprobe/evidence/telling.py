@@ -24,7 +24,7 @@ from ffnprobe.documents.blocks import (
     Tokens,
     Words,
 )
-from ffnprobe.evidence.curve import read_sites
+from ffnprobe.evidence.explanation import read_sites
 from ffnprobe.layout import lay_out_map
 from ffnprobe.reading.projection import gather, list_sides
 from ffnprobe.reading.readings import ABOUT, Lists, table_lists

@@ -32,9 +32,9 @@ from ffnprobe.interventions.replay import Readout, read_answer
 from ffnprobe.interventions.sweeps import Change, set_activations, sweep_changes
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Means, Model
-from ffnprobe.names import NeuronId, split_position
+from ffnprobe.names import NeuronId, Site, split_position
 from ffnprobe.provenance import Provenance, Setting
-from ffnprobe.tracing.attention import Owners, Source, find_owners
+from ffnprobe.tracing.attention import Owners, find_owners
 from ffnprobe.tracing.attribution import Pushes, PushesByPiece, attribute
 from ffnprobe.tracing.contrast import Contrast, Prompts, choose_contrast
 from ffnprobe.tracing.trace import Trace, predicted
@@ -231,6 +231,18 @@ class Question:
             total[:, : through.shape[1]] += through
         return total
 
+    def name_heads(self, sites: Sequence[Site]) -> list[tuple[str, float]]:
+        """Name the head that carried most of each push from before the last position, and how much.
+
+        For an answer of several tokens it is the head that carried most to any piece.
+        """
+        strongest: list[tuple[str, float]] = [("", 0.0)] * len(sites)
+        for owners in self.owners:
+            for row, (head, carried) in enumerate(owners.name_heads(sites)):
+                if sites[row][1] < self.last and abs(carried) > abs(strongest[row][1]):
+                    strongest[row] = head, carried
+        return strongest
+
     @cached_property
     def readout(self) -> Readout:
         """What is read of a replay; one replay serves all measurements."""
@@ -254,19 +266,20 @@ class Question:
         """How far every activation of the prompt is from what it would be set to."""
         return (self.readout.replay.trace.activations - self.replacement)[:, : len(self.trace)]
 
-    def change(self, site: Source, position: int | None = None) -> Change:
+    def change(self, site: Site, position: int | None = None) -> Change:
         """Say what a removed neuron is set to; on another prompt it has another position."""
         (layer, neuron), here = (site[0].layer, site[0].neuron), site[1]
         value = float(self.replacement[layer, here if self.replacement.shape[1] > 1 else 0, neuron])
         return Change(layer, here if position is None else position, neuron, value)
 
-    def remove_groups(self, groups: Sequence[Sequence[Source]]) -> list[float]:
+    @torch.no_grad()
+    def remove_groups(self, groups: Sequence[Sequence[Site]]) -> list[float]:
         """Remove the neurons of a group together, each at its position: the effects, in logits."""
         changes = [[self.change(site) for site in group] for group in groups]
         effects: list[float] = sweep_changes(self.readout, changes).logit.tolist()
         return effects
 
-    def remove_each(self, sites: Sequence[Source]) -> dict[Source, float]:
+    def remove_each(self, sites: Sequence[Site]) -> dict[Site, float]:
         """Remove neurons, each at its position, one at a time: their effects, in logits."""
         each = list(dict.fromkeys(sites))
         return dict(zip(each, self.remove_groups([[site] for site in each]), strict=True))

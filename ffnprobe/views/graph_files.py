@@ -22,8 +22,8 @@ import torch
 from pandas.api.types import is_float_dtype, is_integer_dtype
 
 from ffnprobe.arguments import verb
-from ffnprobe.circuits.circuit import ANSWER, BIASES, REST, Circuit, name_target
-from ffnprobe.circuits.graph import Node
+from ffnprobe.circuits.circuit import Circuit
+from ffnprobe.circuits.graph import ANSWER, BIASES, REST, Node
 from ffnprobe.errors import OptionRefused
 from ffnprobe.files import atomic_write
 from ffnprobe.layout import is_missing
@@ -176,12 +176,12 @@ def _tracer_links(circuit: Circuit, ids: Mapping[str, str]) -> list[dict[str, An
     """Add up what each source added to each target's activation, by its question and its gate."""
     weights = defaultdict[tuple[str, str], float](float)
     drives = torch.cat([circuit.account.drives, circuit.account.rest[:, None]], dim=1).double()
-    added = (drives * circuit.openings.double()[:, None]).tolist()
+    added = (drives * circuit.activation_slopes.double()[:, None]).tolist()
     sources = [ids[name] for name in (*(node.name for node in circuit.sources.nodes), REST)]
     for target, row in zip(circuit.targets, added, strict=True):
         for source, weight in zip(sources, row, strict=True):
             if weight:
-                weights[source, ids[name_target(target)]] += weight
+                weights[source, ids[target.name]] += weight
     return [{"source": s, "target": t, "weight": weight} for (s, t), weight in weights.items()]
 
 

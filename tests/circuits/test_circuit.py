@@ -6,7 +6,7 @@ import torch
 import ffnprobe as fp
 from ffnprobe.circuits import recovery
 from ffnprobe.circuits.graph import choose_kept
-from ffnprobe.circuits.openings import ActivationSlopes
+from ffnprobe.circuits.influence import ActivationSlopes
 from ffnprobe.models.step import ACTIVATION_FUNCTIONS
 from tests.circuits.conftest import ANSWER, CONTRAST, FIRST, MOVER, PROMPT, RIVAL, SECOND
 

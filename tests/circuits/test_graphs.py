@@ -74,7 +74,7 @@ def test_the_json_is_circuit_tracers(circuit, tmp_path):
     edges = circuit.edges()
     drive = edges[(edges.source == "L0N9@2") & (edges.target == "L2N31@4")].drive.item()
     row = [target.node and target.node.name for target in circuit.targets].index("L2N31@4")
-    assert first["weight"] == pytest.approx(drive * float(circuit.openings[row]), rel=1e-5)
+    assert first["weight"] == pytest.approx(drive * float(circuit.activation_slopes[row]), rel=1e-5)
 
 
 def test_what_cannot_be_written_is_said(circuit, tmp_path):

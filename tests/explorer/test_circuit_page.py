@@ -5,7 +5,6 @@ from urllib.parse import urlencode
 import pytest
 
 import ffnprobe as fp
-from ffnprobe.circuits.checking import measure_effects
 from ffnprobe.views.explorer.addresses import read_address
 from ffnprobe.views.explorer.circuit import KEEP, gather, read_groups
 from ffnprobe.views.explorer.exports import Live
@@ -40,7 +39,7 @@ def test_the_page_shows_the_graph_and_the_neurons(explorer, circuit):
 
 def test_a_node_has_its_edges_and_what_the_answer_loses_without_it(explorer, circuit):
     first = circuit.kept[0]
-    (lost,) = measure_effects(circuit, [[first]])
+    (lost,) = circuit.question.remove_groups([[first]])
     effect = fp.ablate(
         circuit.trace, " basketball", versus=" golf", contrast=circuit.question.contrast,
         together=[str(first[0])], position=first[1],
@@ -55,7 +54,7 @@ def test_a_node_has_its_edges_and_what_the_answer_loses_without_it(explorer, cir
 
 def test_some_can_be_removed_together(explorer, circuit):
     two = circuit.kept[:2]
-    (lost,) = measure_effects(circuit, [two])
+    (lost,) = circuit.question.remove_groups([two])
     text = open_page(explorer, without=[name(one) for one in two])
     assert f"it loses {lost:+.3f}" in text
 

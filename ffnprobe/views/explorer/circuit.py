@@ -6,7 +6,6 @@ Everything chosen is in the address: the node, the nodes removed, the groups. So
 import pandas as pd
 from dash import dcc, html
 
-from ffnprobe.circuits.checking import measure_effects
 from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.recipes import write_recipe
@@ -83,7 +82,7 @@ def _node(circuit: Circuit, address: Address) -> Component:
     row = circuit.table[
         (circuit.table.name == str(name)) & (circuit.table.position == position)
     ].iloc[0]
-    (lost,) = measure_effects(circuit, [[(name, position)]])
+    (lost,) = circuit.question.remove_groups([[(name, position)]])
     node = f"{name}@{position}"
     said = (
         f" at {row.token} (position {position}): activation {row.activation:.3f}, {row.removed:.3f} when removed. "
@@ -133,7 +132,7 @@ def _without(circuit: Circuit, address: Address) -> Component:
     names = address.texts("without")
     if not names:
         return html.Div()
-    (lost,) = measure_effects(circuit, [[_source(circuit, name) for name in names]])
+    (lost,) = circuit.question.remove_groups([[_source(circuit, name) for name in names]])
     said = (
         f"Without {', '.join(names)} the answer is at {circuit.logit - lost:.3f} logits, not {circuit.logit:.3f}: "
         f"it loses {lost:+.3f}."
@@ -148,7 +147,7 @@ def _groups(circuit: Circuit, address: Address) -> Component:
     if not groups:
         return html.Div()
     worth = {f"{n}@{position}": value for (n, position), value in zip(circuit.kept, circuit.worth[-len(circuit.kept) :].tolist(), strict=True)}  # fmt: skip
-    lost = measure_effects(circuit, list(groups.values()))
+    lost = circuit.question.remove_groups(list(groups.values()))
     listed = [[f"{name}@{position}" for name, position in own] for own in groups.values()]
     frame = pd.DataFrame(
         {

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 import ffnprobe as fp
-from ffnprobe.circuits.circuit import ANSWER, name_target
+from ffnprobe.circuits.graph import ANSWER
 from ffnprobe.errors import OptionRefused
 from ffnprobe.reading.projection import answer_tokens
 from ffnprobe.views.figures import draws, parts
@@ -102,7 +102,7 @@ def gather_flows(circuit: "fp.Circuit", among: set[str]) -> dict[tuple[str, str]
     """Add up, for each pair of nodes shown, what the edge is worth through question and gate."""
     found: dict[tuple[str, str], float] = {}
     for row, column in circuit.flows.nonzero().tolist():
-        ends = circuit.sources.nodes[column].name, name_target(circuit.targets[row])
+        ends = circuit.sources.nodes[column].name, circuit.targets[row].name
         if among.issuperset(ends):
             found[ends] = found.get(ends, 0.0) + float(circuit.flows[row, column])
     return found
