@@ -301,38 +301,28 @@ def circuit(
     >>> found.accounts().target[0]
     'answer'
     """
-    trace = run(model, prompt, bos=bos)
     question = ask(
-        trace, answer, versus=versus, replace=replace, contrast=contrast, convention=convention
-    )
-    circuit = _build(question, keep=keep, sign=sign, rule=rule)
-    if not test:
-        return circuit
-    from ffnprobe.circuits.recovery import check_circuit
-
-    return replace_fields(circuit, recovery=check_circuit(circuit, seed=seed))
-
-
-def _build(question: Question, *, keep: int, sign: str, rule: str | None) -> Circuit:
-    pushes, contrast = question.pushes, question.contrast
-    trace = pushes.pieces[0].trace
-    activation_slopes = choose_activation_slopes(trace, contrast, rule)
+        run(model, prompt, bos=bos), answer, versus=versus, replace=replace, contrast=contrast,
+        convention=convention,
+    )  # fmt: skip
+    pushes, trace = question.pushes, question.pieces[0].trace
+    activation_slopes = choose_activation_slopes(trace, question.contrast, rule)
     replacement = question.removal.on(trace)
     back = follow_back(trace, read_answers(pushes.pieces), activation_slopes)
     influence = (trace.activations - replacement) * back.activations
     kept = choose_kept(influence, keep, sign=sign)
-    sources = gather_sources(trace, kept, replacement, contrast)
+    sources = gather_sources(trace, kept, replacement, question.contrast)
     targets = list_targets(trace, kept, pushes.pieces)
     slopes, embedded = torch.ones(len(targets)), back.embeddings
     for row, target in enumerate(targets):
         if node := target.node:
             slopes[row] = back.activations[node.layer, node.position, node.neuron]
     del back, replacement  # as large as the activations; edges need the room
-    shown = " ".join(trace.model.vocab.show_all([piece.answer for piece in pushes.pieces]))
+    shown = " ".join(model.vocab.show_all([piece.answer for piece in pushes.pieces]))
     settings = {
         "keep": keep, "sign": sign, "rule": activation_slopes.rule, **question.removal.settings(),
     }  # fmt: skip
-    return Circuit(
+    circuit = Circuit(
         question=question,
         influence=influence,
         kept=tuple(kept),
@@ -344,6 +334,11 @@ def _build(question: Question, *, keep: int, sign: str, rule: str | None) -> Cir
         embedded=embedded,
         provenance=replace_fields(pushes.provenance, answer=shown).including(**settings),
     )
+    if not test:
+        return circuit
+    from ffnprobe.circuits.recovery import check_circuit
+
+    return replace_fields(circuit, recovery=check_circuit(circuit, seed=seed))
 
 
 def _read_slopes(rule: ActivationSlopes, targets: Sequence[Target]) -> Float[Tensor, " target"]:

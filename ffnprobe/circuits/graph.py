@@ -284,16 +284,15 @@ class _Walk:
             len(targets), *trace.final.shape, device=self.model.device, dtype=rest.dtype
         )
         shape = (len(targets), len(sources.nodes))
-        self.along, self.owed = (torch.zeros(shape, device=self.model.device) for _ in range(2))
+        self.along, self.owed = torch.zeros(2, *shape, device=self.model.device)
         # By how much the head that added most, and the one that took most away, did so, per unit.
-        self.most = [torch.zeros(shape, device=self.model.device) for _ in range(2)]
-        self.by = [torch.full(shape, -1, device=self.model.device) for _ in range(2)]
+        self.most = torch.zeros(2, *shape, device=self.model.device)
+        self.by = torch.full((2, *shape), -1, device=self.model.device)
         self.biases = torch.tensor([target.constant for target in targets]).to(rest)
         self.left = torch.zeros_like(self.biases)
 
     def run(self) -> Edges:
-        layers = self.model.config.layers
-        is_parallel = self.model.config.is_parallel
+        layers, is_parallel = self.model.config.layers, self.model.config.is_parallel
         self._join(layers)
         for layer in reversed(range(min(self.levels[0] + 1, layers))):
             self._read_mlp(layer)
@@ -339,14 +338,12 @@ class _Walk:
         rows = self._count(layer + 1 if is_parallel else layer)
         if not rows:
             return
-        bias = einsum(
-            a.for_heads(a.value_bias), a.out, "head d_head, head d_head d_model -> d_model"
-        )
-        written = (bias + a.out_bias) * post_gain(self.trace, layer, slice(len(self.trace)))
+        pattern = "head d_head, head d_head d_model -> d_model"
+        bias = einsum(a.for_heads(a.value_bias), a.out, pattern) + a.out_bias
+        written = bias * post_gain(self.trace, layer, slice(len(self.trace)))
         readers = self.stream[:rows]
-        self.biases[:rows] += einsum(
-            readers, written.expand_as(readers[0]), "row pos d_model, pos d_model -> row"
-        )
+        pattern = "row pos d_model, pos d_model -> row"
+        self.biases[:rows] += einsum(readers, written.expand_as(readers[0]), pattern)
         sought = seek(self.trace, layer, readers)
         values = a.for_heads(a.value)
         self._name_heads(layer, rows, sought, values)
@@ -355,36 +352,27 @@ class _Walk:
 
     def _name_heads(self, layer: int, rows: int, sought: Tensor, values: Tensor) -> None:
         """Keep, of each edge, the head that added most and the one that took most away."""
-        first = layer * len(values)
         for position in range(len(self.trace)):
             own = self.sources.at(position, below=layer)
             if not own:
                 continue
-            found = einsum(
-                self.sources.directions[own],
-                values,
-                "source d_model, head d_head d_model -> source head d_head",
-            )
-            shares = einsum(
-                sought[:, :, position],
-                found,
-                "row head d_head, source head d_head -> row source head",
-            )
-            for number, sign in enumerate((1.0, -1.0)):
-                best = (sign * shares).max(dim=-1)
-                is_more = best.values > self.most[number][:rows, own]
-                self.most[number][:rows, own] = torch.where(
-                    is_more, best.values, self.most[number][:rows, own]
-                )
-                self.by[number][:rows, own] = torch.where(
-                    is_more, best.indices + first, self.by[number][:rows, own]
-                )
+            pattern = "source d_model, head d_head d_model -> source head d_head"
+            read = einsum(self.sources.directions[own], values, pattern)
+            pattern = "row head d_head, source head d_head -> row source head"
+            shares = einsum(sought[:, :, position], read, pattern)
+            best = torch.stack([shares, -shares]).max(dim=-1)
+            most, by = self.most[:, :rows, own], self.by[:, :rows, own]
+            is_more, heads = best.values > most, best.indices + layer * len(values)
+            self.most[:, :rows, own] = torch.where(is_more, best.values, most)
+            self.by[:, :rows, own] = torch.where(is_more, heads, by)
 
     def _finish(self) -> Edges:
-        sources = self.sources
-        amounts = sources.amounts.to(self.along)
-        direct = self._read_directly()
-        is_up = self.along - direct >= 0
+        direct = torch.zeros_like(self.along)
+        for row, target in enumerate(self.targets):
+            for position, reader in zip(target.positions, target.readers, strict=True):
+                own = self.sources.at(position, below=target.level)
+                direct[row, own] += self.sources.directions[own] @ reader
+        amounts, is_up = self.sources.amounts.to(self.along), self.along - direct >= 0
         carried = torch.where(is_up, self.most[0], -self.most[1])
         return Edges(
             drives=(self.along * amounts).cpu(),
@@ -395,12 +383,3 @@ class _Walk:
             biases=self.biases.cpu(),
             rest=self.left.cpu(),
         )
-
-    def _read_directly(self) -> Float[Tensor, "row source"]:
-        """Read the sources that stand, below a target, where it reads."""
-        found = torch.zeros_like(self.along)
-        for row, target in enumerate(self.targets):
-            for position, reader in zip(target.positions, target.readers, strict=True):
-                own = self.sources.at(position, below=target.level)
-                found[row, own] += self.sources.directions[own] @ reader
-        return found

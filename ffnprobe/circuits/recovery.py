@@ -14,14 +14,6 @@ removed. 1 is the whole model. A share may exceed 1: the circuit then lacks what
 
 `random` are as many neurons in the same layers and at the same positions, the mean of some draws. The area
 is that under a curve clipped to 0 … 1, over the logarithm of the size, as a share of the whole.
-
->>> import ffnprobe as fp
->>> found = fp.circuit(
-...     fp.load("pocket"), "Michael Jordan plays the sport of", " basketball",
-...     contrast="Tiger Woods plays the sport of", keep=10,
-... )
->>> fp.check_circuit(found, sizes=[10]).table.ranking.tolist()
-['influence', 'gradient', 'push', 'activation', 'random']
 """
 
 from collections.abc import Mapping, Sequence

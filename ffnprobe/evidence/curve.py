@@ -117,18 +117,17 @@ class Curve:
     @property
     def where(self) -> str:
         """The tokens at which the verdict's neurons are."""
-        own = self.sites[: self.least].drop_duplicates("position")
-        return " ".join(own.sort_values("position").token)
+        places = self.sites[: self.least].drop_duplicates("position")
+        return " ".join(places.sort_values("position").token)
 
     @property
     def _names(self) -> str:
         """The first of the verdict's neurons, with their positions if there are several."""
-        own = self.sites[: self.least]
-        names = list(own.name[:NAMED])
-        if own.position.nunique() > 1:
-            names = [f"{name}@{at}" for name, at in zip(names, own.position, strict=False)]
-        more = "" if len(own) <= NAMED else f" and {len(own) - NAMED} more"
-        return " ".join(names) + more
+        sites = self.sites[: self.least]
+        has_several = sites.position.nunique() > 1
+        names = sites.name + "@" + sites.position.astype(str) if has_several else sites.name
+        more = "" if len(sites) <= NAMED else f" and {len(sites) - NAMED} more"
+        return " ".join(names[:NAMED]) + more
 
 
 def percent(share: float) -> str:
@@ -188,9 +187,10 @@ def rank_sites(question: Question, slopes: Gradients) -> list[Site]:
     `slopes` are those of the clean prompt.
     """
     spread, start = measure_spread(question), int(find_allowed(question).int().argmax())
-    chosen: list[Site] = []
+    chosen, tokens = list[Site](), torch.tensor(question.readout.tokens)[:, None]
     for many in ROUNDS:
-        is_first = _is_first(question.readout, slopes.logits)
+        logits = slopes.logits.gather(-1, tokens.to(slopes.logits.device))[:, 0]
+        is_first = bool((logits >= slopes.logits.amax(dim=-1)).all())
         costs = measure_costs(question, slopes, spread)
         for name, position in chosen:
             costs[name.layer, position, name.neuron] = 0
@@ -206,18 +206,14 @@ def measure_costs(
     question: Question, slopes: Gradients, spread: Float[Tensor, "layer pos neuron"]
 ) -> Float[Tensor, "layer pos neuron"]:
     """Estimate what each site's removal costs the answer, in log-odds, less what it may cost others."""
-    odds, seen = (each[:, : len(question.trace)] for each in (slopes.odds, slopes.activations))
+    length, before = len(question.trace), question.trace.activations
+    odds, activations = slopes.odds[:, :length], slopes.activations[:, :length]
     others = odds.abs() * spread
     if question.contrast is not None:
         others[:, question.contrast.alignment.middle.stop :] *= BEHIND
-    costs = odds * (seen - question.trace.activations + question.gaps) - others
+    costs = odds * (activations - before + question.gaps) - others
     costs[:, ~find_allowed(question)] = 0
     return costs
-
-
-def _is_first(readout: Readout, logits: Float[Tensor, "piece vocab"]) -> bool:
-    own = logits.gather(-1, torch.tensor(readout.tokens, device=logits.device)[:, None])
-    return bool((own[:, 0] >= logits.amax(dim=-1)).all())
 
 
 def measure_spread(question: Question) -> Float[Tensor, "layer pos neuron"]:
@@ -263,9 +259,9 @@ def _read(readout: Readout, final: Float[Tensor, "group piece d_model"]) -> list
     after, tokens = list[After](), torch.tensor(readout.tokens)[:, None]
     for part in torch.split(final, max(1, LOGITS_AT_ONCE // readout.replay.model.config.vocab)):
         for row in readout.logits(part, start=readout.first):
-            own = row.gather(-1, tokens.to(row.device))
-            ranks = 1 + (row > own).sum(dim=-1)
-            chance = (own[:, 0] - row.logsumexp(-1)).double().sum().exp()
+            logits = row.gather(-1, tokens.to(row.device))
+            ranks = 1 + (row > logits).sum(dim=-1)
+            chance = (logits[:, 0] - row.logsumexp(-1)).double().sum().exp()
             after.append(After(float(chance), int(ranks.max()), int(row[0].argmax())))
     return after
 
@@ -274,14 +270,14 @@ def draw_like(question: Question, sites: Sequence[Site], generator: torch.Genera
     """Draw as many neurons like these: same positions, same layers, nearest activation sizes."""
     drawn: list[Site] = []
     for position in dict.fromkeys(there for _, there in sites):
-        own = [name for name, there in sites if there == position]
-        sizes = question.trace.activations[:, position].abs()
-        for one in own:
-            sizes[one.layer, one.neuron] = float("inf")
-        for name in own:
+        names = [name for name, there in sites if there == position]
+        activations = question.trace.activations[:, position].abs()
+        sizes = activations.clone()
+        for name in names:
+            sizes[name.layer, name.neuron] = float("inf")
+        for name in names:
             # One at a time, so that each has one like itself; none twice.
-            value = question.trace.activations[name.layer, position, name.neuron]
-            sizes[name.layer, name.neuron] = value.abs()
+            sizes[name.layer, name.neuron] = activations[name.layer, name.neuron]
             alike = draw_alike(sizes, [name], 1, generator=generator)
             for one in (name, *alike):
                 sizes[one.layer, one.neuron] = float("inf")
@@ -369,12 +365,12 @@ class Bars:
 
 def find_bar(values: Float[Tensor, " control"], *, looked_at: int) -> float:
     """Return what no value exceeds by chance, however many are looked at; never below zero."""
-    own = values.double()
-    if not len(own):
+    if not len(values):
         return 0.0
-    middle = float(own.quantile(0.5))
-    spread = 1.4826 * float((own - middle).abs().quantile(0.5))
-    return max(0.0, float(own.quantile(BEYOND)), middle + far(looked_at) * spread)
+    values = values.double()
+    middle = float(values.quantile(0.5))
+    spread = 1.4826 * float((values - middle).abs().quantile(0.5))
+    return max(0.0, float(values.quantile(BEYOND)), middle + far(looked_at) * spread)
 
 
 def far(looked_at: int) -> float:
@@ -393,17 +389,17 @@ def draw_alike(
     taken: dict[int, list[int]] = {}
     for one in chosen:
         taken.setdefault(one.layer, []).append(one.neuron)
-    own, drawn = sizes.numpy(), list[NeuronId]()
-    nearest: dict[int, np.ndarray] = {}
+    drawn, nearest = list[NeuronId](), dict[int, np.ndarray]()
     order = torch.randint(len(chosen), (many,), generator=generator).tolist() if chosen else []
     for pick in order:
         name = chosen[pick]
         if pick not in nearest:
-            gaps = np.abs(own[name.layer] - own[name.layer, name.neuron])
+            layer = sizes[name.layer].numpy()
+            gaps = np.abs(layer - layer[name.neuron])
             gaps[taken[name.layer]] = np.inf
             most = min(NEAREST, int(np.isfinite(gaps).sum()))
-            found = np.sort(np.argpartition(gaps, max(most, 1) - 1)[:most])
-            nearest[pick] = found[np.argsort(gaps[found], kind="stable")]
+            near = np.sort(np.argpartition(gaps, max(most, 1) - 1)[:most])
+            nearest[pick] = near[np.argsort(gaps[near], kind="stable")]
         if len(alike := nearest[pick]):
             number = int(torch.randint(len(alike), (1,), generator=generator))
             drawn.append(NeuronId(name.layer, int(alike[number])))

@@ -12,7 +12,7 @@
 6. **Remove** one at a time, exactly: the verdict's neurons, those of largest estimated cost, and those that seem to
    hold the answer back; and all neurons at once, for what they are worth here. The verdict's are listed
    first, in their order, then those of largest effect.
-7. **Grade** each by its weights, its push and its effect (`grades`): each of these misleads alone.
+7. **Grade** each by its weights, its push and its effect (`curve`): each of these misleads alone.
 
 Pushes and effects are in logits above the vocabulary's mean (convention `centred`), or above the rival's;
 convention `folded` reads the model's own logit. An answer of several tokens is teacher-forced; pushes and
@@ -139,10 +139,7 @@ def explain(
             remedy=f"leave out {NONE}, or the others",
         )
     known_scan = None if scan is None else scan.check(model)
-
-    def step(number: int) -> None:
-        if progress is not None:
-            progress(number, PHASES)
+    step = progress or (lambda done, total: None)
 
     # 1. Ask.
     tokens = answer_ids(model, answer) if answer is not None and versus is None else ()
@@ -155,11 +152,11 @@ def explain(
         replace=given if is_alone or contrast is None else replace,
         contrast=None if is_alone else contrast,
     )  # fmt: skip
-    step(1)
+    step(1, PHASES)
 
     # 2. Slopes.
     slopes = measure_slopes(question.readout, of=("logit", "odds")) if effects else None
-    step(2)
+    step(2, PHASES)
 
     # 3. Compare.
     span = tuple(question.contrast.alignment.middle) if question.contrast else ()
@@ -179,7 +176,7 @@ def explain(
         else:
             span = spans[0] if spans else ()
     settings = {**question.removal.settings(), **settings, **describe_sinks(trace)}
-    step(3)
+    step(3, PHASES)
 
     # 4. Rank.
     allowed = find_allowed(question)
@@ -187,11 +184,11 @@ def explain(
     pushes[:, ~allowed] = 0
     looked_at = int(allowed.sum()) * model.config.neurons
     ranked = list_largest(pushes, top) if slopes is None else rank_sites(question, slopes)
-    step(4)
+    step(4, PHASES)
 
     # 5. Curve.
     curve = None if slopes is None else draw_curve(question, ranked, seed=seed)
-    step(5)
+    step(5, PHASES)
 
     # 6. Remove.
     listed, against, removed, estimates, worth = ranked[:top], list[Site](), None, None, None
@@ -212,7 +209,7 @@ def explain(
         last = question.last
         listed = [(name, last) for name in sort_neurons(pushes[:, last].abs(), top)]
         removed = None if slopes is None else question.remove_each([*listed, *against])
-    step(6)
+    step(6, PHASES)
 
     # 7. Grade.
     sites = [*listed, *against]
@@ -225,7 +222,7 @@ def explain(
         table = join_examples(table, known_scan)
     table = join_labels(table, find_labels(model, known_scan))
     settings |= {"looked_at": looked_at, "seed": seed}
-    step(7)
+    step(7, PHASES)
     shown = " ".join(model.vocab.show_all(question.readout.tokens))
     provenance = replace_fields(question.pushes.provenance, answer=shown).including(**settings)
     given_prompts = None

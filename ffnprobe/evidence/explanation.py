@@ -1,10 +1,4 @@
-"""The evidence for one answer, as tables that can be read, saved and drawn.
-
->>> import ffnprobe as fp
->>> found = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", top=3)
->>> found.parts.part.iloc[-1], found.rank
-("the answer's logit", 1)
-"""
+"""The evidence for one answer, as tables that can be read, saved and drawn."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@
 4. **The rest**, folded: every number, the prediction, the logit's parts, paths, the map, the curve.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -60,164 +60,158 @@ MAP = (
 )
 
 
-def tell(found: "Explanation") -> Iterator[Block]:
+def tell(explained: "Explanation") -> Iterator[Block]:
     """Tell an explanation in the order it is read."""
-    yield Words(found.standing, "strong")
-    for sentence in found.verdict:
-        yield Words(sentence)
-    yield OnScreen(partial(_colour, found))
-    yield Table(found.shown, has_cards=True)
-    for remark in found.remarks:
-        yield Words(remark)
-    yield Words(found.how_to_read, "soft")
+    yield Words(explained.standing, "strong")
+    yield from map(Words, explained.verdict)
+    yield OnScreen(partial(_colour, explained))
+    yield Table(explained.shown, has_cards=True)
+    yield from map(Words, explained.remarks)
+    yield Words(explained.how_to_read, "soft")
     yield OnScreen(
-        lambda: [Words(ABOUT), Section("The neurons, one by one", lambda: [_cards(found)])]
+        lambda: [Words(ABOUT), Section("The neurons, one by one", lambda: [_cards(explained)])]
     )
     for name, (title, told) in REST.items():
-        yield Section(title, partial(told, found), is_folded=True, anchor=name)
+        yield Section(title, partial(told, explained), is_folded=True, anchor=name)
 
 
-def _colour(found: "Explanation") -> Iterator[Block]:
+def _colour(explained: "Explanation") -> Iterator[Block]:
     """Colour the prompt by what the layers at each token are worth, and draw the curve."""
-    effects = found.position_effects
-    yield Tokens(found.trace.tokens, None if found.map is None else effects)
-    if found.map is not None:
+    effects = explained.position_effects
+    yield Tokens(explained.trace.tokens, None if explained.map is None else effects)
+    if explained.map is not None:
         yield Words(COLOURED + (UNMEASURED if None in effects else ""), "soft")
-    if found.curve is not None and len(found.curve.table):
-        yield Figure(found, "curve")
+    if explained.curve is not None and len(explained.curve.table):
+        yield Figure(explained, "curve")
 
 
-def _evidence(found: "Explanation") -> Iterator[Block]:
-    yield Words(f"{EVIDENCE} {found.graded}.")
-    yield Table(found.neurons)
-    if "effect" in found.neurons:
-        yield Figure(found, "evidence")
+def _evidence(explained: "Explanation") -> Iterator[Block]:
+    yield Words(f"{EVIDENCE} {explained.graded}.")
+    yield Table(explained.neurons)
+    if "effect" in explained.neurons:
+        yield Figure(explained, "evidence")
 
 
-def _pieces(found: "Explanation") -> Iterator[Block]:
-    if found.pieces is not None:
-        yield Table(found.pieces)
+def _curve(explained: "Explanation") -> Iterator[Block]:
+    if explained.curve is not None and len(explained.curve.table):
+        yield Table(explained.curve.table)
+        yield Table(explained.curve.sites, "the neurons, in the order they are removed")
 
 
-def _against(found: "Explanation") -> Iterator[Block]:
-    if len(found.against):
-        yield Table(found.against)
-
-
-def _curve(found: "Explanation") -> Iterator[Block]:
-    if found.curve is not None and len(found.curve.table):
-        yield Table(found.curve.table)
-        yield Table(found.curve.sites, "the neurons, in the order they are removed")
-
-
-def _predictions(found: "Explanation") -> Iterator[Block]:
-    yield Figure(found, "predictions", instead=Table(found.predictions.drop(columns="id")))
-
-
-def _account(found: "Explanation") -> Iterator[Block]:
+def _account(explained: "Explanation") -> Iterator[Block]:
     yield Words(SUM)
-    yield Figure(found, "account", instead=Table(found.parts))
-    yield Figure(found, "layers")
+    yield Figure(explained, "account", instead=Table(explained.parts))
+    yield Figure(explained, "layers")
 
 
-def _paths(found: "Explanation") -> Iterator[Block]:
-    if len(found.paths):
+def _paths(explained: "Explanation") -> Iterator[Block]:
+    if len(explained.paths):
         yield Words(PATHS)
-        yield Figure(found, "paths")
-        yield Table(found.paths)
+        yield Figure(explained, "paths")
+        yield Table(explained.paths)
 
 
-def _map(found: "Explanation") -> Iterator[Block]:
-    if found.map is not None:
-        yield Words(MAP + (UNMEASURED if None in found.position_effects else ""))
-        yield Figure(found, "map", instead=Table(lay_out_map(found.map), is_whole=True))
+def _map(explained: "Explanation") -> Iterator[Block]:
+    if explained.map is not None:
+        yield Words(MAP + (UNMEASURED if None in explained.position_effects else ""))
+        yield Figure(explained, "map", instead=Table(lay_out_map(explained.map), is_whole=True))
 
 
-def _others(found: "Explanation") -> Iterator[Block]:
-    if found.question.contrast is not None:
-        yield from (Words(other.prompt) for other in found.question.contrast.others)
-
-
-def _settings(found: "Explanation") -> Iterator[Block]:
-    yield Words(f"{found.settings}.")
+def _others(explained: "Explanation") -> list[Block]:
+    contrast = explained.question.contrast
+    return [] if contrast is None else [Words(other.prompt) for other in contrast.others]
 
 
 # What is folded, by its anchor, in its order; a part that has nothing to say is left out.
-REST = {
+REST: dict[str, tuple[str, Callable[["Explanation"], Iterable[Block]]]] = {
     "numbers": ("The evidence, every number", _evidence),
-    "pieces": ("The same neurons, piece by piece (logits)", _pieces),
-    "against": ("What holds the answer back", _against),
+    "pieces": (
+        "The same neurons, piece by piece (logits)",
+        lambda explained: [] if explained.pieces is None else [Table(explained.pieces)],
+    ),
+    "against": (
+        "What holds the answer back",
+        lambda explained: [Table(explained.against)] if len(explained.against) else [],
+    ),
     "curve": ("What it becomes without the first neurons", _curve),
-    "predictions": ("What the model predicts next", _predictions),
+    "predictions": (
+        "What the model predicts next",
+        lambda explained: [
+            Figure(
+                explained, "predictions", instead=Table(explained.predictions.drop(columns="id"))
+            )
+        ],
+    ),
     "account": ("What makes up the answer's logit", _account),
     "paths": ("How it got there, through attention (logits)", _paths),
     "map": ("Where the MLP layers matter (logits)", _map),
     "others": ("The prompts it was compared with", _others),
-    "settings": ("How it was measured", _settings),
+    "settings": ("How it was measured", lambda explained: [Words(f"{explained.settings}.")]),
 }
 
 
-def _cards(found: "Explanation") -> Cards:
+def _cards(explained: "Explanation") -> Cards:
     """Make a card of each neuron: what it asks and says, what it did here, who asked, examples."""
-    model = found.trace.model
-    names = [name for name, _ in read_sites(found.neurons)]
+    model = explained.trace.model
+    names = [name for name, _ in read_sites(explained.neurons)]
     gates = None if model.gates is None else gather(model.gates, names)
     lists = list_sides(
         model, gather(model.questions, names), gates, gather(model.answers, names),
         min(TOKENS, model.config.vocab), convention="centred", through="embed",
     )  # fmt: skip
-    scan = found.options.scan or embedded_scan(model)
-    parts = []
-    rows = zip(found.shown.to_dict("records"), found.neurons.to_dict("records"), strict=True)
+    scan = explained.options.scan or embedded_scan(model)
+    sections = []
+    rows = zip(
+        explained.shown.to_dict("records"), explained.neurons.to_dict("records"), strict=True
+    )
     for number, (shown, row) in enumerate(rows):
         quoted = None if scan is None else examples(scan, row["name"])
-        own = {side: every[number] for side, every in lists.items()}
-        told = partial(_card, found, shown, row, own, quoted)
+        sides = {side: every[number] for side, every in lists.items()}
+        card = partial(_card, explained, shown, row, sides, quoted)
         title = f"{shown['name']} at {row['token']}"
-        parts.append(Section(title, told, anchor=shown["name"], mark=row["grade"]))
-    return Cards(parts)
+        sections.append(Section(title, card, anchor=shown["name"], mark=row["grade"]))
+    return Cards(sections)
 
 
 def _card(
-    found: "Explanation", shown: dict[Any, Any], row: dict[Any, Any], lists: Lists,
+    explained: "Explanation", shown: dict[Any, Any], row: dict[Any, Any], lists: Lists,
     quoted: Examples | None,
 ) -> Iterator[Block]:  # fmt: skip
     yield Words(f"{shown['asks']} → {shown['says']}", "strong")
     if row.get("label"):
         yield Words(f"{row['label']} (F1 {row['label_f1']:.2f})")
-    yield Words(_say(str(found.provenance.answer), row))
-    asked = drivers(found.trace, row["name"], position=row["position"])
+    yield Words(_say(str(explained.provenance.answer), row))
+    asked = drivers(explained.trace, row["name"], position=row["position"])
     first = asked.table.head(ASKED)
     parts = [f"{part} ({drive:+.2f})" for part, drive in zip(first.part, first.drive, strict=True)]
     yield Words(f"Asked by {', '.join(parts)} of a score of {asked.score:+.2f}.")
-    strongest = quoted.quotes("strongest", EXAMPLES) if quoted is not None else []
-    yield from strongest
-    yield Section("more of it", partial(_detail, found, row, lists, asked, quoted), is_folded=True)
+    if quoted is not None:
+        yield from quoted.quotes("strongest", EXAMPLES)
+    yield Section(
+        "more of it", partial(_detail, explained, row, lists, asked, quoted), is_folded=True
+    )
 
 
 def _say(answer: str, row: dict[Any, Any]) -> str:
     """Say in sentences what a neuron did."""
-    said = f"Its activation is {row['activation']:.3f}"
-    if "set_to" in row:
-        said += f"; removed, it is set to {row['set_to']:.3f}"
-    said += f". It pushed {answer} by {row['push']:+.3f} logits directly"
-    said += f", by {row['push_through_attention']:+.3f} through attention"
-    if row["through"]:
-        said += f" (most by {row['through']})"
-    if "effect" in row:
-        said += f"; without it {answer} loses {row['effect']:.3f}"
-    said += f". By its weights the token stands out by z = {row['z']:.2f}."
-    if row["activation"] < 0:
-        said += " The activation is negative: here the neuron adds the negative of its answer."
-    return said
+    removed = f"; removed, it is set to {row['set_to']:.3f}" if "set_to" in row else ""
+    most = f" (most by {row['through']})" if row["through"] else ""
+    effect = f"; without it {answer} loses {row['effect']:.3f}" if "effect" in row else ""
+    negative = " The activation is negative: here the neuron adds the negative of its answer."
+    return (
+        f"Its activation is {row['activation']:.3f}{removed}. It pushed {answer} by {row['push']:+.3f} "
+        f"logits directly, by {row['push_through_attention']:+.3f} through attention{most}{effect}. "
+        f"By its weights the token stands out by z = {row['z']:.2f}."
+        f"{negative if row['activation'] < 0 else ''}"
+    )
 
 
 def _detail(
-    found: "Explanation", row: dict[Any, Any], lists: Lists, asked: Drivers,
+    explained: "Explanation", row: dict[Any, Any], lists: Lists, asked: Drivers,
     quoted: Examples | None,
 ) -> Iterator[Block]:  # fmt: skip
     """Show the neuron over the text, its lists with their values, who asked, more examples."""
-    trace = found.trace
+    trace = explained.trace
     yield Tokens(trace.tokens, trace.activations[row["layer"], :, row["neuron"]].tolist())
     yield Words("The text is coloured by the neuron's activation at each token.", "soft")
     yield Beside([*table_lists(lists), *_ask(asked)])
@@ -225,9 +219,9 @@ def _detail(
         yield from quoted.quote()
 
 
-def _ask(found: Drivers) -> Iterable[Table]:
+def _ask(asked: Drivers) -> Iterable[Table]:
     """List who asked: the strongest parts of the stream and earlier neurons, by their share in the score."""
-    for side in filter(None, (found, found.gate)):
+    for side in filter(None, (asked, asked.gate)):
         of = "" if side.asks == "question" else f" of the {side.asks}"
         parts = side.table.head(TOKENS)[["part", "drive"]]
         yield Table(parts, f"who asked{of}: parts of its score {side.score:+.3f}")

@@ -45,6 +45,7 @@ from ffnprobe.arguments import (
     verb,
 )
 from ffnprobe.errors import OptionRefused
+from ffnprobe.interventions.estimates import Estimates, estimate_question
 from ffnprobe.interventions.layer_effects import EffectResult
 from ffnprobe.interventions.question import (
     Neurons,
@@ -67,8 +68,6 @@ from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ffnprobe.interventions.estimates import Estimates
 
 # One group of neurons, or several.
 Groups = Iterable[str | NeuronId] | Iterable[Neurons]
@@ -132,7 +131,7 @@ class Effects(EffectResult):
     clean: AnswerValues
     provenance: Provenance
     elsewhere: str = ""
-    estimates: "Estimates | None" = None
+    estimates: Estimates | None = None
 
     @property
     def table(self) -> "pd.DataFrame":
@@ -243,7 +242,7 @@ def ablate(
     of them together. An answer of several tokens is teacher-forced and its pieces summed; at the
     pieces' own positions nothing is removed. With `contrast` (prompts about other subjects, or rows of
     facts) a neuron is set to its mean over them: what is lost is owed to the subject. The log-probability
-    needs the whole vocabulary for each neuron that moves the prediction far (`log_sums`); it can be left out.
+    needs the whole vocabulary for each neuron that moves the prediction far; it can be left out.
 
     With `together`, the neurons of a group are removed at once: a list of names is one group, a list
     of lists several. This returns a `GroupEffects`. A name may carry its position: `L1N505@2`.
@@ -277,11 +276,8 @@ def ablate(
     effects = sweep_neurons(
         readout, question.replacement, positions=positions, chosen=chosen, progress=progress
     )
-    estimated = None
-    if is_usual or estimates:
-        from ffnprobe.interventions.estimates import estimate_question
-
-        estimated = estimate_question(question)
+    estimated = estimate_question(question) if is_usual or estimates else None
+    elsewhere = estimated.describe_elsewhere(positions) if estimated and is_usual else ""
     return Effects(
         trace=trace,
         values=effects.logit,
@@ -290,9 +286,7 @@ def ablate(
         positions=tuple(positions),
         clean=clean,
         provenance=provenance,
-        elsewhere=""
-        if estimated is None or not is_usual
-        else estimated.describe_elsewhere(positions),
+        elsewhere=elsewhere,
         estimates=estimated if estimates else None,
     )
 

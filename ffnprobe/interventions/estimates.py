@@ -33,7 +33,6 @@ from ffnprobe.arguments import (
     Versus,
     verb,
 )
-from ffnprobe.interventions.ablation import Effects
 from ffnprobe.interventions.question import (
     Neurons,
     Positions,
@@ -54,6 +53,8 @@ from ffnprobe.tracing.trace import Trace, find_sinks
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ffnprobe.interventions.ablation import Effects
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,7 +124,7 @@ class Estimates(Result):
         rows = choose_top(top, many, is_all=named is None)
         return {"estimates": self.top(rows, position=position, neurons=named)}
 
-    def agreement(self, effects: Effects) -> float:
+    def agreement(self, effects: "Effects") -> float:
         """Correlate the ranks (Spearman) with the exact effects of the same neurons and positions."""
         import pandas as pd
 
@@ -158,10 +159,6 @@ def estimate(
 
 def estimate_question(question: Question) -> Estimates:
     """Estimate every neuron's effect on the answer that a question is about."""
-    trace = question.trace
-    slopes = measure_slopes(question.readout).logit[:, : len(trace)]
-    return Estimates(
-        trace=trace,
-        values=question.gaps * slopes,
-        provenance=question.provenance(settings={"method": "gradient"}),
-    )
+    slopes = measure_slopes(question.readout).logit[:, : len(question.trace)]
+    provenance = question.provenance(settings={"method": "gradient"})
+    return Estimates(question.trace, question.gaps * slopes, provenance)

@@ -1,11 +1,6 @@
 """Remove whole MLP layers, position by position: what the answer loses, as a grid of layers and tokens.
 
 The layer's bias b_out belongs to no neuron and stays. `patching` shows what layers carry in the same grid.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> fp.ablate_layers(trace, " basketball").values.shape == (trace.model.config.layers, 7)
-True
 """
 
 from collections.abc import Iterator, Mapping, Sequence

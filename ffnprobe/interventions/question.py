@@ -302,8 +302,8 @@ class Question:
         self, *, positions: Sequence[int] = (), settings: dict[str, Setting] | None = None
     ) -> Provenance:
         """Say what was read, and what was changed to what."""
-        known = {**(settings or {}), **self.removal.settings()}
-        return self.readout.provenance(self.trace, settings=known, positions=positions)
+        settings = {**(settings or {}), **self.removal.settings()}
+        return self.readout.provenance(self.trace, settings=settings, positions=positions)
 
 
 def ask(

@@ -260,14 +260,19 @@ class Readout:
     convention: str = "centred"
 
     @cached_property
-    def _directions(self) -> Float[Tensor, "piece d_model"]:
-        model = self.replay.model
-        return self.replay.held(self._rows(model.unembedding, model.mean_logit[0]))
-
-    @cached_property
-    def _bias(self) -> float:
-        model = self.replay.model
-        return float(self._rows(model.unembedding_bias, model.mean_logit[1]).sum())
+    def _reader(self) -> tuple[Float[Tensor, "piece d_model"], float]:
+        """The directions along which the pieces are read, and what is added."""
+        model, tokens = self.replay.model, list(self.tokens)
+        rows, biases = model.unembedding[tokens], model.unembedding_bias[tokens]
+        if self.versus is not None:
+            rows = rows - model.unembedding[self.versus]
+            biases = biases - model.unembedding_bias[self.versus]
+        elif self.convention != "folded":
+            rows, biases = (
+                rows.double() - model.mean_logit[0],
+                biases.double() - model.mean_logit[1],
+            )
+        return self.replay.held(rows), float(biases.sum())
 
     @property
     def _head(self) -> tuple[Float[Tensor, "vocab d_model"], Float[Tensor, " vocab"]]:
@@ -279,20 +284,13 @@ class Readout:
         read = slice(self.first - start, self.first - start + len(self.tokens))
         return normalise(self.replay.model, final[:, read])
 
-    def _rows(self, table: Tensor, mean: Tensor | float) -> Tensor:
-        chosen = table[list(self.tokens)]
-        if self.versus is not None:
-            return chosen - table[self.versus]
-        if self.convention == "folded":
-            return chosen
-        return chosen.double() - mean
-
     def values(self, final: Stream, *, start: int) -> AnswerValues:
         """Read the answer off final streams, which begin at `start`."""
         states = self._normalised(final, start)
         # Not einsum: its rounding depends on where in the batch a row stands.
-        products = states.double() * self._directions.double()
-        logit = reduce(products, "variant piece d_model -> variant", "sum") + self._bias
+        directions, bias = self._reader
+        products = states.double() * directions.double()
+        logit = reduce(products, "variant piece d_model -> variant", "sum") + bias
         if not self.has_log_probability:
             return AnswerValues(logit.cpu(), None)
         pieces = rearrange(states, "variant piece d_model -> piece variant d_model")

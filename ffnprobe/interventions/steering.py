@@ -26,7 +26,7 @@ from torch import Tensor
 from ffnprobe.arguments import CHANGES, POSITIONS, TOP, Bos, Option, Prompt, Seed, verb
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.question import Positions, choose_positions
-from ffnprobe.models.forward import forward
+from ffnprobe.models.forward import Hooks, forward
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import Hook
 from ffnprobe.names import NeuronId
@@ -104,10 +104,8 @@ class Steering(Result):
 
         show = self.trace.model.vocab.show_all
         texts = {"before": self.continued_before, "after": self.continued_after}
-        table = pd.DataFrame(
-            {"text": texts.keys(), "tokens": [" ".join(show(ids)) for ids in texts.values()]}
-        )
-        return self.provenance.note(table)
+        rows = [(text, " ".join(show(ids))) for text, ids in texts.items()]
+        return self.provenance.note(pd.DataFrame(rows, columns=["text", "tokens"]))
 
     def tables(
         self,
@@ -141,15 +139,26 @@ def steer(
 ) -> Steering:
     """Set or scale activations and compare predictions and generated text before and after.
 
-    Names are `L3N12`, `L3` or ranges. With `generate`, also write so many tokens more, with and without the change: greedily, or
-    sampled at `temperature` with `seed`.
+    Names are `L3N12`, `L3` or ranges. With `generate`, also write so many tokens more, with and without the
+    change: greedily, or sampled at `temperature` with `seed`.
 
     >>> import ffnprobe as fp
     >>> steered = fp.steer(fp.load("pocket"), "Michael Jordan plays the sport of", scale={"L1N505": 2.0}, generate=2)
     >>> steered.text_after
     ' basketball.'
     """
-    changes = _read_changes(model, activations or {}, scale or {})
+    changes: dict[NeuronId, tuple[float, float]] = {}  # each becomes factor × itself + offset
+    numbers: dict[str, dict[str, float]] = {}
+    for kind, given in (("set", activations or {}), ("scale", scale or {})):
+        for text, value in given.items():
+            number = _check_number(str(text), value)
+            numbers.setdefault(kind, {})[str(text)] = number
+            for name in model.find_neurons(str(text)):
+                if name in changes:
+                    raise OptionRefused(f"{name} is changed twice.", remedy="name it once")
+                changes[name] = (0.0, number) if kind == "set" else (number, 0.0)
+    if not changes:
+        raise OptionRefused("no neuron is named to steer.", remedy='{"L3N12": 4.0}')
     if temperature is not None:
         check_temperature(temperature)
     trace = run(model, prompt, bos=bos, patterns=False)
@@ -161,46 +170,30 @@ def steer(
             remedy=f"0 to {room}, or a shorter prompt",
         )
     positions = None if position is None else choose_positions(trace, position)
-    taps = _taps(model, changes, positions)
+    hooks = _build_hooks(model, changes, positions)
     before, after = (
-        _write(model, trace.ids, changed, generate, temperature=temperature, seed=seed)
-        for changed in ({}, taps)
+        _write(model, trace.ids, each, generate, temperature=temperature, seed=seed)
+        for each in ({}, hooks)
     )
-    settings = _settings(activations or {}, scale or {}, positions)
+    settings: dict[str, Setting] = {
+        **numbers, "positions": "all" if positions is None else positions,
+    }  # fmt: skip
     if generate and temperature is not None:
         settings |= {"temperature": float(temperature), "seed": seed}
-    logits = forward(model, torch.tensor([trace.ids]), taps)[0, -1].cpu()
     return Steering(
         trace=trace,
         before=trace.logits[-1],
-        after=logits,
+        after=forward(model, torch.tensor([trace.ids]), hooks)[0, -1].cpu(),
         continued_before=before,
         continued_after=after,
         provenance=trace.provenance_at(None, settings=settings),
     )
 
 
-def _read_changes(
-    model: Model, activations: Mapping[str, float], scale: Mapping[str, float]
-) -> dict[NeuronId, tuple[float, float]]:
-    """Turn both mappings into one: each neuron's activation becomes factor × itself + offset."""
-    changes: dict[NeuronId, tuple[float, float]] = {}
-    for given, is_scale in ((activations, False), (scale, True)):
-        for text, value in given.items():
-            number = check_number(str(text), value)
-            for name in model.find_neurons(str(text)):
-                if name in changes:
-                    raise OptionRefused(f"{name} is changed twice.", remedy="name it once")
-                changes[name] = (number, 0.0) if is_scale else (0.0, number)
-    if not changes:
-        raise OptionRefused("no neuron is named to steer.", remedy='{"L3N12": 4.0}')
-    return changes
-
-
-def check_number(name: str, value: object) -> float:
+def _check_number(name: str, value: float) -> float:
     """Return a finite number, or say that a neuron cannot have this."""
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
@@ -208,15 +201,15 @@ def check_number(name: str, value: object) -> float:
     return number
 
 
-def _taps(
+def _build_hooks(
     model: Model, changes: Mapping[NeuronId, tuple[float, float]], positions: list[int] | None
 ) -> dict[tuple[str, int], Hook]:
     """Build the hooks, one a layer."""
 
-    def tap(layer: int) -> Hook:
-        chosen = [name for name in changes if name.layer == layer]
-        neurons = torch.tensor([name.neuron for name in chosen])
-        pairs = torch.tensor([changes[name] for name in chosen], device=model.device)
+    def hook(layer: int) -> Hook:
+        names = [name for name in changes if name.layer == layer]
+        neurons = torch.tensor([name.neuron for name in names])
+        pairs = torch.tensor([changes[name] for name in names], device=model.device)
         factors, offsets = pairs.unbind(dim=-1)
 
         def change(activations: Tensor) -> Tensor:
@@ -228,13 +221,13 @@ def _taps(
 
         return change
 
-    return {("activations", layer): tap(layer) for layer in sorted({n.layer for n in changes})}
+    return {("activations", layer): hook(layer) for layer in sorted({n.layer for n in changes})}
 
 
 def _write(
     model: Model,
     ids: Sequence[int],
-    taps: Mapping[tuple[str, int], Hook],
+    hooks: Hooks,
     count: int,
     *,
     temperature: float | None,
@@ -244,7 +237,7 @@ def _write(
     random = torch.Generator().manual_seed(seed)
     written: list[int] = []
     for _ in range(count):
-        logits = forward(model, torch.tensor([[*ids, *written]]), taps)[0, -1].cpu()
+        logits = forward(model, torch.tensor([[*ids, *written]]), hooks)[0, -1].cpu()
         written.append(choose_token(logits, temperature=temperature, random=random))
     return tuple(written)
 
@@ -257,14 +250,3 @@ def choose_token(
         return int(logits.argmax())
     waits = torch.empty(len(logits), dtype=torch.float64).exponential_(generator=random)
     return int((logits.double() / temperature - waits.log()).argmax())
-
-
-def _settings(
-    activations: Mapping[str, float], scale: Mapping[str, float], positions: list[int] | None
-) -> dict[str, Setting]:
-    changes: dict[str, Setting] = {}
-    if activations:
-        changes["set"] = {str(name): float(value) for name, value in activations.items()}
-    if scale:
-        changes["scale"] = {str(name): float(value) for name, value in scale.items()}
-    return changes | {"positions": "all" if positions is None else list(positions)}

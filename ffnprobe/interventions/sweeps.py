@@ -57,11 +57,9 @@ class Variant(NamedTuple):
     later: Group = ()
 
 
-def sweep_changes(
-    readout: Readout, groups: Sequence[Group], *, progress: Progress | None = None
-) -> AnswerValues:
+def sweep_changes(readout: Readout, groups: Sequence[Group]) -> AnswerValues:
     """Give neurons at positions new activations, all of a group together, for each group in turn."""
-    return _measure(readout, len(groups), _replay_groups(readout, groups, progress))
+    return _measure(readout, len(groups), _replay_groups(readout, groups))
 
 
 def replay_changes(
@@ -188,11 +186,7 @@ def sweep_sets(
     For sets of many neurons; what a few lists of changes do is `sweep_changes`.
     """
     activations, many = readout.replay.trace.activations, _count_at_once(readout.replay, start)
-    values, batches, remaining = (
-        replacement.expand_as(activations),
-        list[AnswerValues](),
-        iter(sets),
-    )
+    values, remaining, batches = replacement.expand_as(activations), iter(sets), []
     while batch := list(islice(remaining, many)):
         masks = torch.stack(batch) & (values != activations)
         masks[:, -1, : readout.first] = False
@@ -295,9 +289,7 @@ def _gather(widths: Sequence[int]) -> list[list[int]]:
     return batches
 
 
-def _replay_groups(
-    readout: Readout, groups: Sequence[Group], progress: Progress | None = None
-) -> Replayed:
+def _replay_groups(readout: Readout, groups: Sequence[Group]) -> Replayed:
     """Replay groups of changes, each by itself."""
     variants: dict[int, Variant] = {}
     for number, group in enumerate(_drop_idle(readout, groups)):
@@ -310,7 +302,7 @@ def _replay_groups(
     def move(batch: list[int]) -> Tensor:
         return _move(readout.replay, [variants[number] for number in batch])
 
-    return _replay_all(readout, variants, move, len(groups), progress)
+    return _replay_all(readout, variants, move, len(groups))
 
 
 def _replay_all(
@@ -318,7 +310,7 @@ def _replay_all(
     variants: Mapping[int, Variant],
     move: Callable[[list[int]], Float[Tensor, "variant pos d_model"]],
     total: int,
-    progress: Progress | None,
+    progress: Progress | None = None,
 ) -> Replayed:
     """Replay variants by their number, as many at a time as fit; those of the total left out do nothing."""
     order = sorted(variants, key=lambda number: (variants[number].start, variants[number].layer))
