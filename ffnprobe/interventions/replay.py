@@ -105,10 +105,8 @@ class Replay:
         self, layer: int, values: Float[Tensor, "pos neuron"]
     ) -> Float[Tensor, "pos d_model"]:
         """Return how far other activations of all a layer's neurons move the stream, from position 0 on."""
-        activations, values = (
-            self.held(self.trace.activations[layer, : len(values)]),
-            self.held(values),
-        )
+        activations = self.held(self.trace.activations[layer, : len(values)])
+        values = self.held(values)
         if self.model.config.has_post_norms:
             # Not by a shift: what is left of a sum that cancels would be blown up by the norm.
             return write(self.model, layer, values) - write(self.model, layer, activations)
