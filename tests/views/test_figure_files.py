@@ -40,10 +40,10 @@ def test_each_type_is_drawn_by_the_file_that_is_named_for_it():
 @pytest.mark.parametrize(
     ("result", "files"),
     [
-        ('fp.attribute(trace, " basketball")', {"parts", "pushes"}),
+        ('fp.attribute(trace, " basketball")', {"charts", "pushes"}),
         (
             'fp.explain(trace.model, trace.prompt, " basketball", effects=False)',
-            {"effects", "explanations", "parts", "predictions", "pushes"},
+            {"charts", "effects", "predictions", "pushes"},
         ),
     ],
 )

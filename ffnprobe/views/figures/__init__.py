@@ -1,5 +1,13 @@
-"""Figures of results, one family per file. `draws` names a figure where it is defined; `find_figures` loads its file.
+"""Figures of results: `plot` draws one as a plotly Figure and never shows it.
 
+Each file has one family of figures. `draws` names a figure where it is defined; only the file that draws a
+result's type is loaded.
+
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> figure = fp.plot(fp.attribute(trace, " basketball"), "account")
+>>> figure.data[0].type
+'waterfall'
 >>> list(find_figures("Pushes"))
 ['layers', 'account', 'neurons']
 """
@@ -22,11 +30,10 @@ FILES = {
     "PushesByPiece": "pushes", "Comparison": "effects", "Effects": "effects",
     "LayerEffects": "effects", "GroupEffects": "effects", "Estimates": "effects",
     "Patches": "effects", "LayerPatches": "effects", "Circuit": "circuits", "Recovery": "circuits",
-    "Steering": "predictions", "Reading": "reading", "Readings": "reading", "Survey": "reading",
-    "Search": "reading", "Match": "reading", "Scores": "facts", "Relations": "facts",
-    "Overlap": "facts", "Specificity": "facts", "Scan": "corpora", "Examples": "corpora",
-    "Edited": "editing", "Certificate": "editing", "Labels": "corpora",
-    "Explanation": "explanations",
+    "Steering": "predictions", "Reading": "neurons", "Readings": "neurons", "Survey": "neurons",
+    "Search": "neurons", "Match": "neurons", "Scores": "facts", "Relations": "facts",
+    "Overlap": "facts", "Specificity": "facts", "Scan": "neurons", "Examples": "neurons",
+    "Edited": "facts", "Certificate": "facts", "Labels": "neurons", "Explanation": "effects",
 }  # fmt: skip
 
 Draw = TypeVar("Draw", bound=Callable[..., Any])
@@ -59,18 +66,6 @@ def find_figures(name: str) -> Mapping[str, Drawing]:
     return DRAWN[name]
 
 
-# MERGED: ffnprobe.views.plots
-# Draw a result: `plot` returns a plotly Figure and never shows it.
-#
-# Each result has a figure of its own, the first in its file of `figures`; further ones are asked for by name.
-#
-# >>> import ffnprobe as fp
-# >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-# >>> figure = fp.plot(fp.attribute(trace, " basketball"), "account")
-# >>> figure.data[0].type
-# 'waterfall'
-
-
 @verb
 def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
     """Draw a result's first figure, or the one named; options go to the figure.
@@ -80,32 +75,32 @@ def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
     >>> fp.plot(fp.attribute(trace, " basketball")).layout.title.text
     'The neurons of L6 push most, away from ␣basketball (-2.29)'
     """
-    known = _find(result)
-    name = next(iter(known)) if figure is None else figure
-    if name not in known:
+    figures = _figures_of(result)
+    name = next(iter(figures)) if figure is None else figure
+    if name not in figures:
         raise OptionRefused(
-            f'{type(result).__name__} has no figure "{name}".', remedy=", ".join(known)
+            f'{type(result).__name__} has no figure "{name}".', remedy=", ".join(figures)
         )
-    return known[name].draw(result, **options)
+    return figures[name].draw(result, **options)
 
 
 def plot_all(result: Any) -> list[go.Figure]:
     """Draw all figures of a result that need nothing else."""
     try:
-        known = _find(result)
+        figures = _figures_of(result)
     except DataRefused:
         return []
-    figures = []
-    for figure in known.values():
+    drawn = []
+    for figure in figures.values():
         if not figure.is_asked:
             try:
-                figures.append(figure.draw(result))
+                drawn.append(figure.draw(result))
             except OptionRefused:  # the result was asked for without what this figure shows
                 continue
-    return figures
+    return drawn
 
 
-def _find(result: Any) -> Mapping[str, Drawing]:
+def _figures_of(result: Any) -> Mapping[str, Drawing]:
     """Find the figures of a result, by its type."""
     name = type(result).__name__
     if isinstance(result, Result) and name in FILES:

@@ -1,7 +1,7 @@
 """A circuit as a picture: tokens below, layers upward, the answer on top. And what it recovers."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ import ffnprobe as fp
 from ffnprobe.circuits.graph import ANSWER
 from ffnprobe.errors import OptionRefused
 from ffnprobe.reading.projection import answer_tokens
-from ffnprobe.views.figures import draws, parts
+from ffnprobe.views.figures import charts, draws
 from ffnprobe.views.theme import BLACK, GREY, apply_theme, line_of, plain
 
 SHOWN, EDGES = 24, 60
@@ -27,7 +27,6 @@ class GraphLayout:
     """Where every node shown stands."""
 
     spots: dict[str, tuple[float, float]]
-    columns: dict[int, float]  # the middle of each position's column
     rows: dict[int, float]  # the lowest line of each layer
     width: float
     height: float
@@ -42,26 +41,28 @@ def plot_circuit(circuit: "fp.Circuit", *, top: int = SHOWN, edges: int = EDGES)
             "no neuron has influence on this answer.", remedy="other contrast prompts"
         )
     layout = lay_out(circuit, shown)
-    flows = gather_flows(circuit, set(layout.spots))
+    flows = sum_flows(circuit, set(layout.spots))
     strongest = sorted(flows.items(), key=lambda item: -abs(item[1]))[:edges]
     figure = go.Figure()
-    most = max(abs(flow) for _, flow in strongest) if strongest else 1.0
-    for (source, target), flow in reversed(strongest):
-        _draw_edge(figure, layout, source, target, flow, most)
-    _say_edges(figure, layout, strongest)
+    _draw_edges(figure, layout, strongest)
     _draw_nodes(figure, circuit, layout, shown)
-    _draw_ends(figure, circuit, layout)
+    # The tokens below and the answer on top.
+    for position, token in enumerate(circuit.trace.tokens):
+        charts.write_boxed(figure, *layout.spots[f"embedding@{position}"], plain(token))
+    answer = plain(f"{circuit.provenance.answer}  {circuit.logit:+.2f}")
+    charts.write_boxed(figure, *layout.spots[ANSWER], answer)
     ticks = {"tickvals": [*layout.rows.values()], "ticktext": [f"L{n}" for n in layout.rows]}
     figure.update_yaxes(range=[-0.75, layout.height + 0.9], zeroline=False, **ticks)
     figure.update_xaxes(visible=False, range=[-0.2, layout.width + 0.2])
-    known = circuit.provenance
     first, worth = circuit.kept[0], float(circuit.worth[-len(circuit.kept)])
     title = (
-        f"{first[0]} at {circuit.trace.tokens[first[1]]} is worth most to {parts.say_answer(known)} "
-        f"({worth:+.2f} logits)"
+        f"{first[0]} at {circuit.trace.tokens[first[1]]} is worth most to "
+        f"{charts.say_answer(circuit.provenance)} ({worth:+.2f} logits)"
     )
-    many = f"the {len(shown)} strongest of {len(circuit.kept)} neurons and {len(strongest)} edges"
-    note = f"{many}; blue toward the answer, vermillion away from it. {parts.say(known)}"
+    note = (
+        f"the {len(shown)} strongest of {len(circuit.kept)} neurons and {len(strongest)} edges; "
+        f"blue toward the answer, vermillion away from it. {charts.say(circuit.provenance)}"
+    )
     width = int(max(960, 90 + CELL * layout.width))
     return apply_theme(figure, title, note=note, height=int(ROW * (layout.height + 2)), width=width)
 
@@ -76,12 +77,13 @@ def lay_out(circuit: "fp.Circuit", shown: list[str]) -> GraphLayout:
         rows[layer] = height
         fullest = max(many for (own, _), many in crowd.items() if own == layer)
         height += math.ceil(fullest / IN_LINE)
-    columns, spots, left = {}, {}, 0.0
+    columns, left = {}, 0.0
     for position in range(len(circuit.trace)):
-        many = max([1, *(many for (_, at), many in crowd.items() if at == position)])
-        wide = min(many, IN_LINE)
-        columns[position] = left + wide / 2
-        left += wide
+        fullest = max([1, *(many for (_, at), many in crowd.items() if at == position)])
+        width = min(fullest, IN_LINE)
+        columns[position] = left + width / 2
+        left += width
+    spots = {f"embedding@{position}": (x, 0.0) for position, x in columns.items()}
     placed: Counter[tuple[int, int]] = Counter()
     for node in kept:
         cell = (node.layer, node.position)
@@ -92,43 +94,38 @@ def lay_out(circuit: "fp.Circuit", shown: list[str]) -> GraphLayout:
         x = columns[node.position] + order + 0.5 - in_line / 2 + 0.16 * (-1) ** int(y)
         spots[node.name] = (x, y)
         placed[cell] += 1
-    for position, x in columns.items():
-        spots[f"embedding@{position}"] = (x, 0.0)
     spots[ANSWER] = (columns[circuit.question.pushes.pieces[0].position], height + 0.4)
-    return GraphLayout(spots, columns, rows, left, height)
+    return GraphLayout(spots, rows, left, height)
 
 
-def gather_flows(circuit: "fp.Circuit", among: set[str]) -> dict[tuple[str, str], float]:
+def sum_flows(circuit: "fp.Circuit", among: set[str]) -> dict[tuple[str, str], float]:
     """Add up, for each pair of nodes shown, what the edge is worth through question and gate."""
-    found: dict[tuple[str, str], float] = {}
+    flows = defaultdict[tuple[str, str], float](float)
     for row, column in circuit.flows.nonzero().tolist():
         ends = circuit.sources.nodes[column].name, circuit.targets[row].name
         if among.issuperset(ends):
-            found[ends] = found.get(ends, 0.0) + float(circuit.flows[row, column])
-    return found
+            flows[ends] += float(circuit.flows[row, column])
+    return flows
 
 
-def _draw_edge(
-    figure: go.Figure, layout: GraphLayout, source: str, target: str, flow: float, most: float
-) -> None:
-    (x, y), (to_x, to_y) = layout.spots[source], layout.spots[target]
-    steps = [step / 12 for step in range(13)]
-    strength = math.sqrt(abs(flow) / most)  # the area, not the width, is what is seen
-    figure.add_scatter(
-        x=[x + (to_x - x) * t * t * (3 - 2 * t) for t in steps], y=[y + (to_y - y) * t for t in steps],
-        mode="lines", showlegend=False, hoverinfo="skip", opacity=0.25 + 0.55 * strength,
-        line={"color": parts.sign_colour(flow), "width": max(THINNEST, THICKEST * strength)},
-    )  # fmt: skip
-
-
-def _say_edges(
+def _draw_edges(
     figure: go.Figure, layout: GraphLayout, flows: Sequence[tuple[tuple[str, str], float]]
 ) -> None:
-    """Say what an edge is worth at its middle: lines would hide the nodes from the pointer."""
-    spots = [(layout.spots[source], layout.spots[target]) for (source, target), _ in flows]
+    """Draw edges, the strongest on top; each says at its middle what it is worth."""
+    lines = [(layout.spots[source], layout.spots[target]) for (source, target), _ in flows]
+    steps = [step / 12 for step in range(13)]
+    for ((x, y), (to_x, to_y)), (_, flow) in reversed([*zip(lines, flows, strict=True)]):
+        strength = math.sqrt(abs(flow / flows[0][1]))  # the area, not the width, is what is seen
+        figure.add_scatter(
+            x=[x + (to_x - x) * t * t * (3 - 2 * t) for t in steps],
+            y=[y + (to_y - y) * t for t in steps],
+            mode="lines", showlegend=False, hoverinfo="skip", opacity=0.25 + 0.55 * strength,
+            line={"color": charts.sign_colour(flow), "width": max(THINNEST, THICKEST * strength)},
+        )  # fmt: skip
+    # Said at the middle alone: lines would hide the nodes from the pointer.
     figure.add_scatter(
-        x=[(one[0] + other[0]) / 2 for one, other in spots],
-        y=[(one[1] + other[1]) / 2 for one, other in spots],
+        x=[(start[0] + end[0]) / 2 for start, end in lines],
+        y=[(start[1] + end[1]) / 2 for start, end in lines],
         mode="markers", marker={"size": 9, "opacity": 0}, showlegend=False, hoverinfo="text",
         hovertext=[plain(f"{s} → {t}: {flow:+.4f} logits of the answer") for (s, t), flow in flows],
     )  # fmt: skip
@@ -137,34 +134,26 @@ def _say_edges(
 def _draw_nodes(
     figure: go.Figure, circuit: "fp.Circuit", layout: GraphLayout, shown: list[str]
 ) -> None:
+    kept, trace = circuit.kept[: len(shown)], circuit.trace
     first = len(circuit.sources.nodes) - len(circuit.kept)
-    worth = circuit.worth[first:].tolist()
-    kept = circuit.kept[: len(shown)]
-    acts = [float(circuit.trace.activations[n.layer, position, n.neuron]) for n, position in kept]
-    tokens = answer_tokens(circuit.trace.model, [name for name, _ in kept], 5, signs=acts)
+    worth = circuit.worth[first : first + len(kept)].tolist()
+    acts = [float(trace.activations[name.layer, at, name.neuron]) for name, at in kept]
+    tokens = answer_tokens(trace.model, [name for name, _ in kept], 5, signs=acts)
+    rows = [*zip(kept, worth, acts, tokens, strict=True)]
     figure.add_scatter(
         x=[layout.spots[name][0] for name in shown], y=[layout.spots[name][1] for name in shown],
         mode="markers+text", showlegend=False, textposition="top center", customdata=shown,
-        text=[f"{name}<br>{plain(row[0][:LETTERS])}" for (name, _), row in zip(kept, tokens, strict=True)],
+        text=[f"{name}<br>{plain(written[0][:LETTERS])}" for (name, _), _, _, written in rows],
         textfont={"size": 10, "color": BLACK},
         marker={"size": 11, "symbol": "circle", "line": {"color": BLACK, "width": 1},
-                "color": [parts.sign_colour(value) for value in worth[: len(shown)]]},
+                "color": [charts.sign_colour(value) for value in worth]},
         hovertext=[
-            plain(f"{name} at {circuit.trace.tokens[position]}: influence {value:+.4f}, activation {act:.3f}; "
-                  f"writes {' '.join(row)}")
-            for (name, position), value, act, row in zip(kept, worth, acts, tokens, strict=False)
+            plain(f"{name} at {trace.tokens[position]}: influence {value:+.4f}, activation {act:.3f}; "
+                  f"writes {' '.join(written)}")
+            for (name, position), value, act, written in rows
         ],
         hoverinfo="text",
     )  # fmt: skip
-
-
-def _draw_ends(figure: go.Figure, circuit: "fp.Circuit", layout: GraphLayout) -> None:
-    """Write the tokens below and the answer on top."""
-    tokens = circuit.trace.tokens
-    ends = [(f"embedding@{position}", tokens[position]) for position in layout.columns]
-    ends.append((ANSWER, f"{circuit.provenance.answer}  {circuit.logit:+.2f}"))
-    for name, text in ends:
-        parts.write_boxed(figure, *layout.spots[name], plain(text))
 
 
 @draws("recovery", "Circuit")
@@ -180,11 +169,11 @@ def plot_recovery(recovery: "fp.Recovery") -> go.Figure:
     """Draw, over the size, what is left with only the circuit and what is gone without it."""
     shares = {"recovered": "left with only these neurons", "gone": "gone without these neurons"}
     figure = make_subplots(cols=2, shared_yaxes=True, subplot_titles=list(shares.values()))
-    for order, (ranking, own) in enumerate(recovery.rows.groupby("ranking", sort=False)):
+    for order, (ranking, rows) in enumerate(recovery.rows.groupby("ranking", sort=False)):
         for column, share in enumerate(shares, start=1):
             figure.add_scatter(
-                x=own["size"].tolist(), y=own[share].tolist(), mode="lines+markers", name=str(ranking), row=1, col=column,
-                line=line_of(order), showlegend=column == 1, legendgroup=str(ranking),
+                x=rows["size"].tolist(), y=rows[share].tolist(), mode="lines+markers", row=1, col=column,
+                name=str(ranking), line=line_of(order), showlegend=column == 1, legendgroup=str(ranking),
                 hovertemplate=f"{ranking}, %{{x}} neurons: %{{y:.3f}}<extra></extra>",
             )  # fmt: skip
     sizes = sorted({*recovery.rows["size"].tolist()})
@@ -196,5 +185,5 @@ def plot_recovery(recovery: "fp.Recovery") -> go.Figure:
         for word, size in (("with", first.recovered_size), ("without", first.gone_size))
     )
     title = f"By {first.ranking}, 80 % is recovered {recovered}, and gone {gone}"
-    apply_theme(figure, title, note=f"1 is the whole model. {parts.say(recovery.provenance)}")
+    apply_theme(figure, title, note=f"1 is the whole model. {charts.say(recovery.provenance)}")
     return figure.update_yaxes(title_text="share of the answer's difference", col=1)

@@ -12,7 +12,7 @@ import ffnprobe as fp
 from ffnprobe.names import NeuronId
 from ffnprobe.tracing.lens import lens as read_lens
 from ffnprobe.tracing.trace import name_streams
-from ffnprobe.views.figures import draws, parts
+from ffnprobe.views.figures import charts, draws
 from ffnprobe.views.theme import BLUE, ORANGE, VERMILLION, apply_theme, plain
 
 TOKENS_A_LINE = 8
@@ -33,9 +33,9 @@ def plot_predictions(
     probabilities = table["probability"].tolist()
     hover = [f"{token}: logit {logit:.3f}," for token, logit in zip(table.token, table.logit, strict=True)]  # fmt: skip
     title = f"{table.token[0]} comes next with probability {probabilities[0]:.3f}"
-    note = f"{trace.model.name} after {parts.join_tokens(trace.tokens[: at + 1])}"
+    note = f"{trace.model.name} after {charts.join_tokens(trace.tokens[: at + 1])}"
     note += "" if temperature == 1.0 else f"; temperature {temperature:g}"
-    return parts.draw_bars(
+    return charts.draw_bars(
         probabilities, title, names=list(table.token), hover=hover, note=note, x="probability"
     )
 
@@ -54,16 +54,16 @@ def plot_steering(steering: "fp.Steering", *, top: int = 10) -> go.Figure:
     ]  # fmt: skip
     tokens = list(table.token)
     both = {"text": [plain(token) for token in tokens], "marker_line_width": 2}
-    figure = parts.draw_pairs(tokens, *sides, line={"width": 1}, **both)
+    figure = charts.draw_pairs(tokens, *sides, line={"width": 1}, **both)
     first, then = before.index(max(before)), after.index(max(after))
     title = (
         f"{table.token[first]} stays first: {before[first]:.3f} becomes {after[then]:.3f}"
         if first == then
         else f"{table.token[first]} was first, now {table.token[then]} is ({after[then]:.3f})"
     )
-    note = f"{steering.provenance.describe()}; after {parts.join_tokens(steering.trace.tokens)}"
+    note = f"{steering.provenance.describe()}; after {charts.join_tokens(steering.trace.tokens)}"
     return apply_theme(
-        figure, title, note=note, x="probability", height=parts.height_of(len(table)),
+        figure, title, note=note, x="probability", height=charts.height_of(len(table)),
         xaxis_range=[-0.03, 1.03],
     )  # fmt: skip
 
@@ -88,7 +88,7 @@ def plot_lens(lens: "fp.Lens") -> go.Figure:
             customdata=[plain(text) for text in hover], row=row, col=1,
             hovertemplate=f"%{{customdata}} {column} %{{y:.4g}}<extra></extra>",
         )  # fmt: skip
-    parts.label(figure.update_xaxes, stages, tickangle=-40)
+    charts.label(figure.update_xaxes, stages, tickangle=-40)
     answer, ranks = lens.provenance.answer, table["rank"].tolist()
     first = len(ranks)
     while first and ranks[first - 1] == 1:
@@ -98,7 +98,7 @@ def plot_lens(lens: "fp.Lens") -> go.Figure:
         if first < len(ranks)
         else f"{answer} is never first: at the end it has rank {ranks[-1]}, logit {table.logit.iloc[-1]:.2f}"
     )
-    apply_theme(figure, title, note=parts.say(lens.provenance), height=480)
+    apply_theme(figure, title, note=charts.say(lens.provenance), height=480)
     figure.update_yaxes(title_text="logit", row=1, col=1)
     worst = max(ranks)
     ends = {"autorange": "reversed"} if worst == 1 else {"range": [len(str(worst)) - 0.2, -0.15]}
@@ -115,7 +115,7 @@ def plot_lens_tokens(trace: "fp.Trace") -> go.Figure:
     grid = [[float(t.token_probability.iloc[row]) for t in kept] for row in range(len(rows))]
     texts = [[plain(str(t.token.iloc[row])) for t in kept] for row in range(len(rows))]
     columns = list(trace.tokens[first:])
-    figure = parts.draw_grid(grid, rows=rows, columns=columns, signed=False, bar="probability")
+    figure = charts.draw_grid(grid, rows=rows, columns=columns, signed=False, bar="probability")
     # What a click on a cell chose: after which stage the stream is read, and where; a text, since
     # Dash hands on nothing else of a heatmap.
     stages = name_streams(trace.model)
@@ -145,7 +145,7 @@ def plot_text(trace: "fp.Trace", neuron: str | NeuronId) -> go.Figure:
     texts = _fold([*(plain(token) for token in trace.tokens), *[""] * blank], width)
     most = max(map(abs, values)) or 1.0
     rows = [str(line * width) for line in range(lines)]
-    figure = parts.draw_grid(grid, rows=rows, limit=most, across="column")
+    figure = charts.draw_grid(grid, rows=rows, limit=most, across="column")
     figure.update_traces(text=texts, texttemplate="%{text}", hoverongaps=False,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
     figure.update_xaxes(showticklabels=False, ticks="")
@@ -180,12 +180,12 @@ def plot_stages(stages: "fp.Stages") -> go.Figure:
     tokens = list(stages.tokens)
     if stages.pattern is not None:
         mean = reduce(stages.pattern, "head query key -> query key", "mean")
-        parts.draw_grid(mean.tolist(), rows=tokens, columns=tokens, signed=False, into=figure)
+        charts.draw_grid(mean.tolist(), rows=tokens, columns=tokens, signed=False, into=figure)
         figure.update_traces(zmin=0.0, zmax=1.0)
         figure.update_xaxes(tickangle=-60, title_text="read from", row=1, col=1)
     for column, (name, values) in enumerate(panels.items(), 1 + len(titles) - len(panels)):
         across = "neuron" if name in ("gate scores", "scores", "activations") else "dimension"
-        parts.draw_grid(
+        charts.draw_grid(
             values.tolist(),
             rows=tokens,
             column=column,
@@ -223,13 +223,13 @@ def plot_drivers(drivers: "fp.Drivers", *, top: int = 15) -> go.Figure:
     for column, one in enumerate(sides.values(), 1):  # the question's is the last
         names, values = _strongest(one, top)
         hover = [f"{name}:" for name in names]
-        parts.add_bars(figure, values, names=names, hover=hover, row=1, col=column)
+        charts.add_bars(figure, values, names=names, hover=hover, row=1, col=column)
         longest = max(longest, len(values))
     token = drivers.trace.tokens[drivers.position]
     title = f"{names[0]} drives {drivers.neuron} most at {token}: {values[0]:+.3f} of a score of {drivers.score:+.3f}"
     return apply_theme(
-        figure, title, note=parts.say(drivers.provenance), x="score", width=320 + 480 * len(sides),
-        height=30 + parts.height_of(longest),
+        figure, title, note=charts.say(drivers.provenance), x="score", width=320 + 480 * len(sides),
+        height=30 + charts.height_of(longest),
     )  # fmt: skip
 
 
@@ -259,7 +259,7 @@ def plot_similarity(similarity: "fp.Similarity") -> go.Figure:
         cosines = similarity.cosines[stage]
         pairs = len(tokens) * (len(tokens) - 1)
         means.append(float(cosines.sum() - cosines.trace()) / pairs if pairs else 1.0)
-        parts.draw_grid(
+        charts.draw_grid(
             cosines.tolist(), rows=tokens, columns=tokens, column=column, limit=1.0, digits=digits,
             bar="cosine" if column == len(chosen) else None, into=figure,
         )  # fmt: skip
@@ -269,5 +269,5 @@ def plot_similarity(similarity: "fp.Similarity") -> go.Figure:
         if similarity.cosines.isnan().all()
         else f"The mean cosine of two tokens goes from {means[0]:.2f} to {means[-1]:.2f}"
     )
-    note = parts.say(similarity.provenance)
+    note = charts.say(similarity.provenance)
     return apply_theme(figure, title, note=note, height=150 + 36 * len(tokens), width=1280)

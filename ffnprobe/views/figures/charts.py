@@ -127,14 +127,6 @@ def draw_diagonal(
     )  # fmt: skip
 
 
-def box_layers(table: pd.DataFrame, column: str, colour: str, **look: Any) -> go.Box:
-    """Draw a column's quartiles, a box for each layer."""
-    return go.Box(
-        x=[f"L{layer}" for layer in table.layer], y=table[column].tolist(), boxpoints="outliers",
-        marker={"color": colour, "size": 3, "opacity": 0.5},
-    ).update(look)  # fmt: skip
-
-
 def layer_bars(
     table: pd.DataFrame, total: str, columns: Mapping[str, tuple[str, str]], **look: Any
 ) -> list[go.Bar | go.Scatter]:
