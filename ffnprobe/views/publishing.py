@@ -1,4 +1,16 @@
-"""What a site says of its results: each one's entry, the index that can be searched, and the README."""
+"""Publish results as a site that opens from disk or any web server.
+
+    index.html               every result, searchable
+    results/NAME.html        a result's page: figures if it has them, tables, provenance
+    results/NAME.json …      its data, which `open_result` reads back; also .csv and .parquet
+    README.md                the card of a data set
+    site.json                what the site is of, with a checksum; written last
+
+Results are of one model. Published again to the same folder, or together with the folder of somebody
+else, results of the same identity (weights, configuration, vocabulary) are merged, each kept once; those
+of another are refused, and nothing is written. So is a site with links among its files: they may lead
+anywhere.
+"""
 
 import json
 import os
@@ -35,13 +47,16 @@ from ffnprobe.views.page import wrap, write_page
 from ffnprobe.views.saving import encode_result, gather_tables, open_result
 from ffnprobe.views.table_formats import encode_text
 
+MANIFEST = "site.json"
+FOLDER = "results"
+# What a site that was interrupted may hold; it is finished by the next.
+OWN = (LOCK, FOLDER, "index.html", "README.md", ".nojekyll")
+SUFFIXES = (".json", ".csv", ".parquet")
 LONGEST_NAME = 60
 # Of a survey not every neuron is listed in the index.
 NEURONS = 200
 SHOWN_NEURONS = 3
 HEADS = {"result": "text", "kind": "text", "asked": "text", "rows": "number", "neurons": "text"}
-FOLDER = "results"
-SUFFIXES = (".json", ".csv", ".parquet")
 HOW_TO_READ = (
     "A grade counts kinds of evidence for a neuron; it does not say where a fact is stored. "
     "Pushes add up to a logit, effects do not. Results of other weights are not in this site."
@@ -62,123 +77,6 @@ class Entry:
     neurons: list[str]
 
 
-def describe(held: TableSet, data: bytes) -> Entry:
-    """Describe a result; its name is made from its JSON, the same whoever publishes it."""
-    words = re.sub(r"[^a-z0-9]+", "-", held.title.lower()).strip("-")[:LONGEST_NAME].strip("-")
-    known = held.provenance
-    asked = " ".join(known.tokens or ()) if known.prompt is None else known.prompt
-    if known.prompt is not None and known.answer is not None:
-        asked += f" → {known.answer}"
-    named = [str(name) for table in held.named.values() for name in table.get("name", ())]
-    return Entry(
-        name=f"{words or 'result'}-{xxhash.xxh3_64_hexdigest(data)[:8]}",
-        title=held.title,
-        kind=held.kind,
-        asked=asked,
-        rows=len(held.table),
-        neurons=list(dict.fromkeys(named))[:NEURONS],
-    )
-
-
-def write_index(known: Provenance, entries: Sequence[Entry]) -> str:
-    """Write the index as a page."""
-    said = (
-        f"{len(entries):,} result{'s' * (len(entries) != 1)} of one model, each with its tables, its "
-        "provenance and its data. Type to search: a word, a token, a neuron."
-    )
-    about = Terms(
-        {
-            "model": known.model,
-            "source": str(known.source),
-            "weights": known.fingerprint,
-            "identity": known.identity or "not known",
-        }
-    )
-    ends = [
-        Section("The model", lambda: [about]),
-        Section("How to read it", lambda: [Words(HOW_TO_READ)]),
-    ]
-    body = f"{write_html([Words(said)])}{_table(entries)}{write_html(ends)}"
-    return wrap(f"What ffnprobe found in {known.model}", body)
-
-
-def write_links(entry: Entry) -> str:
-    """Write the line on top of a result's page: back to the index, and its data."""
-    files = ", ".join(
-        f'<a href="{escape(entry.name + suffix)}" download>{suffix[1:]}</a>' for suffix in SUFFIXES
-    )
-    return f'<p class="soft"><a href="../index.html">all results</a> · data: {files}</p>'
-
-
-def write_readme(known: Provenance, entries: Sequence[Entry]) -> str:
-    """Write the card of a data set: what the files are, and how to load them."""
-    configs = "\n".join(
-        f"- config_name: {json.dumps(entry.name)}\n  data_files: {json.dumps(f'{FOLDER}/{entry.name}.parquet')}"
-        for entry in entries
-    )
-    rows = "\n".join(
-        f"| {_plain(entry.title)} | {_plain(entry.kind)} | {FOLDER}/{entry.name}.parquet |"
-        for entry in entries
-    )
-    weights, identity = _plain(known.fingerprint), _plain(known.identity or "not known")
-    return (
-        f"---\nconfigs:\n{configs}\n---\n# What ffnprobe found in {_plain(known.model)}\n\n"
-        f"Weights {weights}, identity {identity}. Every file holds its provenance: "
-        "`fp.open_result(path)` of a .json, .csv or .parquet gives the tables and the provenance back.\n\n"
-        f"| result | kind | file |\n|---|---|---|\n{rows}\n"
-    )
-
-
-def _table(entries: Sequence[Entry]) -> str:
-    heads = "".join(
-        f'<th scope="col" aria-sort="none" data-type="{kind}"><button type="button">{name}</button></th>'
-        for name, kind in HEADS.items()
-    )
-    return (
-        '<div class="bar"><input type="search" data-table="results" placeholder="search" '
-        'aria-label="search the results"><span class="soft"></span></div>'
-        f'<div class="scroll"><table class="sortable" id="results"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(map(_row, entries))}</tbody></table></div>"
-    )
-
-
-def _row(entry: Entry) -> str:
-    first, rest = entry.neurons[:SHOWN_NEURONS], entry.neurons[SHOWN_NEURONS:]
-    # What is hidden is found by a search all the same.
-    more = f" … <span hidden>{escape(' '.join(rest))}</span>" if rest else ""
-    return (
-        f'<tr><td style="white-space:normal"><a href="{FOLDER}/{escape(entry.name)}.html">{escape(escape_bidi(entry.title))}</a></td>'
-        f"<td>{escape(entry.kind)}</td><td>{escape(escape_bidi(entry.asked))}</td>"
-        f"<td class=number>{entry.rows:,}</td><td>{escape(' '.join(first))}{more}</td></tr>"
-    )
-
-
-def _plain(text: str) -> str:
-    """Write a text in one line of Markdown that reads nothing in it as markup."""
-    text = escape_bidi(" ".join(text.split()))
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", text)
-
-
-# MERGED: ffnprobe.views.site.publishing
-# Publish results as a site that opens from disk or any web server.
-#
-#     index.html               every result, searchable
-#     results/NAME.html        a result's page: figures if it has them, tables, provenance
-#     results/NAME.json …      its data, which `open_result` reads back; also .csv and .parquet
-#     README.md                the card of a data set
-#     site.json                what the site is of, with a checksum; written last
-#
-# Results are of one model. Published again to the same folder, or together with the folder of somebody
-# else, results of the same identity (weights, configuration, vocabulary) are merged, each kept once; those
-# of another are refused, and nothing is written. So is a site with links among its files: they may lead
-# anywhere.
-
-
-MANIFEST = "site.json"
-# What a site that was interrupted may hold; it is finished by the next.
-OWN = (LOCK, FOLDER, "index.html", "README.md", ".nojekyll")
-
-
 @verb
 def publish(
     results: Result | str | os.PathLike[str] | Sequence[Result | str | os.PathLike[str]],
@@ -194,19 +92,19 @@ def publish(
     >>> index.name, len(list(index.parent.glob("results/*.html")))
     ('index.html', 2)
     """
-    given = [results] if isinstance(results, Result | str | os.PathLike) else list(results)
-    if not given:
+    sources = [results] if isinstance(results, Result | str | os.PathLike) else list(results)
+    if not sources:
         raise DataRefused("there is no result to publish.", remedy="files that --out wrote")
     target = Path(folder)
-    found = [result for each in given for result in _gather(each)]
-    known = found[0].provenance
-    for result in found:
-        _check_same(known, result.provenance, result.title)
+    gathered = [result for source in sources for result in _gather(source)]
+    first = gathered[0].provenance
+    for result in gathered:
+        _check_same(first, result.provenance, result.title)
     _check_folder(target)
-    rendered = [_render(result) for result in found]
+    rendered = [_render(result) for result in gathered]
     with hold(target, remedy="wait for it to end, or another folder"):
-        entries = _read_entries(target, known) | {entry.name: entry for entry, _, _ in rendered}
-        model = Provenance(known.model, known.source, known.fingerprint, known.identity)
+        entries = _read_entries(target, first) | {entry.name: entry for entry, _, _ in rendered}
+        model = Provenance(first.model, first.source, first.fingerprint, first.identity)
         listed = [entries[name] for name in sorted(entries)]
         about = {"model": model.as_dict(), "entries": [vars(entry) for entry in listed]}
         about["checksum"] = BLANK.decode()
@@ -218,19 +116,19 @@ def publish(
                 for suffix, content in data.items():
                     atomic_write(target / FOLDER / f"{entry.name}{suffix}", content)
         index = target / "index.html"
-        atomic_write(index, encode_text(write_index(model, listed)))
-        atomic_write(target / "README.md", encode_text(write_readme(model, listed)))
+        atomic_write(index, encode_text(_write_index(model, listed)))
+        atomic_write(target / "README.md", encode_text(_write_readme(model, listed)))
         # GitHub Pages would leave out what begins with an underscore and run the rest through Jekyll.
         atomic_write(target / ".nojekyll", b"")
         atomic_write(target / MANIFEST, manifest)
         return index
 
 
-def _gather(given: object) -> list[Result]:
+def _gather(source: object) -> list[Result]:
     """Read what is given: a result, a file of one, or a folder of published ones."""
-    if not isinstance(given, str | os.PathLike):
-        return [as_result(given)]
-    path = Path(given)
+    if not isinstance(source, str | os.PathLike):
+        return [as_result(source)]
+    path = Path(source)
     if not path.is_dir():
         return [open_result(path)]
     if not (path / MANIFEST).is_file():
@@ -242,16 +140,16 @@ def _gather(given: object) -> list[Result]:
     return [open_result(file) for file in sorted((path / FOLDER).glob("*.json"))]
 
 
-def _check_same(known: Provenance, other: Provenance, title: str) -> None:
+def _check_same(first: Provenance, other: Provenance, title: str) -> None:
     """Refuse results of another model; one whose identity is not recorded is compared by its weights."""
-    if known.identity is None or other.identity is None:
-        differ = "" if known.fingerprint == other.fingerprint else "weights"
+    if first.identity is None or other.identity is None:
+        differ = "" if first.fingerprint == other.fingerprint else "weights"
     else:
-        differ = tell_apart(known.identity, other.identity)
+        differ = tell_apart(first.identity, other.identity)
     if differ:
         raise DataRefused(
-            f'"{title}" is of {other.model} ({other.fingerprint[:8]}), not of {known.model} '
-            f"({known.fingerprint[:8]}): they have different {differ}.",
+            f'"{title}" is of {other.model} ({other.fingerprint[:8]}), not of {first.model} '
+            f"({first.fingerprint[:8]}): they have different {differ}.",
             remedy="a site for each model",
         )
 
@@ -281,13 +179,13 @@ def _check_links(site: Path) -> None:
             )
 
 
-def _read_entries(target: Path, known: Provenance) -> dict[str, Entry]:
+def _read_entries(target: Path, first: Provenance) -> dict[str, Entry]:
     """Read what a site has already, if it is of the same model."""
     if not (target / MANIFEST).is_file():
         return {}
-    held = _read_manifest(target)
-    _check_same(Provenance.from_dict(held["model"]), known, "what is published now")
-    return {each["name"]: Entry(**each) for each in held["entries"]}
+    site = _read_manifest(target)
+    _check_same(Provenance.from_dict(site["model"]), first, "what is published now")
+    return {entry["name"]: Entry(**entry) for entry in site["entries"]}
 
 
 def _read_manifest(site: Path) -> dict[str, Any]:
@@ -302,19 +200,104 @@ def _read_manifest(site: Path) -> dict[str, Any]:
             f"{path} is damaged or {why}.",
             remedy=f"publish its results, {quote(site / FOLDER)}/*.json, to another folder",
         )
-    held: dict[str, Any] = parse_json(data, where=str(path))
-    return held
+    manifest: dict[str, Any] = parse_json(data, where=str(path))
+    return manifest
 
 
 def _render(result: Result) -> tuple[Entry, bool, dict[str, bytes]]:
     """Write a result's data and page as bytes by suffix, the page last; say if it has no figures."""
-    held = gather_tables(result)
-    data = {suffix: encode_result(held, suffix) for suffix in SUFFIXES}
-    entry = describe(held, data[".json"])
-    head, mark, rest = write_page(result, held.named, held.provenance).partition("</h1>")
-    data[".html"] = encode_text(f"{head}{mark}{write_links(entry)}{rest}")
+    tables = gather_tables(result)
+    data = {suffix: encode_result(tables, suffix) for suffix in SUFFIXES}
+    entry = _describe(tables, data[".json"])
+    head, mark, rest = write_page(result, tables.named, tables.provenance).partition("</h1>")
+    files = ", ".join(
+        f'<a href="{escape(entry.name + suffix)}" download>{suffix[1:]}</a>' for suffix in SUFFIXES
+    )
+    links = f'<p class="soft"><a href="../index.html">all results</a> · data: {files}</p>'
+    data[".html"] = encode_text(f"{head}{mark}{links}{rest}")
     return entry, isinstance(result, TableSet), data
 
 
-# MERGED: ffnprobe.views.site
-# Results as a small static site: pages, tables, provenance and an index with search.
+def _describe(tables: TableSet, data: bytes) -> Entry:
+    """Describe a result; its name is made from its JSON, the same whoever publishes it."""
+    words = re.sub(r"[^a-z0-9]+", "-", tables.title.lower()).strip("-")[:LONGEST_NAME].strip("-")
+    about = tables.provenance
+    asked = " ".join(about.tokens or ()) if about.prompt is None else about.prompt
+    if about.prompt is not None and about.answer is not None:
+        asked += f" → {about.answer}"
+    names = [str(name) for table in tables.named.values() for name in table.get("name", ())]
+    return Entry(
+        name=f"{words or 'result'}-{xxhash.xxh3_64_hexdigest(data)[:8]}",
+        title=tables.title,
+        kind=tables.kind,
+        asked=asked,
+        rows=len(tables.table),
+        neurons=list(dict.fromkeys(names))[:NEURONS],
+    )
+
+
+def _write_index(model: Provenance, entries: Sequence[Entry]) -> str:
+    """Write the page that lists every result, with a search."""
+    intro = (
+        f"{len(entries):,} result{'s' * (len(entries) != 1)} of one model, each with its tables, its "
+        "provenance and its data. Type to search: a word, a token, a neuron."
+    )
+    heads = "".join(
+        f'<th scope="col" aria-sort="none" data-type="{kind}"><button type="button">{name}</button></th>'
+        for name, kind in HEADS.items()
+    )
+    table = (
+        '<div class="bar"><input type="search" data-table="results" placeholder="search" '
+        'aria-label="search the results"><span class="soft"></span></div>'
+        f'<div class="scroll"><table class="sortable" id="results"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(map(_write_row, entries))}</tbody></table></div>"
+    )
+    about = {
+        "model": model.model,
+        "source": str(model.source),
+        "weights": model.fingerprint,
+        "identity": model.identity or "not known",
+    }
+    ends = [
+        Section("The model", lambda: [Terms(about)]),
+        Section("How to read it", lambda: [Words(HOW_TO_READ)]),
+    ]
+    body = f"{write_html([Words(intro)])}{table}{write_html(ends)}"
+    return wrap(f"What ffnprobe found in {model.model}", body)
+
+
+def _write_row(entry: Entry) -> str:
+    first, rest = entry.neurons[:SHOWN_NEURONS], entry.neurons[SHOWN_NEURONS:]
+    # What is hidden is found by a search all the same.
+    more = f" … <span hidden>{escape(' '.join(rest))}</span>" if rest else ""
+    return (
+        f'<tr><td style="white-space:normal"><a href="{FOLDER}/{escape(entry.name)}.html">{escape(escape_bidi(entry.title))}</a></td>'
+        f"<td>{escape(entry.kind)}</td><td>{escape(escape_bidi(entry.asked))}</td>"
+        f"<td class=number>{entry.rows:,}</td><td>{escape(' '.join(first))}{more}</td></tr>"
+    )
+
+
+def _write_readme(model: Provenance, entries: Sequence[Entry]) -> str:
+    """Write the card of a data set: what the files are, and how to load them."""
+    files = [f"{FOLDER}/{entry.name}.parquet" for entry in entries]
+    configs = "\n".join(
+        f"- config_name: {json.dumps(entry.name)}\n  data_files: {json.dumps(file)}"
+        for entry, file in zip(entries, files, strict=True)
+    )
+    rows = "\n".join(
+        f"| {_plain(entry.title)} | {_plain(entry.kind)} | {file} |"
+        for entry, file in zip(entries, files, strict=True)
+    )
+    weights, identity = _plain(model.fingerprint), _plain(model.identity or "not known")
+    return (
+        f"---\nconfigs:\n{configs}\n---\n# What ffnprobe found in {_plain(model.model)}\n\n"
+        f"Weights {weights}, identity {identity}. Every file holds its provenance: "
+        "`fp.open_result(path)` of a .json, .csv or .parquet gives the tables and the provenance back.\n\n"
+        f"| result | kind | file |\n|---|---|---|\n{rows}\n"
+    )
+
+
+def _plain(text: str) -> str:
+    """Write a text in one line of Markdown that reads nothing in it as markup."""
+    text = escape_bidi(" ".join(text.split()))
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", text)

@@ -1,10 +1,12 @@
-"""Save a result or a figure: the suffix decides the format; a file is written whole or not at all.
+"""Save a result or a figure, and read a result back: the suffix decides the format.
 
     .csv .jsonl .parquet   the result's first table
     .json .md              all its tables
     .html                  a page with its figures, its tables and words on how to read them
 
-A figure is written as .html, which any browser opens without a network, or as .png, which kaleido draws.
+A file is written whole or not at all. csv, json and parquet are read back; their bytes are compared with the
+checksum among them first. A figure is written as .html, which any browser opens without a network, or as
+.png, which kaleido draws.
 
 >>> import ffnprobe as fp, tempfile, pathlib
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -41,6 +43,11 @@ if TYPE_CHECKING:
 
 FIGURES = (".html", ".png")
 _SHARPNESS = 2
+# Results that are a table and a provenance, and nothing else; the columns they need.
+_TYPES: dict[str, tuple[Callable[[pd.DataFrame, Provenance], Result], tuple[str, ...]]] = {
+    "Survey": (Survey, ("name", "layer", "neuron", "kind")),
+    "Search": (Search, ("name", "layer", "neuron")),
+}
 
 
 @verb
@@ -50,27 +57,25 @@ def save(result: Any, path: str | Path, *, provenance: Provenance | Result | Non
     A table of your own making (joined, reshaped) has lost its provenance: name that of the result its
     numbers are from, or the result itself.
 
-    >>> import ffnprobe as fp
+    >>> import ffnprobe as fp, tempfile
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> import tempfile
-    >>> page = tempfile.mkdtemp() + "/next.html"
-    >>> fp.save(trace, page)
+    >>> fp.save(trace, tempfile.mkdtemp() + "/next.html")
     >>> fp.save(trace, "next.doc")
     Traceback (most recent call last):
     ffnprobe.errors.FileNotWritten: ...
     """
-    known = provenance.provenance if isinstance(provenance, Result) else provenance
-    if known and isinstance(result, pd.DataFrame) and "provenance" not in result.attrs:
-        result = TableSet("table", {"rows": result}, known)
-    found = as_result(result)
-    own = found.provenance
-    if known is not None and known.fingerprint != own.fingerprint:
+    named = provenance.provenance if isinstance(provenance, Result) else provenance
+    if named and isinstance(result, pd.DataFrame) and "provenance" not in result.attrs:
+        result = TableSet("table", {"rows": result}, named)
+    result = as_result(result)
+    own = result.provenance
+    if named is not None and named.fingerprint != own.fingerprint:
         raise DataRefused(
             f"these numbers are of {own.model} (weights {own.fingerprint[:8]}); the provenance given is of "
-            f"{known.model} (weights {known.fingerprint[:8]}).",
+            f"{named.model} (weights {named.fingerprint[:8]}).",
             remedy="leave out provenance: a result has its own",
         )
-    save_result(found, Path(path), provenance=known)
+    save_result(result, Path(path), provenance=named)
 
 
 def save_result(
@@ -150,26 +155,6 @@ def save_figures(figures: "Sequence[go.Figure]", path: Path, *, title: str) -> N
     atomic_write(path, wrap(title, "".join(map(figure_html, figures))).encode())
 
 
-# MERGED: ffnprobe.views.files.reader
-# Read a result back from a file this package wrote: its tables, their types and its provenance.
-#
-# csv and parquet hold a result's first table, json all of them; md and html are for people. The bytes are
-# compared with the checksum among them before anything is read from them.
-#
-# >>> import ffnprobe as fp, tempfile, pathlib
-# >>> path = pathlib.Path(tempfile.mkdtemp()) / "golf.json"
-# >>> fp.save(fp.search(fp.load("pocket"), " golf", top=3), path)
-# >>> fp.open_result(path)
-# Search(neurons that push toward ␣golf)
-
-
-# Results that are a table and a provenance, and nothing else; the columns they need.
-_TYPES: dict[str, tuple[Callable[[pd.DataFrame, Provenance], Result], tuple[str, ...]]] = {
-    "Survey": (Survey, ("name", "layer", "neuron", "kind")),
-    "Search": (Search, ("name", "layer", "neuron")),
-}
-
-
 @verb
 def open_result(path: str | Path, *, verify: bool = True) -> Result:
     """Read a result back: a survey or a search as such, any other as its tables.
@@ -200,9 +185,10 @@ def open_result(path: str | Path, *, verify: bool = True) -> Result:
         raise DataRefused(f"there is no file {file}.") from None
     is_verified = verify and _is_verified(file, data)
     try:
-        found = readers[suffix](data)
-        known = found.provenance if is_verified else replace(found.provenance, verified=False)
-        return _make(replace(found, provenance=known))
+        tables = readers[suffix](data)
+        if not is_verified:
+            tables = replace(tables, provenance=replace(tables.provenance, verified=False))
+        return _restore(tables)
     except Exception as error:  # a damaged file can make any of the readers raise anything
         why = error.what if isinstance(error, FfnProbeError) else f"{error}".partition("\n")[0]
         why = f"there is no {error.args[0]}" if isinstance(error, KeyError) else why
@@ -215,29 +201,31 @@ def open_result(path: str | Path, *, verify: bool = True) -> Result:
 
 def _is_verified(file: Path, data: bytes) -> bool:
     """Say whether the checksum fits; refuse what it does not fit. Printed text has none, a parquet always."""
-    found = is_sealed(data)
-    if found or (found is None and b'"checksum"' not in data and file.suffix.lower() != ".parquet"):
-        return bool(found)
+    is_whole = is_sealed(data)
+    if is_whole is None and b'"checksum"' not in data and file.suffix.lower() != ".parquet":
+        return False
+    if is_whole:
+        return True
     why = (
         "is not a result that ffnprobe wrote, or it is damaged: it has no checksum that can be read"
-        if found is None
+        if is_whole is None
         else "has been changed since it was written: edited, damaged, or saved again by another program"
     )
     raise DataRefused(f"{file} {why}.", remedy="open_result(path, verify=False) reads it as it is")
 
 
-def _make(found: TableSet) -> Result:
+def _restore(tables: TableSet) -> Result:
     """Make the result that the tables were taken from, if it is its table; else the tables."""
-    if not all(isinstance(text, str) for text in (found.title, found.kind, *found.named)):
+    if not all(isinstance(text, str) for text in (tables.title, tables.kind, *tables.named)):
         raise DataRefused("the names in it are not texts")
-    if not found.named:
+    if not tables.named:
         raise DataRefused("it has no table")
-    for table in found.named.values():
-        found.provenance.note(table)
-    if found.kind not in _TYPES:
-        return found
-    make, columns = _TYPES[found.kind]
-    result = make(found.table, found.provenance)
+    for table in tables.named.values():
+        tables.provenance.note(table)
+    if tables.kind not in _TYPES:
+        return tables
+    make, columns = _TYPES[tables.kind]
+    result = make(tables.table, tables.provenance)
     if lacking := [name for name in columns if name not in result.table]:
         raise DataRefused(f"its table has no {', '.join(lacking)}")
     _ = result.title  # of a search it is made from the settings, which must be there
@@ -245,20 +233,19 @@ def _make(found: TableSet) -> Result:
 
 
 def _read_csv(title: str, data: bytes) -> TableSet:
-    table, known = read_csv(data.decode("utf-8-sig"))
-    return TableSet(title, {"rows": table}, Provenance.from_dict(known))
+    table, provenance = read_csv(data.decode("utf-8-sig"))
+    return TableSet(title, {"rows": table}, Provenance.from_dict(provenance))
 
 
 def _read_json(data: bytes) -> TableSet:
-    found = json.loads(data)
-    about = found["result"]
-    if unknown := found.keys() - {"checksum", "provenance", "result", *about["types"]}:
+    body = json.loads(data)
+    about = body["result"]
+    if unknown := body.keys() - {"checksum", "provenance", "result", *about["types"]}:
         raise DataRefused(f"it has a field {min(unknown)!r}")
-    tables = {name: _frame(found[name], types) for name, types in about["types"].items()}
+    tables = {name: _frame(body[name], types) for name, types in about["types"].items()}
     if len(tables) == 1:  # a single table is called rows in the file
         tables = dict(zip(about["tables"], tables.values(), strict=True))
-    known = Provenance.from_dict(found["provenance"])
-    return TableSet(about["title"], tables, known, about["type"])
+    return TableSet(about["title"], tables, Provenance.from_dict(body["provenance"]), about["type"])
 
 
 def _frame(rows: list[dict[str, Any]], types: Mapping[str, str]) -> pd.DataFrame:
@@ -272,13 +259,9 @@ def _read_parquet(data: bytes) -> TableSet:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = pq.read_table(pa.BufferReader(data))
-    found.validate(full=True)
-    note = json.loads(found.schema.metadata[b"ffnprobe"])
-    about = note["result"]
-    tables = {about["tables"][0]: found.to_pandas()}
-    return TableSet(about["title"], tables, Provenance.from_dict(note["provenance"]), about["type"])
-
-
-# MERGED: ffnprobe.views.files
-# Results as files: csv, json, parquet, md, pages and pictures; and read back.
+    table = pq.read_table(pa.BufferReader(data))
+    table.validate(full=True)
+    body = json.loads(table.schema.metadata[b"ffnprobe"])
+    about = body["result"]
+    tables = {about["tables"][0]: table.to_pandas()}
+    return TableSet(about["title"], tables, Provenance.from_dict(body["provenance"]), about["type"])

@@ -1,8 +1,16 @@
-"""One theme for every figure: colour-blind-safe, zero in the middle, readable.
+"""One theme for every figure: colour-blind-safe, zero in the middle, readable; and how it fits into a page.
 
 Lines differ in colour and in dash (Okabe and Ito's colours), so that a figure survives grey print.
 Signed numbers are vermillion below zero, white at zero, blue above; sizes are on cividis. A title
-says what is seen; the note below it says on what.
+says what is seen; the note below it says on what. Within a page they are text above the figure, which is as
+wide as the page, and dark if the page is.
+
+>>> import ffnprobe as fp
+>>> screen = fit(fp.plot(fp.read(fp.load("pocket"), "L3N361")), is_dark=True)
+>>> screen.title
+'L3N361 (unlabelled) answers ␣basketball where it finds ␣basketball, by its weights'
+>>> screen.figure["layout"]["template"]["layout"]["paper_bgcolor"]
+'#17181A'
 """
 
 import textwrap
@@ -22,7 +30,13 @@ SEQUENTIAL = "Cividis"
 SHADE = "rgba(230, 159, 0, 0.18)"
 FONT = "Helvetica Neue, Helvetica, Arial, DejaVu Sans, sans-serif"
 WIDTH, HEIGHT = 960, 520
-_TITLE, _NOTE = 18, 13
+INK, PAPER, GRID = "#E8E8E6", "#17181A", "#33363A"
+# Zero has the colour of the background, as it does on white.
+_STEPS = ("#FFC08A", VERMILLION, "#24262A", BLUE, "#8CCBF2")
+DARK_DIVERGING = tuple((at, dark) for (at, _), dark in zip(DIVERGING, _STEPS, strict=True))
+_SWAPS = {BLACK: INK, GREY: "#9A9A9A", BLUE: "#3D9BDC", "white": PAPER, "#FFFFFF": PAPER}
+# Keys that hold the data of a figure; the others hold its style.
+_DATA = frozenset(("x", "y", "z", "text", "customdata", "ticktext", "tickvals", "hovertemplate"))
 
 _AXIS = {"showgrid": True, "gridcolor": "#E5E5E5", "zeroline": True, "zerolinecolor": GREY,
          "linecolor": GREY, "ticks": "outside", "automargin": True}  # fmt: skip
@@ -55,17 +69,17 @@ def apply_theme(
 
     Further options go to plotly's layout.
     """
-    titles = textwrap.wrap(title, width // 10)
-    notes = textwrap.wrap(note, width // 7)
+    titles = [plain(line) for line in textwrap.wrap(title, width // 10)]
+    notes = [plain(line) for line in textwrap.wrap(note, width // 7)]
     top = 34 + 24 * len(titles) + 18 * len(notes)
     # plotly positions a title of several lines by its middle line.
     drop = 14 + 12 * (len(titles) - 1)
     figure.update_layout(
         template=TEMPLATE, width=width, height=height + top, margin={"t": top + 34, "l": 70, "r": 30, "b": 60},
         title={
-            "text": _lines(titles), "x": 0.01, "xanchor": "left", "y": 1 - drop / (height + top),
-            "yanchor": "top", "yref": "container", "font": {"size": _TITLE},
-            "subtitle": {"text": _lines(notes), "font": {"size": _NOTE, "color": GREY}},
+            "text": "<br>".join(titles), "x": 0.01, "xanchor": "left", "y": 1 - drop / (height + top),
+            "yanchor": "top", "yref": "container", "font": {"size": 18},
+            "subtitle": {"text": "<br>".join(notes), "font": {"size": 13, "color": GREY}},
         },
     )  # fmt: skip
     if x is not None:
@@ -80,14 +94,10 @@ def plain(text: str) -> str:
     return escape(text, quote=False).replace("$", "&#36;")
 
 
-def _lines(wrapped: Sequence[str]) -> str:
-    return "<br>".join(plain(line) for line in wrapped)
-
-
-def line_of(order: int, *, width: float = 2.2) -> dict[str, Any]:
+def line_of(order: int) -> dict[str, Any]:
     """Return the colour and dash of the n-th line in a figure."""
     colour, dash = COLOURS[order % len(COLOURS)], DASHES[order % len(DASHES)]
-    return {"color": colour, "dash": dash, "width": width}
+    return {"color": colour, "dash": dash, "width": 2.2}
 
 
 def heat(
@@ -118,26 +128,6 @@ def heat(
     )  # fmt: skip
 
 
-# MERGED: ffnprobe.views.screens
-# A figure within a page: its title as text above it, as wide as the page, dark if the page is.
-#
-# >>> import ffnprobe as fp
-# >>> screen = fit(fp.plot(fp.read(fp.load("pocket"), "L3N361")), is_dark=True)
-# >>> screen.title
-# 'L3N361 (unlabelled) answers ␣basketball where it finds ␣basketball, by its weights'
-# >>> screen.figure["layout"]["template"]["layout"]["paper_bgcolor"]
-# '#17181A'
-
-
-INK, PAPER, GRID = "#E8E8E6", "#17181A", "#33363A"
-# Zero has the colour of the background, as it does on white.
-_STEPS = ("#FFC08A", VERMILLION, "#24262A", BLUE, "#8CCBF2")
-DARK_DIVERGING = tuple((at, dark) for (at, _), dark in zip(DIVERGING, _STEPS, strict=True))
-_SWAPS = {BLACK: INK, GREY: "#9A9A9A", BLUE: "#3D9BDC", "white": PAPER, "#FFFFFF": PAPER}
-# Keys that hold the data of a figure; the others hold its style.
-_DATA = frozenset(("x", "y", "z", "text", "customdata", "ticktext", "tickvals", "hovertemplate"))
-
-
 @dataclass(frozen=True)
 class Screen:
     """A figure's title and note as plain text, and the plotly figure below them with its height in pixels."""
@@ -157,34 +147,18 @@ def fit(figure: go.Figure, *, is_dark: bool = False, is_narrow: bool = False) ->
     margin = {**layout["margin"]}
     height = int(layout["height"]) - int(margin["t"]) + 76
     layout |= {"autosize": True, "height": height, "margin": {**margin, "t": 44, "b": 76}}
-    layout["template"] = _template(is_dark=is_dark)
+    layout["template"] = TEMPLATE.to_plotly_json()
     data = [dict(trace) for trace in drawn["data"]]
     if is_narrow:
         _squeeze(layout, data)
     if is_dark:
-        layout = _darken(layout)
-        data = [_darken(trace) for trace in data]
-    return Screen(
-        title=_plain(title.get("text")),
-        note=_plain(title.get("subtitle", {}).get("text")),
-        figure={"data": data, "layout": layout},
-        height=height,
-    )
-
-
-def _plain(text: str | None) -> str:
-    """Undo the escaping for plotly."""
-    return unescape((text or "").replace("<br>", " "))
-
-
-def _template(*, is_dark: bool) -> dict[str, Any]:
-    template: dict[str, Any] = TEMPLATE.to_plotly_json()
-    if is_dark:
-        look = template["layout"] = _darken(template["layout"])
-        for axis in ("xaxis", "yaxis"):
-            look[axis] = {**look[axis], "gridcolor": GRID}
+        layout, data = _darken(layout), _darken(data)
+        look = layout["template"]["layout"]
+        look["xaxis"]["gridcolor"] = look["yaxis"]["gridcolor"] = GRID
         look |= {"legend": {"bgcolor": "rgba(0,0,0,0)"}, "shapedefaults": {"line": {"color": INK}}}
-    return template
+    texts = (title.get("text"), title.get("subtitle", {}).get("text"))
+    heading, note = (unescape((text or "").replace("<br>", " ")) for text in texts)
+    return Screen(heading, note, {"data": data, "layout": layout}, height)
 
 
 def _darken(look: Any, name: str = "") -> Any:
