@@ -87,8 +87,8 @@ def write_csv(result: TableSet, **more: str) -> str:
         guarded = guarded.astype(object).reindex([0])
     # A space is prepended so that a character at the start of a value counts as the start of a cell.
     text = f" {json.dumps(about, ensure_ascii=False)}"
-    said = _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)[1:]
-    last = [said] + [""] * (len(guarded) - 1)
+    escaped = _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)[1:]
+    last = [escaped] + [""] * (len(guarded) - 1)
     guarded.insert(len(guarded.columns), PROVENANCE, last, allow_duplicates=True)
     return guarded.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
 
@@ -98,7 +98,7 @@ def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
     heads, *rows = csv.reader(io.StringIO(text, newline=""))
     if not rows or heads[-1] != PROVENANCE:
         raise DataRefused(f"its last column is not called {PROVENANCE}")
-    about = json.loads(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), rows[0][-1]))
+    about = json.loads(_ESCAPED.sub(lambda match: chr(int(match[1], 16)), rows[0][-1]))
     if unknown := set(about) - {"provenance", "types", "rows", "checksum"}:
         raise DataRefused(f"its {PROVENANCE} has a field {min(unknown)!r}")
     rows = rows if about["rows"] else []

@@ -50,18 +50,17 @@ def save_graph(
     >>> found = fp.circuit(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", keep=5)
     >>> fp.save_graph(found, tempfile.mkdtemp() + "/jordan.graphml")
     """
-    target = Path(path)
+    target, groups = Path(path), groups or {}
     check_target(target, SUFFIXES)
-    known = groups or {}
     names = {node.name for node in circuit.sources.nodes}
-    for group, own in known.items():
-        if lacking := [name for name in own if name not in names]:
+    for group, members in groups.items():
+        if lacking := [name for name in members if name not in names]:
             raise OptionRefused(
                 f'"{lacking[0]}", in the group "{group}", is not a node of this circuit.',
                 remedy="nodes() names them: L3N12@5, embedding@5",
             )
     is_graphml = target.suffix.lower() == ".graphml"
-    text = to_graphml(circuit, known) if is_graphml else to_tracer(circuit, target.stem, known)
+    text = to_graphml(circuit, groups) if is_graphml else to_tracer(circuit, target.stem, groups)
     atomic_write(target, encode_text(text))
 
 
@@ -94,25 +93,28 @@ def to_graphml(circuit: Circuit, groups: Groups) -> str:
 
 def _join_rest(circuit: Circuit) -> pd.DataFrame:
     """Return the edges, with those of the biases and of the rest, so that every score adds up."""
-    table, accounts = circuit.edges(), circuit.accounts()
-    more = [
+    edges, accounts = circuit.edges(), circuit.accounts()
+    rest = [
         accounts[["target", "asks"]].assign(source=part, drive=accounts[part])
         for part in (BIASES, REST)
     ]
-    joined = pd.concat([table, *(frame[frame.drive != 0] for frame in more)], ignore_index=True)
-    return joined[table.columns]
+    joined = pd.concat([edges, *(rows[rows.drive != 0] for rows in rest)], ignore_index=True)
+    return joined[edges.columns]
 
 
 def to_tracer(circuit: Circuit, slug: str, groups: Groups) -> str:
     """Write circuit-tracer's graph: metadata, what is pinned and grouped, nodes, links."""
-    trace = circuit.trace
-    ids = {node.name: _tracer_id(node, trace.ids) for node in circuit.sources.nodes}
-    first, last = circuit.question.pushes.pieces[0], len(trace) - 1
-    top = trace.model.config.layers + 1
-    ids[ANSWER], ids[REST] = f"{top}_{first.answer}_{last}", f"0_-1_{last}"
+    trace, first = circuit.trace, circuit.question.pushes.pieces[0]
+    top, last = trace.model.config.layers + 1, len(trace) - 1
+    ids = {ANSWER: f"{top}_{first.answer}_{last}", REST: f"0_-1_{last}"}
+    for node in circuit.sources.nodes:
+        # Position embeddings are told from the tokens' by a number no token has.
+        token = trace.ids[node.position] if node.kind == "embedding" else -1
+        own = f"{node.layer}_{node.neuron}" if node.kind == "neuron" else f"E_{token}"
+        ids[node.name] = f"{own}_{node.position}"
     chance = float(trace.log_probabilities(first.position)[first.answer].exp())
     shown = f'Output "{circuit.provenance.answer}" (p={chance:.3f})'
-    left = "rest: all neurons that are not kept"
+    rest = "rest: all neurons that are not kept"
     body = {
         "metadata": {
             "slug": slug, "scan": f"ffnprobe-{trace.model.name}", "transcoder_list": [],
@@ -121,40 +123,35 @@ def to_tracer(circuit: Circuit, slug: str, groups: Groups) -> str:
         },
         "qParams": {
             "pinnedIds": [], "linkType": "both", "clickedId": "", "sg_pos": "",
-            "supernodes": [[n, *(ids[one] for one in own)] for n, own in groups.items()],
+            "supernodes": [[group, *(ids[n] for n in members)] for group, members in groups.items()],
         },
         "nodes": [
             *_tracer_nodes(circuit, ids),
             _tracer_node(ids[ANSWER], top, first.answer, last, "logit", 0.0, shown, chance=chance),
-            _tracer_node(ids[REST], 0, -1, last, "mlp reconstruction error", 1.0, left),
+            _tracer_node(ids[REST], 0, -1, last, "mlp reconstruction error", 1.0, rest),
         ],
         "links": _tracer_links(circuit, ids),
     }  # fmt: skip
     return json.dumps(body, ensure_ascii=False, indent=1) + "\n"
 
 
-def _tracer_id(node: Node, tokens: Sequence[int]) -> str:
-    if node.kind == "neuron":
-        return f"{node.layer}_{node.neuron}_{node.position}"
-    # Position embeddings are told from the tokens' by a number no token has.
-    return f"E_{tokens[node.position] if node.kind == 'embedding' else -1}_{node.position}"
-
-
 def _tracer_nodes(circuit: Circuit, ids: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    trace = circuit.trace
-    worth = circuit.worth.abs()
+    trace, nodes, worth = circuit.trace, circuit.sources.nodes, circuit.worth.abs()
     order = worth.argsort(descending=True)
     shares = (worth[order].cumsum(0) / worth.sum().clamp(min=1e-30))[order.argsort()].tolist()
-    kept = [node.name for node in circuit.sources.nodes if node.kind == "neuron"]
-    labels = dict(zip(kept, circuit.table.answer_tokens, strict=True)) if circuit.kept else {}
-    for node, share in zip(circuit.sources.nodes, shares, strict=True):
+    neurons = [node.name for node in nodes if node.kind == "neuron"]
+    labels = dict(zip(neurons, circuit.table.answer_tokens, strict=True)) if neurons else {}
+    for node, share in zip(nodes, shares, strict=True):
         name, at = ids[node.name], node.position
         if node.kind == "neuron":
-            shown = f"{node.neuron_id}: {labels.get(node.name)}"
+            # A layer and a neuron are one number by Cantor's pairing, as in circuit-tracer.
+            both = node.layer + node.neuron
+            feature = both * (both + 1) // 2 + node.neuron
+            shown, kind = f"{node.neuron_id}: {labels[node.name]}", "cross layer transcoder"
+            activation = float(trace.activations[node.layer, at, node.neuron])
             yield _tracer_node(
-                name, node.layer, _pair(node.layer, node.neuron), at, "cross layer transcoder", share, shown,
-                activation=float(trace.activations[node.layer, at, node.neuron]),
-            )  # fmt: skip
+                name, node.layer, feature, at, kind, share, shown, activation=activation
+            )
         else:
             shown = f"{node.kind} of {trace.tokens[at]}"
             yield _tracer_node(name, "E", at, at, "embedding", share, shown)
@@ -183,8 +180,3 @@ def _tracer_links(circuit: Circuit, ids: Mapping[str, str]) -> list[dict[str, An
             if weight:
                 weights[source, ids[target.name]] += weight
     return [{"source": s, "target": t, "weight": weight} for (s, t), weight in weights.items()]
-
-
-def _pair(layer: int, neuron: int) -> int:
-    """Number a layer and a neuron as one, by Cantor's pairing, as circuit-tracer does."""
-    return (layer + neuron) * (layer + neuron + 1) // 2 + neuron

@@ -8,7 +8,6 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -18,7 +17,7 @@ import plotly.graph_objects as go
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
-from ffnprobe.documents.blocks import Block, Code, Figure, Section, Terms, Words
+from ffnprobe.documents.blocks import Code, Figure, Section, Terms, Words
 from ffnprobe.documents.html import write_html
 from ffnprobe.provenance import Provenance
 from ffnprobe.recipes import has_recipe, write_recipe
@@ -52,33 +51,34 @@ TYPED = (
     "This needs Python: an option or token cannot be typed as a command. … stands for your data."
 )
 # Characters in a token that would end a script or a line of it.
-_IN_SCRIPTS = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
+_IN_SCRIPTS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
 
 
-def write_page(result: Result, tables: Tables, known: Provenance) -> str:
+def write_page(result: Result, tables: Tables, provenance: Provenance) -> str:
     """Write a result as a page."""
-    return wrap(result.heading, write_body(result, tables, known))
+    return wrap(result.heading, write_body(result, tables, provenance))
 
 
-def write_body(result: Result, tables: Tables, known: Provenance) -> str:
+def write_body(result: Result, tables: Tables, provenance: Provenance) -> str:
     """Write what a page holds: the document, what its words mean, how to get it again, where it is from."""
-    return write_html([*result.document(tables), *_end(result, known)], _draw)
-
-
-def _end(result: Result, known: Provenance) -> Iterator[Block]:
-    yield Section("What the words mean", lambda: [Terms(TERMS)], is_folded=True)
+    blocks = [
+        *result.document(tables),
+        Section("What the words mean", lambda: [Terms(TERMS)], is_folded=True),
+    ]
     if has_recipe(result):
         recipe = write_recipe(result, page=True)
-        first = Words(TYPED) if recipe.command is None else Code(recipe.command)
-        yield Section("How to get this page again", lambda: [first, Code(recipe.python)])
-    lines = (line.partition(": ") for line in known.as_lines())
-    terms = Terms({name: value for name, _, value in lines})
-    yield Section("Where the numbers come from", lambda: [terms])
+        command = Words(TYPED) if recipe.command is None else Code(recipe.command)
+        again = [command, Code(recipe.python)]
+        blocks.append(Section("How to get this page again", lambda: again))
+    lines = (line.partition(": ") for line in provenance.as_lines())
+    source = Terms({name: value for name, _, value in lines})
+    blocks.append(Section("Where the numbers come from", lambda: [source]))
+    return write_html(blocks, _draw)
 
 
 def _draw(block: Figure) -> str:
-    drawn = plot_all(block.result) if block.name is None else [plot(block.result, block.name)]
-    return "".join(map(figure_html, drawn))
+    figures = plot_all(block.result) if block.name is None else [plot(block.result, block.name)]
+    return "".join(map(figure_html, figures))
 
 
 def figure_html(figure: go.Figure) -> str:
@@ -105,9 +105,7 @@ def _short(value: Any) -> Any:
 def safe_json(value: object) -> str:
     """Write JSON that is safe within a script element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    for letter, name in _IN_SCRIPTS.items():
-        text = text.replace(letter, name)
-    return text
+    return text.translate(_IN_SCRIPTS)
 
 
 def wrap(title: str, body: str) -> str:

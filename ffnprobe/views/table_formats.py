@@ -3,7 +3,7 @@
 csv has it in the first row of a last column (see `csv_format`); json is one object with `provenance` and
 `rows`, or one key per table; jsonl, for DuckDB, pandas and the shell, has it in its first line; md ends in the
 provenance; parquet keeps it in the file's metadata. Files that are read back (csv, json, parquet) have a
-checksum of all their bytes next to it (see `seals`). In json and jsonl, missing and infinite numbers are null.
+checksum of all their bytes next to it (see `files.seal`). In json and jsonl, missing and infinite numbers are null.
 """
 
 import io
@@ -27,6 +27,8 @@ _MARKUP = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "`": "&#96;", "*": "&#42;", "_": "&#95;",
      "[": "&#91;", "\\": "&#92;", "\n": " "}
 )  # fmt: skip
+# An underscore within a word is not markup.
+_IN_NAMES = {letter: text for letter, text in _MARKUP.items() if letter != ord("_")}
 
 
 def to_json(result: TableSet, **more: str) -> str:
@@ -35,8 +37,8 @@ def to_json(result: TableSet, **more: str) -> str:
     The rows of a single table are called `rows`.
     """
     named = {"rows": result.table} if len(result.named) == 1 else result.named
-    rows = {n: _plain_rows(frame) for n, frame in named.items()}
     types = {n: {str(c): str(t) for c, t in frame.dtypes.items()} for n, frame in named.items()}
+    rows = {name: _plain_rows(frame) for name, frame in named.items()}
     body = more | _describe(result, types=types) | rows
     return json.dumps(body, ensure_ascii=False, indent=1) + "\n"
 
@@ -52,8 +54,8 @@ def to_jsonl(result: Result, written: TableSet) -> str:
     rows = _plain_rows(written.table)
     if isinstance(result, Labels) and result.scan is not None:
         for row in rows:
-            found = strongest_examples(result.scan, row["name"], EXAMPLES)
-            row["examples"] = [quote(example) for example in found]
+            examples = strongest_examples(result.scan, row["name"], EXAMPLES)
+            row["examples"] = [quote(example) for example in examples]
     if rows:
         rows[0]["provenance"] = written.provenance.as_dict()
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -61,15 +63,18 @@ def to_jsonl(result: Result, written: TableSet) -> str:
 
 def to_md(result: TableSet) -> str:
     """Write what is said and every table as Markdown, the provenance below."""
-    parts = [_escape(line) for line in result.said]
+    paragraphs = [line.translate(_MARKUP) for line in result.said]
     for name, frame in result.named.items():
-        title = f"### {_heading(name)}\n\n" if len(result.named) > 1 else ""
-        lines = [[_heading(str(column)) for column in frame.columns], ["---"] * len(frame.columns)]
+        title = f"### {name.translate(_IN_NAMES)}\n\n" if len(result.named) > 1 else ""
+        lines = [
+            [str(column).translate(_IN_NAMES) for column in frame],
+            ["---"] * len(frame.columns),
+        ]
         rows = frame.itertuples(index=False)
-        lines += [[_escape(format_value(value)) for value in row] for row in rows]
-        parts.append(title + "\n".join(f"| {' | '.join(line)} |" for line in lines))
-    parts.append("\n".join(f"- {_escape(line)}" for line in result.provenance.as_lines()))
-    return "\n\n".join(parts) + "\n"
+        lines += [[format_value(value).translate(_MARKUP) for value in row] for row in rows]
+        paragraphs.append(title + "\n".join(f"| {' | '.join(line)} |" for line in lines))
+    provenance = [f"- {line.translate(_MARKUP)}" for line in result.provenance.as_lines()]
+    return "\n\n".join([*paragraphs, "\n".join(provenance)]) + "\n"
 
 
 def to_parquet(result: TableSet) -> bytes:
@@ -131,13 +136,3 @@ def _plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
         {str(name): None if is_null(value) else value for name, value in row.items()}
         for row in table.to_dict("records")
     ]
-
-
-def _heading(name: str) -> str:
-    """Escape a name; an underscore within a word is not markup."""
-    return _escape(name).replace("&#95;", "_")
-
-
-def _escape(text: str) -> str:
-    """Keep Markdown and HTML from reading a token as markup."""
-    return text.translate(_MARKUP)

@@ -1,6 +1,6 @@
 """What figures are made of: bars, boxes, pairs, heatmaps, labels that do not overlap, the note under a title."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -42,13 +42,13 @@ def add_bars(
     **cell: int,
 ) -> go.Figure:
     """Add bars with their numbers at the ends; `room` is the share of the axis left for these."""
-    drawn = go.Bar(
+    figure.add_bar(
         x=list(values), y=list(range(len(values))), orientation="h",
         marker={"color": [sign_colour(value) for value in values]},
         text=[f"{value:.3g}" for value in values], textposition="outside", cliponaxis=False,
-        customdata=[plain(text) for text in hover], hovertemplate="%{customdata} %{x:.4g}<extra></extra>", showlegend=False,
+        customdata=[plain(text) for text in hover], hovertemplate="%{customdata} %{x:.4g}<extra></extra>",
+        showlegend=False, **cell,
     )  # fmt: skip
-    figure.add_trace(drawn, **cell)
     label(figure.update_yaxes, names, autorange="reversed", **cell)
     low, high = min(0.0, *values), max(0.0, *values)
     free = room * ((high - low) or 1.0)  # some, even if all values are zero
@@ -105,21 +105,21 @@ def draw_diagonal(
 
     The strongest of the table are labelled; the rest, if any, are `dots`.
     """
-    (xs, ys), drawn = (table[axis].tolist() for axis in axes), go.Figure()
-    others = [[], []] if rest is None else [rest[axis].tolist() for axis in axes]
-    reached = [*xs, *ys, *others[0], *others[1], *ends]
+    xs, ys = (table[axis].tolist() for axis in axes)
+    other_xs, other_ys = ([] if rest is None else rest[axis].tolist() for axis in axes)
+    reached = [*xs, *ys, *other_xs, *other_ys, *ends]
     low, high = min(reached), max(reached)
-    drawn.add_scatter(x=[low, high], y=[low, high], mode="lines", name=same,
-                      line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip")  # fmt: skip
+    line = {"color": GREY, "dash": "dash", "width": 1}
+    figure = go.Figure().add_scatter(
+        x=[low, high], y=[low, high], mode="lines", name=same, line=line, hoverinfo="skip"
+    )
     if rest is not None:
-        look = {"type": "scatter", "name": "other neurons", "mode": "markers", "marker_color": GREY}
-        said = {
-            "text": rest["name"].tolist(),
-            "hovertemplate": f"%{{text}}: {hover}<extra></extra>",
-        }
-        drawn.add_trace({"x": others[0], "y": others[1], **look, **said, **dots})
+        look: dict[str, Any] = {"type": "scatter", "name": "other neurons", "mode": "markers"}
+        look |= {"marker_color": GREY, "text": rest["name"].tolist()}
+        look["hovertemplate"] = f"%{{text}}: {hover}<extra></extra>"
+        figure.add_trace({"x": other_xs, "y": other_ys, **look, **dots})
     named = keep_apart(xs, ys, span=high - low or 1.0, strengths=strengths)
-    return drawn.add_scatter(
+    return figure.add_scatter(
         x=xs, y=ys, mode="markers+text", name=name, marker={"color": BLUE, "size": 9},
         text=[name if row in named else "" for row, name in enumerate(table["name"])],
         textposition="top center", customdata=[plain(text) for text in neuron_hovers(table)],
@@ -132,13 +132,13 @@ def layer_bars(
 ) -> list[go.Bar | go.Scatter]:
     """Draw bars of columns, each with its name and colour, for each layer; its sum is a diamond."""
     layers = [f"L{layer}" for layer in table.layer]
-    drawn = [
+    bars = [
         go.Bar(x=layers, y=table[column].tolist(), name=name, marker_color=colour, **look)
         for column, (name, colour) in columns.items()
     ]
     mark = {"color": BLACK, "symbol": "diamond", "size": 10}
     sums = {"name": "the layer's sum", "mode": "markers", "marker": mark}
-    return [*drawn, go.Scatter(x=layers, y=table[total].tolist(), **sums, **look)]
+    return [*bars, go.Scatter(x=layers, y=table[total].tolist(), **sums, **look)]
 
 
 def write_boxed(figure: go.Figure, x: float, y: float, text: str, *, weight: str = "bold") -> None:
@@ -166,8 +166,7 @@ def draw_grid(
     """
     figure = make_subplots() if into is None else into
     width = len(values[0])
-    names = [f"{across} {number}" for number in range(width)] if columns is None else list(columns)
-    drawn = heat(values, rows=rows, columns=names, digits=digits, **look)
+    drawn = heat(values, rows=(), columns=(), digits=digits, **look)
     where = f"{plain(across)} %{{x}}" if columns is None else "position %{x}"
     gap = 0 if width > 64 else 1
     drawn.update(
@@ -183,11 +182,10 @@ def draw_grid(
     return figure
 
 
-def label(update: object, names: Texts, **options: object) -> None:
+def label(update: Callable[..., object], names: Texts, **options: object) -> None:
     """Write names at 0, 1, 2, … of an axis."""
-    assert callable(update)
-    names = [plain(name) for name in names]
-    update(tickvals=list(range(len(names))), ticktext=names, zeroline=False, **options)
+    texts = [plain(name) for name in names]
+    update(tickvals=list(range(len(texts))), ticktext=texts, zeroline=False, **options)
 
 
 def say(provenance: Provenance) -> str:
@@ -220,9 +218,9 @@ def join_tokens(tokens: Texts) -> str:
 
 def keep_apart(xs: Numbers, ys: Numbers, *, span: float, strengths: Numbers) -> set[int]:
     """Choose the strongest points whose labels do not overlap."""
-    kept: list[tuple[int, float, float]] = []
+    chosen: dict[int, tuple[float, float]] = {}
     for order in sorted(range(len(xs)), key=lambda n: -strengths[n]):
         x, y = xs[order] / span, ys[order] / span
-        if all(abs(x - a) > _WIDE or abs(y - b) > _HIGH for _, a, b in kept):
-            kept.append((order, x, y))
-    return {order for order, _, _ in kept[:NAMED]}
+        if all(abs(x - a) > _WIDE or abs(y - b) > _HIGH for a, b in chosen.values()):
+            chosen[order] = (x, y)
+    return {*list(chosen)[:NAMED]}

@@ -1,7 +1,7 @@
 """A circuit as a picture: tokens below, layers upward, the answer on top. And what it recovers."""
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,9 +37,8 @@ def plot_circuit(circuit: "fp.Circuit", *, top: int = SHOWN, edges: int = EDGES)
     """Draw the `top` neurons of largest influence, and the strongest `edges` between them."""
     shown = [f"{name}@{position}" for name, position in circuit.kept[:top]]
     if not shown:
-        raise OptionRefused(
-            "no neuron has influence on this answer.", remedy="other contrast prompts"
-        )
+        why = "no neuron has influence on this answer."
+        raise OptionRefused(why, remedy="other contrast prompts")
     layout = lay_out(circuit, shown)
     flows = sum_flows(circuit, set(layout.spots))
     strongest = sorted(flows.items(), key=lambda item: -abs(item[1]))[:edges]
@@ -69,32 +68,31 @@ def plot_circuit(circuit: "fp.Circuit", *, top: int = SHOWN, edges: int = EDGES)
 
 def lay_out(circuit: "fp.Circuit", shown: list[str]) -> GraphLayout:
     """Give every position a column as wide as its fullest line, and every layer shown lines enough."""
-    nodes = {node.name: node for node in circuit.sources.nodes}
-    kept = sorted((nodes[name] for name in shown), key=lambda node: (node.layer, node.neuron))
-    crowd = Counter((node.layer, node.position) for node in kept)
+    cells = defaultdict[tuple[int, int], list[str]](list)
+    nodes = [node for node in circuit.sources.nodes if node.name in shown]
+    for node in sorted(nodes, key=lambda node: (node.layer, node.neuron)):
+        cells[node.layer, node.position].append(node.name)
     rows, height = {}, 1.0
-    for layer in sorted({node.layer for node in kept}):
+    for layer in sorted({layer for layer, _ in cells}):
         rows[layer] = height
-        fullest = max(many for (own, _), many in crowd.items() if own == layer)
+        fullest = max(len(names) for (own, _), names in cells.items() if own == layer)
         height += math.ceil(fullest / IN_LINE)
-    columns, left = {}, 0.0
+    spots, left = {}, 0.0
     for position in range(len(circuit.trace)):
-        fullest = max([1, *(many for (_, at), many in crowd.items() if at == position)])
-        width = min(fullest, IN_LINE)
-        columns[position] = left + width / 2
+        column = {layer: names for (layer, at), names in cells.items() if at == position}
+        width = min(IN_LINE, max([1, *map(len, column.values())]))
+        middle = left + width / 2
+        spots[f"embedding@{position}"] = (middle, 0.0)
+        for layer, names in column.items():
+            for number, name in enumerate(names):
+                line, order = divmod(number, IN_LINE)
+                in_line = min(IN_LINE, len(names) - line * IN_LINE)
+                y = rows[layer] + line
+                # Moved a little: edges of neighbours one above the other would hide each other.
+                spots[name] = (middle + order + 0.5 - in_line / 2 + 0.16 * (-1) ** int(y), y)
         left += width
-    spots = {f"embedding@{position}": (x, 0.0) for position, x in columns.items()}
-    placed: Counter[tuple[int, int]] = Counter()
-    for node in kept:
-        cell = (node.layer, node.position)
-        line, order = divmod(placed[cell], IN_LINE)
-        in_line = min(IN_LINE, crowd[cell] - line * IN_LINE)
-        y = rows[node.layer] + line
-        # Neighbours one above the other are moved apart a little: their edges would hide each other.
-        x = columns[node.position] + order + 0.5 - in_line / 2 + 0.16 * (-1) ** int(y)
-        spots[node.name] = (x, y)
-        placed[cell] += 1
-    spots[ANSWER] = (columns[circuit.question.pushes.pieces[0].position], height + 0.4)
+    answer = circuit.question.pushes.pieces[0].position
+    spots[ANSWER] = (spots[f"embedding@{answer}"][0], height + 0.4)
     return GraphLayout(spots, rows, left, height)
 
 

@@ -30,20 +30,20 @@ def plot_predictions(
     """Draw the likeliest next tokens."""
     many, at = min(top, len(trace.model.vocab)), trace.at(position)
     table = trace.predictions(many, position=position, temperature=temperature)
-    probabilities = table["probability"].tolist()
-    hover = [f"{token}: logit {logit:.3f}," for token, logit in zip(table.token, table.logit, strict=True)]  # fmt: skip
-    title = f"{table.token[0]} comes next with probability {probabilities[0]:.3f}"
+    title = f"{table.token[0]} comes next with probability {table.probability[0]:.3f}"
     note = f"{trace.model.name} after {charts.join_tokens(trace.tokens[: at + 1])}"
     note += "" if temperature == 1.0 else f"; temperature {temperature:g}"
     return charts.draw_bars(
-        probabilities, title, names=list(table.token), hover=hover, note=note, x="probability"
-    )
+        table.probability.tolist(), title, names=list(table.token), note=note, x="probability",
+        hover=[f"{token}: logit {logit:.3f}," for token, logit in zip(table.token, table.logit, strict=True)],
+    )  # fmt: skip
 
 
 @draws("predictions", "Steering")
 def plot_steering(steering: "fp.Steering", *, top: int = 10) -> go.Figure:
     """Draw the next tokens' probabilities before and after neurons were changed."""
     table = steering.predictions(min(top, len(steering.before)))
+    tokens = list(table.token)
     before, after = table.probability_before.tolist(), table.probability_after.tolist()
     sides = [
         {"x": x, "name": name, "marker_color": colour, "marker_size": size, "marker_symbol": symbol,
@@ -52,20 +52,17 @@ def plot_steering(steering: "fp.Steering", *, top: int = 10) -> go.Figure:
             (before, BLUE, "before", "circle-open", 16), (after, ORANGE, "after", "diamond", 9),
         )
     ]  # fmt: skip
-    tokens = list(table.token)
     both = {"text": [plain(token) for token in tokens], "marker_line_width": 2}
     figure = charts.draw_pairs(tokens, *sides, line={"width": 1}, **both)
     first, then = before.index(max(before)), after.index(max(after))
     title = (
-        f"{table.token[first]} stays first: {before[first]:.3f} becomes {after[then]:.3f}"
+        f"{tokens[first]} stays first: {before[first]:.3f} becomes {after[then]:.3f}"
         if first == then
-        else f"{table.token[first]} was first, now {table.token[then]} is ({after[then]:.3f})"
+        else f"{tokens[first]} was first, now {tokens[then]} is ({after[then]:.3f})"
     )
     note = f"{steering.provenance.describe()}; after {charts.join_tokens(steering.trace.tokens)}"
-    return apply_theme(
-        figure, title, note=note, x="probability", height=charts.height_of(len(table)),
-        xaxis_range=[-0.03, 1.03],
-    )  # fmt: skip
+    height, ends = charts.height_of(len(table)), [-0.03, 1.03]
+    return apply_theme(figure, title, note=note, x="probability", height=height, xaxis_range=ends)
 
 
 @draws("lens", "Lens")
@@ -77,7 +74,7 @@ def plot_lens(lens: "fp.Lens") -> go.Figure:
         for row in table.itertuples()
     ]
     hover = [
-        f"{stage}: likeliest {token} ({chance:.3f});"
+        plain(f"{stage}: likeliest {token} ({chance:.3f});")
         for stage, token, chance in zip(stages, table.token, table.token_probability, strict=True)
     ]
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.08)
@@ -85,7 +82,7 @@ def plot_lens(lens: "fp.Lens") -> go.Figure:
         figure.add_scatter(
             x=list(range(len(table))), y=table[column].tolist(), name=column, mode="lines+markers",
             line={"color": colour, "dash": "solid" if row == 1 else "dot"}, showlegend=False,
-            customdata=[plain(text) for text in hover], row=row, col=1,
+            customdata=hover, row=row, col=1,
             hovertemplate=f"%{{customdata}} {column} %{{y:.4g}}<extra></extra>",
         )  # fmt: skip
     charts.label(figure.update_xaxes, stages, tickangle=-40)
@@ -110,10 +107,12 @@ def plot_lens_tokens(trace: "fp.Trace") -> go.Figure:
     """Draw the token predicted at each position after each layer, coloured by its probability."""
     first = max(0, len(trace) - POSITIONS)
     tables = [read_lens(trace, position=position).table for position in range(first, len(trace))]
-    kept = [table[table.part != "attention"] for table in tables]
+    tables = [table[table.part != "attention"] for table in tables]
     rows = ["embedding", *(f"after L{layer}" for layer in range(trace.model.config.layers))]
-    grid = [[float(t.token_probability.iloc[row]) for t in kept] for row in range(len(rows))]
-    texts = [[plain(str(t.token.iloc[row])) for t in kept] for row in range(len(rows))]
+    grid = [list(row) for row in zip(*(t.token_probability for t in tables), strict=True)]
+    texts = [
+        [plain(token) for token in row] for row in zip(*(t.token for t in tables), strict=True)
+    ]
     columns = list(trace.tokens[first:])
     figure = charts.draw_grid(grid, rows=rows, columns=columns, signed=False, bar="probability")
     # What a click on a cell chose: after which stage the stream is read, and where; a text, since
@@ -122,9 +121,9 @@ def plot_lens_tokens(trace: "fp.Trace") -> go.Figure:
     cells = [[f"{stage} {position}" for position in range(first, len(trace))] for stage in stages]
     figure.update_traces(text=texts, texttemplate="%{text}", zmin=0.0, zmax=1.0, customdata=cells,
                          hovertemplate="%{text}: %{z:.4g}<extra></extra>")  # fmt: skip
-    final = texts[-1][-1]
-    layers = [row for row in range(len(rows)) if texts[row][-1] == final]
-    where = rows[layers[0]] if layers[0] else "in the embedding"
+    final = [line[-1] for line in texts]
+    first_row = final.index(final[-1])
+    where = rows[first_row] if first_row else "in the embedding"
     title = f"At the last token {tables[-1].token.iloc[-1]} first comes up {where}"
     note = f"{trace.model.name}; each cell is the token the model would predict if it ended there"
     if first:
@@ -163,13 +162,10 @@ def _fold(cells: list[Any], width: int) -> list[list[Any]]:
 @draws("stages", "Stages")
 def plot_stages(stages: "fp.Stages") -> go.Figure:
     """Draw attention's pattern, the input, scores, activations, output and the stream after."""
-    panels = {"input": stages.input}
-    if stages.gate_scores is not None:
-        panels["gate scores"] = stages.gate_scores
-    panels |= {
-        "scores": stages.scores, "activations": stages.activations, "output": stages.output,
-        "stream after": stages.after,
-    }  # fmt: skip
+    gate = {} if stages.gate_scores is None else {"gate scores": stages.gate_scores}
+    panels = {"input": stages.input, **gate, "scores": stages.scores}
+    panels |= {"activations": stages.activations, "output": stages.output}
+    panels["stream after"] = stages.after
     limits = {name: _limit(values) for name, values in panels.items()}
     titles = [f"{name} (±{limits[name]:.2g})" for name in panels]
     if stages.pattern is not None:
@@ -185,17 +181,10 @@ def plot_stages(stages: "fp.Stages") -> go.Figure:
         figure.update_xaxes(tickangle=-60, title_text="read from", row=1, col=1)
     for column, (name, values) in enumerate(panels.items(), 1 + len(titles) - len(panels)):
         across = "neuron" if name in ("gate scores", "scores", "activations") else "dimension"
-        charts.draw_grid(
-            values.tolist(),
-            rows=tokens,
-            column=column,
-            limit=limits[name],
-            across=across,
-            into=figure,
-        )
+        look = {"limit": limits[name], "across": across}
+        charts.draw_grid(values.tolist(), rows=tokens, column=column, into=figure, **look)
         figure.update_xaxes(title_text=across, nticks=4, row=1, col=column)
-    above = int((stages.activations > 0).sum())
-    share = above / stages.activations.numel()
+    share = int((stages.activations > 0).sum()) / stages.activations.numel()
     title = f"In the FFN of L{stages.layer} {share:.0%} of the activations are above zero"
     note = (
         f"{stages.model.name}; a row is a token, alone on its way; colours end where {WITHIN:.0%} of a "
@@ -206,8 +195,7 @@ def plot_stages(stages: "fp.Stages") -> go.Figure:
 
 def _limit(values: Tensor) -> float:
     sizes = values.abs().double().ravel()
-    kept = sizes[:NUMBERS_AT_MOST]
-    return float(kept.quantile(WITHIN)) or float(sizes.max()) or 1.0
+    return float(sizes[:NUMBERS_AT_MOST].quantile(WITHIN)) or float(sizes.max()) or 1.0
 
 
 @draws("drivers", "Drivers")
@@ -219,17 +207,19 @@ def plot_drivers(drivers: "fp.Drivers", *, top: int = 15) -> go.Figure:
         cols=len(sides), horizontal_spacing=0.22,
         subplot_titles=[f"{side}: score {one.score:+.3f}" for side, one in sides.items()],
     )  # fmt: skip
-    longest = 0
+    heights = []
     for column, one in enumerate(sides.values(), 1):  # the question's is the last
         names, values = _strongest(one, top)
         hover = [f"{name}:" for name in names]
         charts.add_bars(figure, values, names=names, hover=hover, row=1, col=column)
-        longest = max(longest, len(values))
-    token = drivers.trace.tokens[drivers.position]
-    title = f"{names[0]} drives {drivers.neuron} most at {token}: {values[0]:+.3f} of a score of {drivers.score:+.3f}"
+        heights.append(charts.height_of(len(values)))
+    title = (
+        f"{names[0]} drives {drivers.neuron} most at {drivers.trace.tokens[drivers.position]}: "
+        f"{values[0]:+.3f} of a score of {drivers.score:+.3f}"
+    )
     return apply_theme(
         figure, title, note=charts.say(drivers.provenance), x="score", width=320 + 480 * len(sides),
-        height=30 + charts.height_of(longest),
+        height=30 + max(heights),
     )  # fmt: skip
 
 
