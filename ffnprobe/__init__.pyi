@@ -64,6 +64,6 @@ from ffnprobe.views.saving import open_result as open_result
 from ffnprobe.views.saving import save as save
 from ffnprobe.views.figures import plot as plot
 from ffnprobe.views.publishing import publish as publish
-from ffnprobe.views.widget import show as show
+from ffnprobe.views.page import show as show
 
 __version__: str

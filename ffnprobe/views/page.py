@@ -1,27 +1,32 @@
-"""A result's document as one self-contained page: it works from disk and offline, and contains plotly.
+"""A result's report, which works offline: one self-contained page, or a widget in a notebook.
 
-Plotly is compressed; the browser unpacks it. The content security policy allows only the page's own scripts
-(by hash, plotly's too) and loads nothing else. Figures that are folded are drawn when they are opened.
+A page contains plotly, compressed; the browser unpacks it. The content security policy allows only the page's
+own scripts (by hash, plotly's too) and loads nothing else. Figures that are folded are drawn when they are
+opened. The widget (anywidget, the extra `widget`) is for Jupyter, VS Code and marimo; everything comes from the
+kernel. Without the package, and where no kernel is, it is the result's card.
 """
 
 import base64
 import gzip
 import hashlib
 import json
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
+from ffnprobe.arguments import verb
 from ffnprobe.documents.blocks import Code, Figure, Section, Terms, Words
 from ffnprobe.documents.html import write_html
 from ffnprobe.provenance import Provenance
 from ffnprobe.recipes import has_recipe, write_recipe
-from ffnprobe.results import Result, Tables
+from ffnprobe.results import Result, Tables, as_result
 from ffnprobe.views.figures import plot, plot_all
 from ffnprobe.views.theme import fit
 
@@ -52,6 +57,14 @@ TYPED = (
 )
 # Characters in a token that would end a script or a line of it.
 _IN_SCRIPTS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
+# What a style sheet says of a page's root and body, for a part of a page with a shadow root of its own.
+_PARTS = {
+    ":root": ":host",
+    "\nbody {": "\n.page {",
+    "  body {": "  .page {",
+    "  html {": "  .page {",
+}
+_STYLE = "\n:host { all: initial; display: block; }\n.page { max-width: none; padding: .5rem; }\nh1 { font-size: 1.3rem; }\n"
 
 
 def write_page(result: Result, tables: Tables, provenance: Provenance) -> str:
@@ -149,3 +162,67 @@ def read_asset(name: str) -> str:
 
 def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+@dataclass(frozen=True, eq=False)
+class StaticView:
+    """A result's card, as HTML that needs no script."""
+
+    result: Result
+
+    def __repr__(self) -> str:
+        return f"StaticView({self.result.title})"
+
+    def _repr_html_(self) -> str:
+        return self.result._repr_html_()
+
+
+@verb
+def show(result: Any) -> Any:
+    """Show a result's report inside a notebook: a widget, or its card where there can be none.
+
+    >>> import ffnprobe as fp
+    >>> shown = fp.show(fp.search(fp.load("pocket"), " golf", top=3))
+    >>> type(shown).__name__ in ("ReportWidget", "StaticView")
+    True
+    """
+    result = as_result(result)
+    return StaticView(result) if find_spec("anywidget") is None else _load_widget()(result)
+
+
+@cache
+def _load_widget() -> Any:
+    """Define the widget once it is asked for: anywidget is an extra."""
+    import anywidget
+    import traitlets
+
+    style = write_style()
+    for selector, own in _PARTS.items():
+        style = style.replace(selector, own)
+
+    class ReportWidget(anywidget.AnyWidget):
+        """A result's report in a notebook; where no kernel is, its card as HTML."""
+
+        _esm = "\n".join(map(read_asset, (*SHARED, "widget.js")))
+        html = traitlets.Unicode().tag(sync=True)
+        look = traitlets.Unicode().tag(sync=True)  # `style` is a widget of Jupyter's own
+
+        def __init__(self, result: Result) -> None:
+            self._card = result._repr_html_()
+            body = write_body(result, result.tables(), result.provenance)
+            super().__init__(html=f"<h1>{escape(result.heading)}</h1>{body}", look=style + _STYLE)
+            self.on_msg(self._answer)
+
+        def _answer(self, _: object, content: Any, buffers: object) -> None:
+            """Send plotly to the first widget of a page, which asks for it."""
+            if content == {"ask": "plotly"}:
+                self.send({"plotly": True}, [get_plotlyjs().encode()])
+
+        def _repr_mimebundle_(self, **options: Any) -> Any:
+            """Show the widget; the card is for notebooks that are only read."""
+            bundle = super()._repr_mimebundle_(**options)
+            data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
+            shown = {**(data or {}), "text/html": self._card}
+            return (shown, *rest) if rest else shown
+
+    return ReportWidget

@@ -24,20 +24,11 @@ from typing import Any
 
 import xxhash
 
+from ffnprobe import files
 from ffnprobe.arguments import verb
 from ffnprobe.documents.blocks import Section, Terms, Words
 from ffnprobe.documents.html import write_html
 from ffnprobe.errors import DataRefused, FileNotWritten
-from ffnprobe.files import (
-    BLANK,
-    TEMPORARY,
-    atomic_write,
-    is_sealed,
-    parse_json,
-    quote,
-    safe_read,
-    seal,
-)
 from ffnprobe.layout import escape_bidi
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.provenance import Provenance
@@ -107,20 +98,20 @@ def publish(
         model = Provenance(first.model, first.source, first.fingerprint, first.identity)
         listed = [entries[name] for name in sorted(entries)]
         about = {"model": model.as_dict(), "entries": [vars(entry) for entry in listed]}
-        about["checksum"] = BLANK.decode()
-        manifest = seal(encode_text(json.dumps(about, ensure_ascii=False, indent=1)))
+        about["checksum"] = files.BLANK.decode()
+        manifest = files.seal(encode_text(json.dumps(about, ensure_ascii=False, indent=1)))
         (target / FOLDER).mkdir(exist_ok=True)
         for entry, is_plain, data in rendered:
             # A page that is there may have figures, that of a file has none.
             if not (is_plain and (target / FOLDER / f"{entry.name}.html").is_file()):
                 for suffix, content in data.items():
-                    atomic_write(target / FOLDER / f"{entry.name}{suffix}", content)
+                    files.atomic_write(target / FOLDER / f"{entry.name}{suffix}", content)
         index = target / "index.html"
-        atomic_write(index, encode_text(_write_index(model, listed)))
-        atomic_write(target / "README.md", encode_text(_write_readme(model, listed)))
+        files.atomic_write(index, encode_text(_write_index(model, listed)))
+        files.atomic_write(target / "README.md", encode_text(_write_readme(model, listed)))
         # GitHub Pages would leave out what begins with an underscore and run the rest through Jekyll.
-        atomic_write(target / ".nojekyll", b"")
-        atomic_write(target / MANIFEST, manifest)
+        files.atomic_write(target / ".nojekyll", b"")
+        files.atomic_write(target / MANIFEST, manifest)
         return index
 
 
@@ -161,7 +152,7 @@ def _check_folder(target: Path) -> None:
     _check_links(target)
     if (target / MANIFEST).is_file() or not target.is_dir():
         return
-    if any(name not in OWN and not name.startswith(TEMPORARY) for name in os.listdir(target)):
+    if any(name not in OWN and not name.startswith(files.TEMPORARY) for name in os.listdir(target)):
         raise FileNotWritten(
             f"{target} holds files that are not a published site's.", remedy="an empty folder"
         )
@@ -175,7 +166,7 @@ def _check_links(site: Path) -> None:
             raise DataRefused(
                 f"{path} is a link; a published site holds files, so that nothing outside of it is "
                 "read or overwritten.",
-                remedy=f"if you trust where links lead, cp -rL {quote(site)} COPY has files in their place",
+                remedy=f"if you trust where links lead, cp -rL {files.quote(site)} COPY has files in their place",
             )
 
 
@@ -191,16 +182,16 @@ def _read_entries(target: Path, first: Provenance) -> dict[str, Entry]:
 def _read_manifest(site: Path) -> dict[str, Any]:
     """Read what a site is of, once its checksum fits."""
     path = site / MANIFEST
-    data = safe_read(path)
-    if not (is_whole := is_sealed(data)):
+    data = files.safe_read(path)
+    if not (is_whole := files.is_sealed(data)):
         why = "of an earlier version: it has no checksum"
         if is_whole is not None:
             why = "was changed: its checksum does not fit"
         raise DataRefused(
             f"{path} is damaged or {why}.",
-            remedy=f"publish its results, {quote(site / FOLDER)}/*.json, to another folder",
+            remedy=f"publish its results, {files.quote(site / FOLDER)}/*.json, to another folder",
         )
-    manifest: dict[str, Any] = parse_json(data, where=str(path))
+    manifest: dict[str, Any] = files.parse_json(data, where=str(path))
     return manifest
 
 
@@ -210,10 +201,10 @@ def _render(result: Result) -> tuple[Entry, bool, dict[str, bytes]]:
     data = {suffix: encode_result(tables, suffix) for suffix in SUFFIXES}
     entry = _describe(tables, data[".json"])
     head, mark, rest = write_page(result, tables.named, tables.provenance).partition("</h1>")
-    files = ", ".join(
+    downloads = ", ".join(
         f'<a href="{escape(entry.name + suffix)}" download>{suffix[1:]}</a>' for suffix in SUFFIXES
     )
-    links = f'<p class="soft"><a href="../index.html">all results</a> · data: {files}</p>'
+    links = f'<p class="soft"><a href="../index.html">all results</a> · data: {downloads}</p>'
     data[".html"] = encode_text(f"{head}{mark}{links}{rest}")
     return entry, isinstance(result, TableSet), data
 
@@ -279,14 +270,14 @@ def _write_row(entry: Entry) -> str:
 
 def _write_readme(model: Provenance, entries: Sequence[Entry]) -> str:
     """Write the card of a data set: what the files are, and how to load them."""
-    files = [f"{FOLDER}/{entry.name}.parquet" for entry in entries]
+    paths = [f"{FOLDER}/{entry.name}.parquet" for entry in entries]
     configs = "\n".join(
-        f"- config_name: {json.dumps(entry.name)}\n  data_files: {json.dumps(file)}"
-        for entry, file in zip(entries, files, strict=True)
+        f"- config_name: {json.dumps(entry.name)}\n  data_files: {json.dumps(path)}"
+        for entry, path in zip(entries, paths, strict=True)
     )
     rows = "\n".join(
-        f"| {_plain(entry.title)} | {_plain(entry.kind)} | {file} |"
-        for entry, file in zip(entries, files, strict=True)
+        f"| {_plain(entry.title)} | {_plain(entry.kind)} | {path} |"
+        for entry, path in zip(entries, paths, strict=True)
     )
     weights, identity = _plain(model.fingerprint), _plain(model.identity or "not known")
     return (

@@ -9,7 +9,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import DataRefused
-from ffnprobe.views import widget as widgets
+from ffnprobe.views import page
 from tests.conftest import JORDAN
 
 pytest.importorskip("anywidget", reason="needs the extra widget")
@@ -79,7 +79,7 @@ def test_plotly_is_sent_when_asked_for_and_only_then(explanation, monkeypatch):
 
 
 def test_without_anywidget_there_is_a_card(explanation, monkeypatch):
-    monkeypatch.setattr(widgets, "find_spec", lambda name: None)
+    monkeypatch.setattr(page, "find_spec", lambda name: None)
     shown = fp.show(explanation)
     assert shown._repr_html_() == explanation._repr_html_()
     assert repr(shown).startswith("StaticView(␣basketball after")

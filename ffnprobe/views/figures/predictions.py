@@ -181,7 +181,7 @@ def plot_stages(stages: "fp.Stages") -> go.Figure:
         figure.update_xaxes(tickangle=-60, title_text="read from", row=1, col=1)
     for column, (name, values) in enumerate(panels.items(), 1 + len(titles) - len(panels)):
         across = "neuron" if name in ("gate scores", "scores", "activations") else "dimension"
-        look = {"limit": limits[name], "across": across}
+        look: dict[str, Any] = {"limit": limits[name], "across": across}
         charts.draw_grid(values.tolist(), rows=tokens, column=column, into=figure, **look)
         figure.update_xaxes(title_text=across, nticks=4, row=1, col=column)
     share = int((stages.activations > 0).sum()) / stages.activations.numel()
