@@ -40,9 +40,7 @@ from ffnprobe.views.table_formats import FILES, check_target, encode_text, to_js
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-
 FIGURES = (".html", ".png")
-_SHARPNESS = 2
 # Results that are a table and a provenance, and nothing else; the columns they need.
 _TYPES: dict[str, tuple[Callable[[pd.DataFrame, Provenance], Result], tuple[str, ...]]] = {
     "Survey": (Survey, ("name", "layer", "neuron", "kind")),
@@ -139,7 +137,7 @@ def save_figure(figure: "go.Figure", path: Path) -> None:
         return
     try:
         size = {"width": figure.layout.width, "height": figure.layout.height}
-        data = figure.to_image(format="png", scale=_SHARPNESS, **size)
+        data = figure.to_image(format="png", scale=2, **size)
     except Exception as error:  # kaleido raises what its browser raises
         raise FileNotWritten(
             f"kaleido could not draw {path.name}: {str(error).strip().splitlines()[0]}",

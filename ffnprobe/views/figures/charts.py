@@ -12,14 +12,13 @@ from ffnprobe.results import name_settings
 from ffnprobe.views.theme import BLACK, BLUE, GREY, VERMILLION, apply_theme, heat, plain
 
 ROW = 30
-SHOWN_TOKENS = 3
+# Of a neuron's tokens the first are shown, of a prompt's the last; of points the strongest are named.
+SHOWN_TOKENS, TOKENS, NAMED = 3, 16, 8
 # More points than this are drawn on a canvas, not as vectors.
 VECTORS = 10_000
 Texts = Sequence[str]
 Numbers = Sequence[float]
 Values = Sequence[Numbers]
-TOKENS = 16
-NAMED = 8
 # Width and height of a label, as shares of the axes.
 _WIDE, _HIGH = 0.12, 0.07
 # A legend below the axis and its name.
@@ -195,7 +194,8 @@ def say(provenance: Provenance) -> str:
         tokens = tokens[: provenance.position + 1]
     answer = f" {say_answer(provenance)}" if provenance.answer else ""
     after = f" after {join_tokens(tokens)}" if tokens else ""
-    settings = f"; {known}" if (known := name_settings(provenance)) else ""
+    settings = name_settings(provenance)
+    settings = f"; {settings}" if settings else ""
     return f"{provenance.model}:{answer}{after}{settings}"
 
 

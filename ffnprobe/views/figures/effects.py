@@ -71,10 +71,8 @@ def plot_groups(effects: "fp.GroupEffects") -> go.Figure:
     hover = [f"{group}:" for group in effects.groups]
     most = max(range(len(values)), key=values.__getitem__)
     title = f"Without {names[most]} {effects.provenance.answer} loses {values[most]:.3f} logits"
-    note = charts.say(effects.provenance)
-    return charts.draw_bars(
-        values, title, names=names, hover=hover, note=note, x="effect in logits"
-    )
+    look = {"note": charts.say(effects.provenance), "x": "effect in logits"}
+    return charts.draw_bars(values, title, names=names, hover=hover, **look)
 
 
 @draws("pushes", "Effects", is_asked=True)

@@ -59,8 +59,7 @@ def plot_reading(reading: "fp.Reading", *, top: int = 10) -> go.Figure:
 @draws("kinds", "Survey", "Readings")
 def plot_kinds(survey: "fp.Survey | fp.Readings") -> go.Figure:
     """Draw every neuron's kurtosis against its skew over the vocabulary, coloured by kind."""
-    neurons = _rows(survey)
-    figure = go.Figure()
+    neurons, figure = _rows(survey), go.Figure()
     scatter = go.Scattergl if len(neurons) > charts.VECTORS else go.Scatter
     # The unlabelled are many: drawn first, they do not hide the others.
     for kind, colour, symbol in reversed([*zip(KINDS, _KIND_COLOURS, _SYMBOLS, strict=True)]):

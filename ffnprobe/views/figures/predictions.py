@@ -140,8 +140,11 @@ def plot_text(trace: "fp.Trace", neuron: str | NeuronId) -> go.Figure:
     width = min(TOKENS_A_LINE, len(values))
     lines = math.ceil(len(values) / width)
     blank = lines * width - len(values)
-    grid = _fold([*values, *[math.nan] * blank], width)
-    texts = _fold([*(plain(token) for token in trace.tokens), *[""] * blank], width)
+    cells: list[list[Any]] = [
+        values + [math.nan] * blank,
+        [*map(plain, trace.tokens), *[""] * blank],
+    ]
+    grid, texts = ([row[n * width : (n + 1) * width] for n in range(lines)] for row in cells)
     most = max(map(abs, values)) or 1.0
     rows = [str(line * width) for line in range(lines)]
     figure = charts.draw_grid(grid, rows=rows, limit=most, across="column")
@@ -152,11 +155,6 @@ def plot_text(trace: "fp.Trace", neuron: str | NeuronId) -> go.Figure:
     title = f"{name} is most active at {trace.tokens[peak]} ({values[peak]:.3f})"
     note = f"{trace.model.name}; a cell is a token, its colour the activation there, from {-most:.3g} to {most:.3g}"
     return apply_theme(figure, title, note=note, y="position", height=110 + 46 * lines)
-
-
-def _fold(cells: list[Any], width: int) -> list[list[Any]]:
-    """Break a list into lines."""
-    return [cells[start : start + width] for start in range(0, len(cells), width)]
 
 
 @draws("stages", "Stages")
