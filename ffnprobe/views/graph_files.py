@@ -47,8 +47,8 @@ def save_graph(
     `groups` are nodes put together by hand, under a name: `{"plural": ["L8N952@1", "L12N1441@1"]}`.
 
     >>> import ffnprobe as fp, tempfile
-    >>> found = fp.circuit(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", keep=5)
-    >>> fp.save_graph(found, tempfile.mkdtemp() + "/jordan.graphml")
+    >>> circuit = fp.circuit(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball", keep=5)
+    >>> fp.save_graph(circuit, tempfile.mkdtemp() + "/jordan.graphml")
     """
     target, groups = Path(path), groups or {}
     check_target(target, SUFFIXES)

@@ -3,11 +3,6 @@
 Each file has one family of figures. `draws` names a figure where it is defined; only the file that draws a
 result's type is loaded.
 
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> figure = fp.plot(fp.attribute(trace, " basketball"), "account")
->>> figure.data[0].type
-'waterfall'
 >>> list(find_figures("Pushes"))
 ['layers', 'account', 'neurons']
 """
