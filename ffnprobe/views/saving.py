@@ -31,8 +31,6 @@ from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
 from ffnprobe.files import atomic_write, is_sealed, safe_read
 from ffnprobe.provenance import Provenance
-from ffnprobe.reading.searches import Search
-from ffnprobe.reading.surveys import Survey
 from ffnprobe.results import Result, Tables, TableSet, as_result
 from ffnprobe.views.csv_format import read_csv
 from ffnprobe.views.table_formats import FILES, check_target, encode_text, to_jsonl
@@ -41,11 +39,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 FIGURES = (".html", ".png")
-# Results that are a table and a provenance, and nothing else; the columns they need.
-_TYPES: dict[str, tuple[Callable[[pd.DataFrame, Provenance], Result], tuple[str, ...]]] = {
-    "Survey": (Survey, ("name", "layer", "neuron", "kind")),
-    "Search": (Search, ("name", "layer", "neuron")),
-}
 
 
 @verb
@@ -214,15 +207,23 @@ def _is_verified(file: Path, data: bytes) -> bool:
 
 def _restore(tables: TableSet) -> Result:
     """Make the result that the tables were taken from, if it is its table; else the tables."""
+    # These load torch, which a name that cannot be written must not wait for.
+    from ffnprobe.reading.searches import Search
+    from ffnprobe.reading.surveys import Survey
+
+    types: dict[str, tuple[Callable[[pd.DataFrame, Provenance], Result], tuple[str, ...]]] = {
+        "Survey": (Survey, ("name", "layer", "neuron", "kind")),
+        "Search": (Search, ("name", "layer", "neuron")),
+    }
     if not all(isinstance(text, str) for text in (tables.title, tables.kind, *tables.named)):
         raise DataRefused("the names in it are not texts")
     if not tables.named:
         raise DataRefused("it has no table")
     for table in tables.named.values():
         tables.provenance.note(table)
-    if tables.kind not in _TYPES:
+    if tables.kind not in types:
         return tables
-    make, columns = _TYPES[tables.kind]
+    make, columns = types[tables.kind]
     result = make(tables.table, tables.provenance)
     if lacking := [name for name in columns if name not in result.table]:
         raise DataRefused(f"its table has no {', '.join(lacking)}")
