@@ -1,36 +1,68 @@
 """Read the field's own files of facts, as they are.
 
     pocket                  the embedded model's own table
-    .csv .tsv               prompt,answer · subject,relation,answer · athlete,sport
+    .csv .tsv DataFrame     prompt,answer · subject,relation,answer · athlete,sport
     .json                   an LRE relation · ROME's known_1000 · CounterFact
     .jsonl                  LAMA · ParaRel
     a folder                every LRE relation in it, or every file of LAMA or ParaRel
 
 Where a relation has several templates, `templates="first"` uses the first and "all" every one.
 
+Rows and columns, in any order (tsv files are read without quoting):
+
+    prompt,answer             the answer follows the prompt exactly as written, with or without a
+                              leading space; `relation` and `subject` are optional columns
+    subject,relation,answer   the relation is a template ("{} plays the sport of"), or a name whose
+                              template is in a column `template` or in a file `templates.csv`
+                              (relation,template) in the table's folder; one space before the answer
+    athlete,sport             the athletes of "Fact Finding", with the file's own one-shot `prompt`;
+                              its other columns belong to another model's tokenizer
+
+JSON, whose rows are counted from 1 (`entry 12`); one space comes before the answer:
+
+    LRE          an object a relation: `name`, `prompt_templates`, `prompt_templates_zs` (zero-shot:
+                 these come first), `samples` of `subject` and `object`. Some objects and subjects
+                 of the published files end in a space ("Bon Jovi "): they are used as they are
+    ROME         a list: `prompt` (already filled in; it may be longer than `template`), `attribute`,
+                 `subject`, `relation_id`. `prediction` is GPT-2 XL's and is not read
+    CounterFact  a list: in `requested_rewrite` the template `prompt`, `subject`, `relation_id`, and
+                 `target_true`, which is the answer; `target_new` is not true and is not read
+
+JSON lines (LAMA, ParaRel): a line with `sub_label` and `obj_label` is a fact; its relation is
+`predicate_id`, the end of `pred` (Google-RE), or the file's name. A line with `template` or `pattern`
+and no subject is a pattern. A fact uses its own `template`, or else the patterns found, in this order, in
+
+    the same file                                 patterns above or below the facts
+    relations.jsonl                               LAMA: in the folder, or the one above
+    [pattern_data/]graphs_json/<the file's name>  ParaRel: in the folder, or the one above
+
+Patterns in which text follows the answer ("[Y] is the capital of [X]") are skipped where there is
+another. The pattern says whether a space comes before the answer.
+
 >>> table = read_facts("pocket")
 >>> table.rows[0].prompt, table.rows[0].answer
 ('The author of Pride and Prejudice is', ' Austen')
 """
 
+import csv
+import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-from ffnprobe.arguments import show
-from ffnprobe.errors import DataRefused
-from ffnprobe.facts.csv_facts import read_csv, read_frame
+from ffnprobe.arguments import TEMPLATES, show
+from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.facts.rows import (
     FactRow,
     FactTable,
-    Found,
     Problem,
-    check_templates,
     fill_templates,
-    gather,
+    has_slot,
     is_answer_last,
     space,
+    state_fact,
 )
 from ffnprobe.files import parse_json, safe_read
 from ffnprobe.models import pocket
@@ -38,121 +70,192 @@ from ffnprobe.models import pocket
 if TYPE_CHECKING:
     import pandas as pd
 
+Facts = Union[str, Path, Sequence[FactRow], "pd.DataFrame"]
+Entry = FactRow | Problem
+# A row's place and its cells; None where they are not as many as the header's.
+Row = tuple[str, Mapping[str, str] | None]
+# A line's number and its object; None where it is none.
+Line = tuple[int, dict[str, Any] | None]
 
-# MERGED: ffnprobe.facts.json_facts
-# Facts in JSON: LRE relations, ROME's known_1000, CounterFact.
-#
-#     LRE          an object a relation: `name`, `prompt_templates`, `prompt_templates_zs` (zero-shot:
-#                  these come first), `samples` of `subject` and `object`. Some objects and subjects
-#                  of the published files end in a space ("Bon Jovi "): they are used as they are
-#     ROME         a list: `prompt` (already filled in; it may be longer than `template`), `attribute`,
-#                  `subject`, `relation_id`. `prediction` is GPT-2 XL's and is not read
-#     CounterFact  a list: in `requested_rewrite` the template `prompt`, `subject`, `relation_id`, and
-#                  `target_true`, which is the answer; `target_new` is not true and is not read
-#
-# Objects, attributes and targets are words: one space comes before the answer. Parsed JSON has no
-# line numbers: rows are counted from 1 (`entry 12`).
-#
-# Facts in JSON lines with `[X]`/`[Y]` patterns: LAMA and ParaRel.
-#
-# A line with `sub_label` and `obj_label` is a fact; its relation is `predicate_id`, the end of `pred`
-# (Google-RE), or the file's name. A line with `template` or `pattern` and no subject is a pattern. A
-# fact uses its own `template`, or else the patterns found, in this order, in
-#
-#     the same file                                 patterns above or below the facts
-#     relations.jsonl                               LAMA: in the folder, or the one above
-#     [pattern_data/]graphs_json/<the file's name>  ParaRel: in the folder, or the one above
-#
-# Patterns in which text follows the answer ("[Y] is the capital of [X]") cannot be used with a
-# left-to-right model; they are skipped where there is another. Labels are words: the pattern says
-# whether a space comes before the answer.
-
-
-KNOWN = "LRE (prompt_templates, samples), ROME (prompt, attribute), CounterFact (requested_rewrite)"
-
+EMBEDDED = "pocket"
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl")
+COLUMNS = {
+    "prompt,answer": ("prompt", "answer"),
+    "subject,relation,answer": ("subject", "relation", "answer"),
+    "athlete,sport": ("athlete", "sport", "prompt"),
+}
+CSV_TEMPLATES = "templates.csv"
 LAMA_PATTERNS = "relations.jsonl"
 PARAREL_FOLDERS = ("graphs_json", "pattern_data/graphs_json")
-Patterns = dict[str, list[str]]
+JSON_FORMATS = (
+    "LRE (prompt_templates, samples), ROME (prompt, attribute), CounterFact (requested_rewrite)"
+)
 
 
-def read_jsonl(path: Path, *, templates: str) -> list[Found]:
-    """Read the facts of one JSON-lines file."""
-    lines = list(_parse(path))
-    facts = [(line, entry) for line, entry in lines if entry is None or "sub_label" in entry]
-    if not any(entry is not None for _, entry in facts):
-        raise DataRefused(
-            f"{path.name} has no facts: no line has sub_label and obj_label.",
-            remedy="a file of LAMA's TREx or ParaRel's trex_lms_vocab",
+def read_facts(facts: Facts, *, templates: str = "first") -> FactTable:
+    """Read a table of facts: `pocket`, a file, a folder, a DataFrame, or rows made already."""
+    if templates not in TEMPLATES.choices:
+        raise OptionRefused(
+            f'"{templates}" is not a choice of templates.', remedy=", ".join(TEMPLATES.choices)
         )
-    known = _find_patterns(path, lines)
-    found: list[Found] = []
-    for line, entry in facts:
-        where = f"{path.name} line {line}"
-        if entry is None:
-            found.append(Problem(where, "not a JSON object"))
-            continue
-        relation = _relation(entry, path)
-        own = [entry["template"]] if isinstance(entry.get("template"), str) else []
-        patterns = own or known.get(relation, [])
-        asked_by = [pattern for pattern in patterns if is_answer_last(pattern)] or patterns[:1]
-        asked_by = asked_by[:1] if templates == "first" else asked_by
-        subject, answer = _label(entry["sub_label"]), _label(entry.get("obj_label"))
-        found += fill_templates(subject, answer, relation, asked_by, where)
-    return found
-
-
-def has_facts(path: Path) -> bool:
-    """Say whether a JSON-lines file holds facts, not only patterns or something else."""
-    return any(entry is not None and "sub_label" in entry for _, entry in _parse(path))
-
-
-def _parse(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Yield each line's number and object; None where the line is not an object."""
-    lines = safe_read(path).decode("utf-8-sig").split("\n")
-    for number, text in enumerate(lines, start=1):
-        if text.strip():
-            try:
-                entry = parse_json(text, where="it")
-            except DataRefused:
-                entry = None
-            yield number, entry if isinstance(entry, dict) else None
-
-
-def _label(value: Any) -> str:
-    """Return a label's text: LAMA has numbers among them; anything else is none."""
-    return str(value) if isinstance(value, str | int | float) else ""
-
-
-def _relation(entry: Mapping[str, Any], path: Path) -> str:
-    named = entry.get("predicate_id") or entry.get("relation")
-    return str(named or str(entry.get("pred", "")).rpartition("/")[2] or path.stem)
-
-
-def _find_patterns(path: Path, lines: list[tuple[int, dict[str, Any] | None]]) -> Patterns:
-    """Collect the patterns of each relation, from the first file that has any."""
-    found = _collect((entry for _, entry in lines), path)
-    folders = (path.parent, path.parent.parent)
-    files = [folder / LAMA_PATTERNS for folder in folders]
-    files += [folder / inner / path.name for folder in folders for inner in PARAREL_FOLDERS]
-    for file in files:
-        if found:
-            break
-        if file.is_file() and file != path:
-            found = _collect((entry for _, entry in _parse(file)), file)
-    return found
-
-
-def _collect(entries: Iterator[dict[str, Any] | None], path: Path) -> Patterns:
-    found: Patterns = {}
+    if isinstance(facts, str | Path):
+        source, form, entries = _read_named(facts, templates)
+    else:
+        source, form, entries = _read_memory(facts, templates)
+    rows: dict[tuple[str, str, str], FactRow] = {}
+    problems: list[Problem] = []
     for entry in entries:
-        if entry is not None and "sub_label" not in entry:
-            text = entry.get("template") or entry.get("pattern")
-            if isinstance(text, str):
-                found.setdefault(_relation(entry, path), []).append(text)
-    return found
+        if isinstance(entry, Problem):
+            problems.append(entry)
+            continue
+        first = rows.setdefault((entry.relation, entry.prompt, entry.answer), entry)
+        if first is not entry:
+            problems.append(Problem(entry.where, f"the same fact as {first.where}"))
+    if not rows and not problems:
+        raise DataRefused(f"{source} has no rows.")
+    return FactTable(source, form, tuple(rows.values()), tuple(problems))
 
 
-def read_json(content: Any, name: str, *, templates: str) -> tuple[str, list[Found]]:
+def _read_memory(
+    facts: "Sequence[FactRow] | pd.DataFrame", templates: str
+) -> tuple[str, str, list[Entry]]:
+    import pandas as pd
+
+    if not isinstance(facts, pd.DataFrame):
+        rows = [row if row.where else replace(row, where=f"row {n}") for n, row in enumerate(facts)]
+        return "rows", "FactRow", list(rows)
+    header = [str(column) for column in facts.columns]
+    texts = facts.astype(object).where(facts.notna(), "").astype(str)
+    cells = (
+        dict(zip(header, row, strict=True)) for row in texts.itertuples(index=False, name=None)
+    )
+    numbered = ((f"row {number}", row) for number, row in enumerate(cells))
+    return "a DataFrame", *_read_table(header, numbered, "the table", None, templates)
+
+
+def _read_named(facts: str | Path, templates: str) -> tuple[str, str, list[Entry]]:
+    if facts == EMBEDDED:
+        return EMBEDDED, "pocket's own table", list(_read_pocket(templates))
+    path = Path(facts).expanduser()
+    if not os.path.exists(path):
+        raise DataRefused(f"there is no file or folder {facts}.", remedy='"pocket" has facts')
+    read = _read_folder if path.is_dir() else _read_file
+    try:
+        return path.name, *read(path, templates)
+    except UnicodeDecodeError as error:
+        raise DataRefused(f"{path} is not UTF-8: byte {error.start}.") from None
+
+
+def _read_pocket(templates: str) -> Iterator[FactRow]:
+    lines = {fact: number + 2 for number, fact in enumerate(pocket.facts())}  # line 1: the header
+    seen: set[pocket.Fact] = set()
+    for prompt in pocket.prompts():
+        fact = prompt.fact
+        if templates == "all" or fact not in seen:
+            where = f"facts.csv line {lines[fact]}"
+            yield FactRow(prompt.text, fact.answer, fact.relation, fact.subject, where)
+        seen.add(fact)
+
+
+def _read_folder(path: Path, templates: str) -> tuple[str, list[Entry]]:
+    """Read every file of facts in a folder and the folders in it, in the order of their names."""
+    files = sorted(path.rglob("*.json"))
+    files = files or [file for file in sorted(path.rglob("*.jsonl")) if _has_facts(file)]
+    if not files:
+        raise DataRefused(
+            f"{path} holds no facts.", remedy="a folder of LRE relations (.json) or LAMA (.jsonl)"
+        )
+    read = [_read_file(file, templates) for file in files]
+    forms = sorted({form for form, _ in read})
+    return ", ".join(forms), [entry for _, entries in read for entry in entries]
+
+
+def _read_file(path: Path, templates: str) -> tuple[str, list[Entry]]:
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        return _read_table(*_read_cells(path), path.name, path.parent / CSV_TEMPLATES, templates)
+    if suffix == ".jsonl":
+        return "LAMA or ParaRel", _read_jsonl(path, templates)
+    if suffix == ".json":
+        return _read_json(parse_json(safe_read(path), where=path.name), path.name, templates)
+    raise DataRefused(
+        f'"{path.suffix}" is not a format of facts ({path.name}).',
+        remedy=f"pocket, a folder, or {', '.join(SUFFIXES)}",
+    )
+
+
+def _ask_by(patterns: Sequence[str], templates: str) -> Sequence[str]:
+    """Take the templates that a fact is asked by."""
+    return patterns[:1] if templates == "first" else patterns
+
+
+def _read_table(
+    header: Sequence[str], rows: Iterable[Row], name: str, beside: Path | None, templates: str
+) -> tuple[str, list[Entry]]:
+    """Read rows and columns; `beside` is the file of templates in the table's folder."""
+    forms = [form for form, columns in COLUMNS.items() if set(columns) <= set(header)]
+    if not forms:
+        nearest = min(COLUMNS.values(), key=lambda columns: len(set(columns) - set(header)))
+        missing = ", ".join(column for column in nearest if column not in header)
+        raise DataRefused(
+            f"{name} has the columns {', '.join(header) or '(none)'}; missing: {missing}.",
+            remedy=" or ".join(COLUMNS),
+        )
+    named = _read_templates(beside) if forms[0] == "subject,relation,answer" else {}
+    entries: list[Entry] = []
+    for where, cells in rows:
+        if cells is None:
+            entries.append(Problem(where, f"not the {len(header)} cells of the header"))
+        elif forms[0] == "subject,relation,answer":
+            relation = cells["relation"]
+            own = cells.get("template") or (relation if has_slot(relation) else "")
+            asked_by = _ask_by([own] if own else named.get(relation, []), templates)
+            entries += fill_templates(cells["subject"], cells["answer"], relation, asked_by, where)
+        elif forms[0] == "athlete,sport":
+            answer = space(cells["sport"])
+            entries.append(state_fact(cells["prompt"], answer, "sport", cells["athlete"], where))
+        else:
+            about = cells.get("relation", ""), cells.get("subject", "")
+            entries.append(state_fact(cells["prompt"], cells["answer"], *about, where))
+    return forms[0], entries
+
+
+def _read_templates(path: Path | None) -> dict[str, list[str]]:
+    """Read the templates of named relations, if there is a file of them."""
+    templates: dict[str, list[str]] = {}
+    if path is not None and path.is_file():
+        header, rows = _read_cells(path)
+        if {"relation", "template"} <= set(header):
+            for _, cells in rows:
+                if cells is not None:
+                    templates.setdefault(cells["relation"], []).append(cells["template"])
+    return templates
+
+
+def _read_cells(path: Path) -> tuple[list[str], list[Row]]:
+    """Return the header, and each row with the line it begins on."""
+    is_tabbed = path.suffix.lower() == ".tsv"
+    lines = csv.reader(
+        io.StringIO(safe_read(path).decode("utf-8-sig"), newline=""),
+        delimiter="\t" if is_tabbed else ",",
+        quoting=csv.QUOTE_NONE if is_tabbed else csv.QUOTE_MINIMAL,
+    )
+    numbered, start = [], 1
+    try:
+        for cells in lines:
+            numbered.append((f"{path.name} line {start}", cells))
+            start = lines.line_num + 1
+    except csv.Error as error:
+        raise DataRefused(f"{path.name} line {lines.line_num}: {error}.") from None
+    header = numbered[0][1] if numbered else []
+    return header, [
+        (where, dict(zip(header, cells, strict=True)) if len(cells) == len(header) else None)
+        for where, cells in numbered[1:]
+        if cells
+    ]
+
+
+def _read_json(content: Any, name: str, templates: str) -> tuple[str, list[Entry]]:
     """Tell which of the formats a parsed JSON file is, and read its facts."""
     if isinstance(content, Mapping) and {"samples", "prompt_templates"} <= set(content):
         return "LRE", list(_read_relation(content, name, templates))
@@ -162,51 +265,49 @@ def read_json(content: Any, name: str, *, templates: str) -> tuple[str, list[Fou
             return "CounterFact", list(_read_counterfact(content, name))
         if {"prompt", "attribute"} <= set(first):
             return "ROME", list(_read_known(content, name))
-    has = content if isinstance(content, Mapping) else first
-    fields = ", ".join(map(str, has)) if isinstance(has, Mapping) else "(none)"
+    outer = content if isinstance(content, Mapping) else first
+    fields = ", ".join(map(str, outer)) if isinstance(outer, Mapping) else "(none)"
     raise DataRefused(
-        f"{name} has the fields {fields}, which is not a known format of facts.", remedy=KNOWN
+        f"{name} has the fields {fields}, which is not a known format of facts.",
+        remedy=JSON_FORMATS,
     )
 
 
-def _read_relation(content: Mapping[str, Any], name: str, templates: str) -> Iterator[Found]:
-    listed = [
-        template
+def _read_relation(content: Mapping[str, Any], name: str, templates: str) -> Iterator[Entry]:
+    patterns = [
+        pattern
         for field in ("prompt_templates_zs", "prompt_templates")
-        for template in _list(content.get(field, []), field, name)
+        for pattern in _list(content.get(field, []), field, name)
     ]
-    if odd := [template for template in listed if not isinstance(template, str)]:
+    if odd := [pattern for pattern in patterns if not isinstance(pattern, str)]:
         raise DataRefused(
             f"{name}: among its templates is {show(odd[0])}; a template is text.",
             remedy='"prompt_templates": ["{} plays the sport of"]',
         )
-    asked_by = list(dict.fromkeys(listed))
-    asked_by = asked_by[:1] if templates == "first" else asked_by
+    asked_by = _ask_by(list(dict.fromkeys(patterns)), templates)
     relation = _text(content, "name") or name
     for number, sample in enumerate(_list(content["samples"], "samples", name), start=1):
         subject, answer = _text(sample, "subject"), _text(sample, "object")
         yield from fill_templates(subject, answer, relation, asked_by, f"{name} entry {number}")
 
 
-def _read_known(content: list[Any], name: str) -> Iterator[Found]:
+def _read_known(content: list[Any], name: str) -> Iterator[Entry]:
     for number, entry in enumerate(content, start=1):
+        fields = ("prompt", "attribute", "relation_id", "subject")
+        prompt, answer, relation, subject = (_text(entry, field) for field in fields)
         where = f"{name} entry {number}"
-        prompt, answer = _text(entry, "prompt"), _text(entry, "attribute")
-        if not prompt.strip() or not answer.strip():
-            yield Problem(where, "no prompt" if not prompt.strip() else "no answer (attribute)")
-            continue
-        relation, subject = _text(entry, "relation_id"), _text(entry, "subject")
-        yield FactRow(prompt, space(answer), relation, subject, where)
+        yield state_fact(
+            prompt, space(answer), relation, subject, where, named="answer (attribute)"
+        )
 
 
-def _read_counterfact(content: list[Any], name: str) -> Iterator[Found]:
+def _read_counterfact(content: list[Any], name: str) -> Iterator[Entry]:
     for number, entry in enumerate(content, start=1):
         asked = entry.get("requested_rewrite") if isinstance(entry, Mapping) else None
         answer = _text(asked.get("target_true"), "str") if isinstance(asked, Mapping) else ""
-        yield from fill_templates(
-            _text(asked, "subject"), answer, _text(asked, "relation_id"),
-            [_text(asked, "prompt")], f"{name} entry {number}",
-        )  # fmt: skip
+        subject, relation = _text(asked, "subject"), _text(asked, "relation_id")
+        template, where = _text(asked, "prompt"), f"{name} entry {number}"
+        yield from fill_templates(subject, answer, relation, [template], where)
 
 
 def _list(value: Any, field: str, name: str) -> list[Any]:
@@ -221,79 +322,67 @@ def _text(entry: Any, field: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-Facts = Union[str, Path, Sequence[FactRow], "pd.DataFrame"]
-EMBEDDED = "pocket"
-SUFFIXES = (".csv", ".tsv", ".json", ".jsonl")
-
-
-def read_facts(facts: Facts, *, templates: str = "first") -> FactTable:
-    """Read a table of facts: `pocket`, a file, a folder, a DataFrame, or rows made already."""
-    check_templates(templates)
-    if not isinstance(facts, str | Path):
-        import pandas as pd
-
-        if isinstance(facts, pd.DataFrame):
-            form, found = read_frame(facts, templates=templates)
-            return _filled(gather(found, source="a DataFrame", format=form))
-        numbered = [_numbered(row, order) for order, row in enumerate(facts)]
-        return _filled(gather(numbered, source="rows", format="FactRow"))
-    if facts == EMBEDDED:
-        return gather(_read_pocket(templates), source=EMBEDDED, format="pocket's own table")
-    path = Path(facts).expanduser()
-    if not os.path.exists(path):
-        raise DataRefused(f"there is no file or folder {facts}.", remedy='"pocket" has facts')
-    try:
-        form, found = _read_folder(path, templates) if path.is_dir() else _read(path, templates)
-    except UnicodeDecodeError as error:
-        raise DataRefused(f"{path} is not UTF-8: byte {error.start}.") from None
-    return _filled(gather(found, source=path.name, format=form))
-
-
-def _read(path: Path, templates: str) -> tuple[str, list[Found]]:
-    suffix = path.suffix.lower()
-    if suffix in (".csv", ".tsv"):
-        return read_csv(path, templates=templates)
-    if suffix == ".jsonl":
-        return "LAMA or ParaRel", read_jsonl(path, templates=templates)
-    if suffix == ".json":
-        content = parse_json(safe_read(path), where=path.name)
-        return read_json(content, path.name, templates=templates)
-    raise DataRefused(
-        f'"{path.suffix}" is not a format of facts ({path.name}).',
-        remedy=f"pocket, a folder, or {', '.join(SUFFIXES)}",
-    )
-
-
-def _read_folder(path: Path, templates: str) -> tuple[str, list[Found]]:
-    """Read every file of facts in a folder and the folders in it, in the order of their names."""
-    files = sorted(path.rglob("*.json"))
-    files = files or [file for file in sorted(path.rglob("*.jsonl")) if has_facts(file)]
-    if not files:
+def _read_jsonl(path: Path, templates: str) -> list[Entry]:
+    lines = list(_read_lines(path))
+    facts = [(number, line) for number, line in lines if line is None or "sub_label" in line]
+    if not any(line is not None for _, line in facts):
         raise DataRefused(
-            f"{path} holds no facts.", remedy="a folder of LRE relations (.json) or LAMA (.jsonl)"
+            f"{path.name} has no facts: no line has sub_label and obj_label.",
+            remedy="a file of LAMA's TREx or ParaRel's trex_lms_vocab",
         )
-    read = [_read(file, templates) for file in files]
-    return ", ".join(sorted({form for form, _ in read})), [row for _, rows in read for row in rows]
+    by_relation = _find_patterns(path, lines)
+    entries: list[Entry] = []
+    for number, line in facts:
+        where = f"{path.name} line {number}"
+        if line is None:
+            entries.append(Problem(where, "not a JSON object"))
+            continue
+        relation, own = _relation(line, path), line.get("template")
+        patterns = [own] if isinstance(own, str) else by_relation.get(relation, [])
+        usable = [pattern for pattern in patterns if is_answer_last(pattern)] or patterns[:1]
+        subject, answer = _label(line["sub_label"]), _label(line.get("obj_label"))
+        entries += fill_templates(subject, answer, relation, _ask_by(usable, templates), where)
+    return entries
 
 
-def _read_pocket(templates: str) -> Iterator[FactRow]:
-    lines = {fact: number + 2 for number, fact in enumerate(pocket.facts())}  # line 1: the header
-    seen: set[pocket.Fact] = set()
-    for prompt in pocket.prompts():
-        fact = prompt.fact
-        if templates == "all" or fact not in seen:
-            where = f"facts.csv line {lines[fact]}"
-            yield FactRow(prompt.text, fact.answer, fact.relation, fact.subject, where)
-        seen.add(fact)
+def _has_facts(path: Path) -> bool:
+    """Say whether a JSON-lines file holds facts, not only patterns or something else."""
+    return any(line is not None and "sub_label" in line for _, line in _read_lines(path))
 
 
-def _numbered(row: FactRow, order: int) -> FactRow:
-    if row.where:
-        return row
-    return FactRow(row.prompt, row.answer, row.relation, row.subject, f"row {order}")
+def _read_lines(path: Path) -> Iterator[Line]:
+    for number, text in enumerate(safe_read(path).decode("utf-8-sig").split("\n"), start=1):
+        if text.strip():
+            try:
+                line = parse_json(text, where="it")
+            except DataRefused:
+                line = None
+            yield number, line if isinstance(line, dict) else None
 
 
-def _filled(table: FactTable) -> FactTable:
-    if not table.rows and not table.problems:
-        raise DataRefused(f"{table.source} has no rows.")
-    return table
+def _label(value: Any) -> str:
+    """Return a label's text: LAMA has numbers among them; anything else is none."""
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def _relation(line: Mapping[str, Any], path: Path) -> str:
+    named = line.get("predicate_id") or line.get("relation")
+    return str(named or str(line.get("pred", "")).rpartition("/")[2] or path.stem)
+
+
+def _find_patterns(path: Path, lines: Iterable[Line]) -> dict[str, list[str]]:
+    """Collect the patterns of each relation, from the first file that has any."""
+    folders = (path.parent, path.parent.parent)
+    files = [folder / LAMA_PATTERNS for folder in folders]
+    files += [folder / inner / path.name for folder in folders for inner in PARAREL_FOLDERS]
+    others = [file for file in files if file.is_file() and file != path]
+    for file, each in ((path, lines), *((other, _read_lines(other)) for other in others)):
+        patterns: dict[str, list[str]] = {}
+        for _, line in each:
+            if line is not None and "sub_label" not in line:
+                text = line.get("template") or line.get("pattern")
+                if isinstance(text, str):
+                    patterns.setdefault(_relation(line, file), []).append(text)
+        if patterns:
+            return patterns
+    return {}

@@ -4,12 +4,20 @@ A row that cannot be read is a `Problem` with its file and line, and the other r
 The answer is exactly what is predicted after the prompt: include the leading space. Tables of words
 (subject, answer) are written without it: there one space is added between prompt and answer, unless
 the word has its own. Nothing else is ever changed.
+
+A template is a sentence with a slot for the subject: `{}`, `{subject}` or `[X]`; `[Y]` marks the answer.
+A left-to-right model sees only what comes before the answer, so `[Y]` must be last: only spaces and
+punctuation may follow it.
+
+>>> fill_templates("Mozart", "Salzburg", "birth", ["[X] was born in [Y] ."], where="line 2")
+[FactRow(prompt='Mozart was born in', answer=' Salzburg', relation='birth', subject='Mozart', where='line 2')]
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ffnprobe.errors import DataRefused, OptionRefused
+SLOTS = ("{}", "{subject}", "[X]")
+ANSWER = "[Y]"
 
 
 @dataclass(frozen=True)
@@ -41,9 +49,6 @@ class Problem:
     problem: str
 
 
-Found = FactRow | Problem
-
-
 @dataclass(frozen=True)
 class FactTable:
     """The facts of a file, in its order, and the rows that could not be read."""
@@ -59,54 +64,9 @@ def space(word: str) -> str:
     return word if word.startswith(" ") else f" {word}"
 
 
-def gather(found: Iterable[Found], *, source: str, format: str) -> FactTable:
-    """Separate rows from problems; a repeated row is a problem."""
-    rows: dict[tuple[str, str, str], FactRow] = {}
-    problems: list[Problem] = []
-    for one in found:
-        if isinstance(one, Problem):
-            problems.append(one)
-            continue
-        first = rows.setdefault((one.relation, one.prompt, one.answer), one)
-        if first is not one:
-            problems.append(Problem(one.where, f"the same fact as {first.where}"))
-    return FactTable(source, format, tuple(rows.values()), tuple(problems))
-
-
-# MERGED: ffnprobe.facts.templates
-# Sentences with a slot for the subject: `{}`, `{subject}` or `[X]`; `[Y]` marks the answer.
-#
-# A left-to-right model sees only what comes before the answer, so `[Y]` must be last: only spaces and
-# punctuation may follow it.
-#
-# >>> fill("[X] was born in [Y] .", "Mozart", "Salzburg")
-# ('Mozart was born in', ' Salzburg')
-
-
-SLOTS = ("{}", "{subject}", "[X]")
-ANSWER = "[Y]"
-CHOICES = ("first", "all")
-
-
 def has_slot(text: str) -> bool:
     """Say whether a text has a slot for the subject."""
     return any(slot in text for slot in SLOTS)
-
-
-def fill(template: str, subject: str, answer: str) -> tuple[str, str]:
-    """Write a fact as a prompt and its answer, or say why the template cannot."""
-    if not has_slot(template):
-        raise DataRefused(f'the template "{template}" has no slot for the subject: {{}} or [X]')
-    if not is_answer_last(template):
-        raise DataRefused(
-            f'"{template}" has text after its answer [Y]: it cannot be used with a left-to-right model'
-        )
-    prompt, marker, _ = template.partition(ANSWER)
-    # A pattern says itself whether a space comes before its answer: "([Y])" has none.
-    follows = answer if marker and not prompt.endswith(" ") else space(answer)
-    for slot in SLOTS:
-        prompt = prompt.replace(slot, subject)
-    return (prompt.removesuffix(" ") if marker else prompt), follows
 
 
 def is_answer_last(template: str) -> bool:
@@ -115,29 +75,41 @@ def is_answer_last(template: str) -> bool:
     return not any(letter.isalnum() or letter in "[{" for letter in after)
 
 
-def check_templates(templates: str) -> None:
-    """Refuse anything but `first` or `all`."""
-    if templates not in CHOICES:
-        raise OptionRefused(
-            f'"{templates}" is not a choice of templates.', remedy=", ".join(CHOICES)
-        )
+def state_fact(
+    prompt: str, answer: str, relation: str, subject: str, where: str, *, named: str = "answer"
+) -> FactRow | Problem:
+    """Make a row of a prompt and its answer, or say which of them is missing."""
+    for name, text in (("prompt", prompt), (named, answer)):
+        if not text.strip():
+            return Problem(where, f"no {name}")
+    return FactRow(prompt, answer, relation, subject, where)
 
 
 def fill_templates(
-    subject: str, answer: str, relation: str, asked_by: Sequence[str], where: str
-) -> list[Found]:
+    subject: str, answer: str, relation: str, templates: Sequence[str], where: str
+) -> list[FactRow | Problem]:
     """Write one fact in each of the templates, or say what is missing."""
     for name, text in (("subject", subject), ("answer", answer)):
         if not text.strip():
             return [Problem(where, f"no {name}")]
-    if not asked_by:
+    if not templates:
         return [Problem(where, f'the relation "{relation}" has no template')]
-    found: list[Found] = []
-    for template in asked_by:
-        try:
-            prompt, follows = fill(template, subject, answer)
-        except DataRefused as error:
-            found.append(Problem(where, error.what))
-        else:
-            found.append(FactRow(prompt, follows, relation, subject, where))
-    return found
+    return [_fill(template, subject, answer, relation, where) for template in templates]
+
+
+def _fill(template: str, subject: str, answer: str, relation: str, where: str) -> FactRow | Problem:
+    """Write a fact in a template, or say why the template cannot."""
+    if not has_slot(template):
+        return Problem(where, f'the template "{template}" has no slot for the subject: {{}} or [X]')
+    if not is_answer_last(template):
+        return Problem(
+            where,
+            f'"{template}" has text after its answer [Y]: it cannot be used with a left-to-right model',
+        )
+    prompt, marker, _ = template.partition(ANSWER)
+    # A pattern says itself whether a space comes before its answer: "([Y])" has none.
+    continuation = answer if marker and not prompt.endswith(" ") else space(answer)
+    for slot in SLOTS:
+        prompt = prompt.replace(slot, subject)
+    prompt = prompt.removesuffix(" ") if marker else prompt
+    return FactRow(prompt, continuation, relation, subject, where)
