@@ -10,7 +10,7 @@ templates keeps its rows together.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from ffnprobe.facts.scores import Scores
 
 HUB_SHARE = 0.5
+# What every list of a table's neurons is about.
+DIRECTLY = (
+    "neurons: by direct push where the answer is predicted (the last token); what neurons at the subject say "
+    "comes through attention: paths, explain"
+)
 Labels = Int[np.ndarray, " row"]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +44,15 @@ class Counting:
     columns: Int[np.ndarray, " entry"]
     k: int
 
-    def sizes(self, labels: Labels, groups: int) -> Int[np.ndarray, " group"]:
-        """Count the rows of each group."""
-        return np.bincount(labels, minlength=groups)
+    def sizes(self, labels: Labels) -> Int[np.ndarray, " relation"]:
+        """Count the rows of each relation, by these labels of the rows."""
+        return np.bincount(labels, minlength=len(self.relations))
 
-    def tally(self, labels: Labels, groups: int) -> Int[np.ndarray, "group neuron"]:
-        """Count, for each group of rows, in how many of them each neuron is listed."""
-        width = len(self.neurons)
-        flat = np.bincount(labels[self.rows] * width + self.columns, minlength=groups * width)
-        return flat.reshape(groups, width)
+    def tally(self, labels: Labels) -> Int[np.ndarray, "relation neuron"]:
+        """Count, for each relation, in how many of its rows each neuron is listed."""
+        count, width = len(self.relations), len(self.neurons)
+        flat = np.bincount(labels[self.rows] * width + self.columns, minlength=count * width)
+        return flat.reshape(count, width)
 
     def shuffle(self, generator: np.random.Generator) -> Labels:
         """Shuffle the relations over the facts."""
@@ -56,40 +62,44 @@ class Counting:
 
     def hubs(self) -> list[int]:
         """Return the flat numbers of the hubs, the most frequent first."""
-        count = len(self.relations)
-        if count < 2:
+        if len(self.relations) < 2:
             return []
-        shares = self.tally(self.labels, count) / self.sizes(self.labels, count)[:, None]
-        is_hub = (shares >= HUB_SHARE).sum(0) > count / 2
+        tally, sizes = self.tally(self.labels), self.sizes(self.labels)
+        shares = tally / sizes[:, None]
+        is_hub = (shares >= HUB_SHARE).sum(0) > len(self.relations) / 2
         order = np.argsort(-shares.mean(0), kind="stable")
         return [int(self.neurons[column]) for column in order if is_hub[column]]
 
     def set_aside(self, numbers: list[int]) -> "Counting":
         """Leave neurons out of the count."""
-        kept = ~np.isin(self.neurons[self.columns], numbers)
-        return replace(self, rows=self.rows[kept], columns=self.columns[kept])
+        is_kept = ~np.isin(self.neurons[self.columns], numbers)
+        return replace(self, rows=self.rows[is_kept], columns=self.columns[is_kept])
 
 
 def count_neurons(scores: "Scores") -> Counting:
     """Count which neurons are listed for which facts."""
     if not len(scores):
         raise DataRefused("no fact could be scored.", remedy="scores.problems says why")
-    names = [row.relation for row in scores.rows]
-    relations = tuple(dict.fromkeys(names))
-    order = {relation: number for number, relation in enumerate(relations)}
-    facts = {fact: number for number, fact in enumerate(dict.fromkeys(r.fact for r in scores.rows))}
+    relations, labels = _number([row.relation for row in scores.rows])
+    _, facts = _number([row.fact for row in scores.rows])
     listed = scores.neurons.numpy()
     neurons, columns = np.unique(listed, return_inverse=True)
     count, k = listed.shape
     return Counting(
-        relations=relations,
-        labels=np.array([order[name] for name in names], dtype=np.int64),
-        facts=np.array([facts[row.fact] for row in scores.rows], dtype=np.int64),
+        relations=tuple(relations),
+        labels=labels,
+        facts=facts,
         neurons=neurons,
         rows=np.repeat(np.arange(count), k),
         columns=columns.reshape(-1),
         k=k,
     )
+
+
+def _number(values: Sequence[Value]) -> tuple[list[Value], Labels]:
+    """Return the different values, and the number of each row's among them."""
+    order = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    return list(order), np.array([order[value] for value in values], dtype=np.int64)
 
 
 def standardise(

@@ -1,40 +1,40 @@
-"""Run a batch of facts at once: how the model ranks each answer, and which neurons pushed it.
+"""Run facts in batches: how the model ranks each answer, and which neurons pushed it.
+
+A batch is of one length: nothing is padded. An answer of several tokens is teacher-forced: all its pieces
+but the last follow the prompt, and each is read at the position before it.
 
     push of neuron n toward the answer = Σ over its pieces t:  a_n (w_n · (u_t − mean u)) / s
 
 as in `attribute` (convention `centred`), each piece read at its own position. For every piece all
 parts are added up and must give the model's own logit; if they do not, it is an error.
 
-Of a batch only the neurons and heads at the positions that predict a piece are kept.
+`recall` measures the pushes. `ask` and `weigh` read answers alone, with no logits made elsewhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 
 import torch
 from einops import einsum, rearrange, reduce
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ffnprobe.errors import FfnProbeError
+from ffnprobe.errors import FfnProbeError, PromptRefused
 from ffnprobe.facts.rows import FactRow, Problem
 from ffnprobe.models.forward import forward, watch
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Hook, cap, measure_scale, normalise, unembed, write_heads
+from ffnprobe.models.step import cap, measure_scale, normalise, unembed, write_heads
 from ffnprobe.reading.projection import top_tokens
 from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.runs import prompt_ids
 from ffnprobe.tracing.trace import answer_ids, rank_of
 
-# MERGED: ffnprobe.facts.batches
-# Facts as token ids, in batches of one length: nothing is padded.
-#
-# An answer of several tokens is teacher-forced: all its pieces but the last follow the prompt, and
-# each is read at the position before it.
-
-
 # About 100 MB of GPT-2 small's logits; more at once is not faster.
 TOKENS_AT_ONCE = 512
+# Where the logits of one position alone are made.
+PROMPTS_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
@@ -61,28 +61,23 @@ def prepare(
         try:
             prompt = prompt_ids(model, row.prompt, bos=bos)
             pieces = answer_ids(model, row.answer)
+            ids = (*prompt, *pieces[:-1])
+            if len(ids) > model.config.positions:
+                raise PromptRefused(
+                    f"the prompt is {len(prompt)} tokens and the answer {len(pieces)}; "
+                    f"{model.name} has {model.config.positions} positions."
+                )
+            facts.append(FactIds(row, ids, pieces))
         except FfnProbeError as error:
             problems.append(Problem(row.where, error.what))
-            continue
-        ids = (*prompt, *pieces[:-1])
-        if len(ids) > model.config.positions:
-            problems.append(
-                Problem(
-                    row.where,
-                    f"the prompt is {len(prompt)} tokens and the answer {len(pieces)}; "
-                    f"{model.name} has {model.config.positions} positions.",
-                )
-            )
-            continue
-        facts.append(FactIds(row, ids, pieces))
     return facts, problems
 
 
 def plan(facts: Sequence[FactIds], *, most: int) -> list[list[int]]:
     """Split facts, by number, into batches of one length, with at most so many in each."""
-    by_length: dict[int, list[int]] = {}
+    by_length = defaultdict[int, list[int]](list)
     for number, fact in enumerate(facts):
-        by_length.setdefault(len(fact.ids), []).append(number)
+        by_length[len(fact.ids)].append(number)
     batches = []
     for length, numbers in sorted(by_length.items()):
         size = max(1, min(most, TOKENS_AT_ONCE // length))
@@ -108,7 +103,16 @@ class Reads:
             for order, token in enumerate(fact.pieces)
         ]
         owners, positions, tokens = (list(column) for column in zip(*listed, strict=True))
-        return cls(torch.tensor([q.ids for q in facts]), owners, positions, tokens)
+        return cls(torch.tensor([fact.ids for fact in facts]), owners, positions, tokens)
+
+    @property
+    def begins(self) -> list[int]:
+        """The entry at which each answer begins."""
+        return [self.owners.index(owner) for owner in range(len(self.ids))]
+
+    def pick(self, values: Float[Tensor, "batch pos ..."]) -> Float[Tensor, "piece ..."]:
+        """Take what stands where the pieces are read."""
+        return values[self.owners, self.positions]
 
     def add_up(self, values: Float[Tensor, "piece ..."]) -> Float[Tensor, "batch ..."]:
         """Sum over the pieces of each answer."""
@@ -134,13 +138,12 @@ class Outcomes:
         pieces = range(len(logits))
         logs = torch.log_softmax(logits.double(), dim=-1)[pieces, reads.tokens]
         own, means = logits[pieces, reads.tokens].double(), logits.double().mean(-1)
-        ranks = torch.stack(
-            [rank_of(row, token) for row, token in zip(logits, reads.tokens, strict=True)]
-        )
-        owners = torch.tensor(reads.owners)
+        pairs = zip(logits, reads.tokens, strict=True)
+        ranks = torch.stack([rank_of(row, token) for row, token in pairs]).cpu()
         worst = torch.zeros(len(reads.ids), dtype=ranks.dtype)
+        owners = torch.tensor(reads.owners)
         return cls(
-            worst.scatter_reduce(0, owners, ranks.cpu(), "amax", include_self=False),
+            worst.scatter_reduce(0, owners, ranks, "amax", include_self=False),
             reads.add_up(logs),
             reads.add_up(own),
             reads.add_up(own - means),
@@ -154,7 +157,10 @@ class Outcomes:
 
 @dataclass(frozen=True, eq=False)
 class Recall:
-    """A batch of facts: the figures of each, and the k neurons (by flat number) that pushed it most."""
+    """A batch of facts: the figures of each, and the k neurons (by flat number) that pushed it most.
+
+    `openings` are the logits where each answer begins.
+    """
 
     outcomes: Outcomes
     mlp: Float[Tensor, " batch"]
@@ -166,59 +172,50 @@ class Recall:
 
 @torch.no_grad()
 def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
-    """Run facts of one length together; `openings` are the logits where each answer begins."""
+    """Run facts of one length together; of a batch only what is where a piece is read is kept."""
     reads = Reads.of(facts)
-    activations: list[Tensor] = []
-    mixes: list[Tensor] = []
-    finals: list[Tensor] = []
-    totals: list[Tensor] = []
+    kept = defaultdict[str, list[Tensor]](list)
+
+    def keep(name: str, tensor: Tensor) -> None:
+        kept[name].append(reads.pick(tensor))
+
+    names = ["activations", "mixes"] + ["mlp_totals"] * model.config.has_post_norms
     layers = range(model.config.layers)
-    taps = {("activations", layer): _keep(reads, activations) for layer in layers}
-    taps |= {("mixes", layer): _keep(reads, mixes) for layer in layers}
-    if model.config.has_post_norms:
-        taps |= {("mlp_totals", layer): _keep(reads, totals) for layer in layers}
-    logits = run_batch(model, reads, taps | {("final", 0): _keep(reads, finals)})
-    own = logits[range(len(logits)), reads.tokens]
-    scales = measure_scale(model, finals[0])[:, None]
-    along = (model.unembedding[reads.tokens] - model.mean_unembedding) / scales
+    hooks = {(name, layer): partial(keep, name) for name in names for layer in layers}
+    logits = reads.pick(forward(model, reads.ids, hooks | {("final", 0): partial(keep, "final")}))
+    (final,) = kept["final"]
+    along = model.unembedding[reads.tokens] - model.mean_unembedding
+    along = along / measure_scale(model, final)[:, None]
     pushes = einsum(
         model.answers, along, "layer neuron d_model, piece d_model -> piece layer neuron"
     )
-    pushes *= rearrange(activations, "layer piece neuron -> piece layer neuron")
-    if totals:
-        post = measure_scale(model, torch.stack(totals))
+    pushes *= rearrange(kept["activations"], "layer piece neuron -> piece layer neuron")
+    if model.config.has_post_norms:
+        post = measure_scale(model, torch.stack(kept["mlp_totals"]))
         pushes /= rearrange(post, "layer piece -> piece layer 1")
-    last = reads.ids[reads.owners, reads.positions].to(model.device)
-    written = [write_heads(model, layer, mix) for layer, mix in enumerate(mixes)]
     biases = reduce(model.answer_biases, "layer d_model -> d_model", "sum")
     mlp = reduce(pushes.double(), "piece layer neuron -> piece", "sum") + (along @ biases)
+    written = [write_heads(model, layer, mixes) for layer, mixes in enumerate(kept["mixes"])]
     attention = _read(torch.stack(written).sum(0), along)
-    embedded = model.embedding[last]
+    embedded = model.embedding[reads.ids[reads.owners, reads.positions].to(model.device)]
     if model.position_embedding is not None:
         embedded = embedded + model.position_embedding[reads.positions]
-    means = _mean_logits(model, logits, finals[0])
     constant = model.unembedding_bias[reads.tokens] - model.unembedding_bias.mean()
+    means = _mean_logits(model, logits, final)
     sums = cap(model, mlp + attention + _read(embedded, along) + constant + means)
+    own = logits[range(len(logits)), reads.tokens]
     for total, measured, token in zip(sums.tolist(), own.tolist(), reads.tokens, strict=True):
         check_closed(total, measured, named=f"the logit of {model.vocab.show(token)}")
     summed = rearrange(reads.add_up(pushes), "batch layer neuron -> batch (layer neuron)")
     strongest, numbers = top_tokens(summed, k)
-    begins = [reads.owners.index(owner) for owner in range(len(facts))]
     return Recall(
         outcomes=Outcomes.read(logits, reads),
         mlp=reads.add_up(mlp),
         attention=reads.add_up(attention.double()),
-        openings=logits[begins].cpu(),
+        openings=logits[reads.begins].cpu(),
         neurons=numbers,
         pushes=strongest,
-    )  # fmt: skip
-
-
-def run_batch(
-    model: Model, reads: Reads, taps: Mapping[tuple[str, int], Hook]
-) -> Float[Tensor, "piece vocab"]:
-    """Run a batch once and return the logits where each piece is predicted."""
-    return forward(model, reads.ids, taps)[reads.owners, reads.positions]
+    )
 
 
 def _mean_logits(
@@ -231,29 +228,10 @@ def _mean_logits(
     return (seen @ model.mean_unembedding + model.unembedding_bias.mean()).double()
 
 
-def _keep(reads: Reads, kept: list[Tensor]) -> Hook:
-    """Keep what a hook sees where pieces are read, and nothing else of it."""
-
-    def tap(tensor: Tensor) -> None:
-        kept.append(tensor[reads.owners, reads.positions])
-
-    return tap
-
-
 def _read(
     stream: Float[Tensor, "piece d_model"], along: Float[Tensor, "piece d_model"]
 ) -> Float[Tensor, " piece"]:
     return einsum(stream, along, "piece d_model, piece d_model -> piece")
-
-
-# MERGED: ffnprobe.editing.outcomes
-# Ask a model many prompts: each answer's rank and log-probability, and what it says instead.
-#
-# The figures are those of `score` (an answer of several tokens is teacher-forced), without the neurons
-# behind them: the logits are made where an answer is read and nowhere else.
-
-
-PROMPTS_AT_ONCE = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,16 +246,14 @@ class Replies:
 @torch.no_grad()
 def ask(model: Model, facts: Sequence[FactIds]) -> Replies:
     """Run facts of one length together and read every answer."""
-    ranks = torch.zeros(len(facts), dtype=torch.long)
+    ranks, said = torch.zeros(2, len(facts), dtype=torch.long)
     logs = torch.zeros(len(facts), dtype=torch.float64)
-    said = torch.zeros(len(facts), dtype=torch.long)
     for numbers in plan(facts, most=PROMPTS_AT_ONCE):
         reads = Reads.of([facts[number] for number in numbers])
-        logits = read_logits(model, reads.ids, reads.owners, reads.positions)
-        found = Outcomes.read(logits, reads)
-        ranks[numbers], logs[numbers] = found.ranks, found.log_probabilities
-        begins = [reads.owners.index(owner) for owner in range(len(numbers))]
-        said[numbers] = logits[begins].argmax(dim=-1).cpu()
+        logits = _read_logits(model, reads)
+        outcomes = Outcomes.read(logits, reads)
+        ranks[numbers], logs[numbers] = outcomes.ranks, outcomes.log_probabilities
+        said[numbers] = logits[reads.begins].argmax(dim=-1).cpu()
     return Replies(ranks, logs, said)
 
 
@@ -286,27 +262,20 @@ def weigh(
     model: Model, ones: Sequence[FactIds], others: Sequence[FactIds]
 ) -> tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
     """Return the log-probabilities of two answers to each prompt; answers of one token share a run."""
-    if any(len(one.pieces) > 1 or len(other.pieces) > 1 for one, other in zip(ones, others, strict=True)):  # fmt: skip
+    if any(len(fact.pieces) > 1 for fact in (*ones, *others)):
         return ask(model, ones).log_probabilities, ask(model, others).log_probabilities
-    found = torch.zeros(2, len(ones), dtype=torch.float64)
+    weighed = torch.zeros(2, len(ones), dtype=torch.float64)
     for numbers in plan(ones, most=PROMPTS_AT_ONCE):
-        ids = torch.tensor([ones[number].ids for number in numbers])
-        rows = list(range(len(numbers)))
-        logits = read_logits(model, ids, rows, [ids.shape[1] - 1] * len(rows))
-        logs = logits.double().log_softmax(-1).cpu()
+        reads = Reads.of([ones[number] for number in numbers])
+        logs = _read_logits(model, reads).double().log_softmax(-1).cpu()
         for side, facts in enumerate((ones, others)):
-            found[side, numbers] = logs[rows, [facts[number].pieces[0] for number in numbers]]
-    return found[0], found[1]
+            tokens = [facts[number].pieces[0] for number in numbers]
+            weighed[side, numbers] = logs[reads.owners, tokens]
+    return weighed[0], weighed[1]
 
 
-def read_logits(
-    model: Model, ids: Int[Tensor, "batch pos"], owners: Sequence[int], positions: Sequence[int]
-) -> Float[Tensor, "read vocab"]:
-    """Run token ids and make the logits of some positions alone."""
-    found: list[Tensor] = []
-
-    def keep(stream: Tensor) -> None:
-        found.append(stream[list(owners), list(positions)])
-
-    watch(model, ids, {("final", 0): keep})
-    return unembed(model, normalise(model, found[0]))
+def _read_logits(model: Model, reads: Reads) -> Float[Tensor, "piece vocab"]:
+    """Run token ids and make the logits of the pieces alone."""
+    kept: list[Tensor] = []
+    watch(model, reads.ids, {("final", 0): lambda stream: kept.append(reads.pick(stream))})
+    return unembed(model, normalise(model, kept[0]))

@@ -9,8 +9,18 @@ For relation r (n facts of N) and a neuron listed for m facts in all, `facts` of
                        least this one, which corrects for the search over all neurons
 
 Neurons are in the order of z, then of facts. (A table of one relation has nothing to compare with:
-every z is 0.) Hubs (see `counting`) would top every relation's list and say nothing about any. They
-are named, and set aside unless `hubs` is true.
+every z is 0.) Hubs (see `counting`), which every fact lists, say nothing about any relation: they are
+named, and set aside unless `hubs` is true.
+
+`Overlap` compares facts with each other:
+
+    overlap of two facts = how many of their k hardest pushing neurons they share / k
+
+Means are over all pairs of different facts, counted and not sampled: Σ_n C(c_n, 2) is what the
+facts of a group share in all, c_n being how many of them list neuron n. A fact in several templates
+is not compared with itself. Two facts with random neurons would share k / (all neurons). Its `p` is how
+often shuffled relations give at least as large a difference between the overlap within relations and
+between them.
 
 Limits: pushes are direct, and a neuron among the top k of a fact need not be what carries it;
 `specificity` measures what removing them does.
@@ -24,8 +34,14 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.facts.counting import Counting, Labels, count_neurons, name_all, standardise
-from ffnprobe.facts.scores import DIRECTLY
+from ffnprobe.facts.counting import (
+    DIRECTLY,
+    Counting,
+    Labels,
+    count_neurons,
+    name_all,
+    standardise,
+)
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_neurons
@@ -77,7 +93,7 @@ def summarise_relations(
 ) -> Relations:
     """Summarise every relation and find its k most specific neurons."""
     check_top(top, scores.model.config.neurons, of="neurons")
-    check_permutations(permutations)
+    _check_permutations(permutations)
     counted = count_neurons(scores)
     named = counted.hubs()
     counting = counted if hubs else counted.set_aside(named)
@@ -96,20 +112,17 @@ def summarise_relations(
     table["neurons"] = [
         " ".join(neurons.name[neurons.relation == relation]) for relation in table.relation
     ]
-    provenance = scores.provenance.including(
-        k=top, hubs=name_treatment(hubs), permutations=permutations, seed=seed
-    )
+    provenance = _describe(scores, top, hubs, permutations, seed)
     names = tuple(name_all(scores.model, named))
     return Relations(provenance.note(table), provenance.note(neurons), names, provenance)
 
 
-def name_treatment(hubs: bool) -> str:
-    """Say what was done with hubs, as a provenance says it."""
-    return "counted" if hubs else "set aside"
+def _describe(scores: "Scores", k: int, hubs: bool, permutations: int, seed: int) -> Provenance:
+    treatment = "counted" if hubs else "set aside"
+    return scores.provenance.including(k=k, hubs=treatment, permutations=permutations, seed=seed)
 
 
-def check_permutations(permutations: int) -> None:
-    """Refuse a number of permutations that no test can have."""
+def _check_permutations(permutations: int) -> None:
     if permutations < 1:
         raise OptionRefused(
             f"{permutations} permutations: a test needs at least one.", remedy="1000"
@@ -119,35 +132,30 @@ def check_permutations(permutations: int) -> None:
 def _table_neurons(
     scores: "Scores", counting: Counting, k: int, permutations: int, seed: int
 ) -> pd.DataFrame:
-    count = len(counting.relations)
-    tally = counting.tally(counting.labels, count)
-    sizes, totals = counting.sizes(counting.labels, count), tally.sum(0)
-    z = standardise(tally, sizes)
+    tally, sizes = counting.tally(counting.labels), counting.sizes(counting.labels)
+    totals, z = tally.sum(0), standardise(tally, sizes)
     best = _best_by_chance(counting, permutations, seed)
-    width = scores.model.config.d_mlp
     frames = []
     for label, relation in enumerate(counting.relations):
         order = np.lexsort((-tally[label], -z[label]))[:k]
         order = order[tally[label, order] > 0]
         inside, outside = tally[label, order], (totals - tally[label])[order]
-        rest = sizes.sum() - sizes[label]
+        size, rest = sizes[label], sizes.sum() - sizes[label]
+        # One half is added to each count.
+        odds = (inside + 0.5) * (rest - outside + 0.5) / ((size - inside + 0.5) * (outside + 0.5))
         reached = best[:, label, None] >= z[label, order] - ROUNDING
-        numbers = counting.neurons[order]
-        frames.append(
-            list_neurons(
-                scores.model,
-                [NeuronId(*divmod(number, width)) for number in numbers.tolist()],
-                {
-                    "relation": relation,
-                    "facts": inside,
-                    "share": inside / sizes[label],
-                    "elsewhere": outside / rest if rest else np.nan,
-                    "odds": odds(inside, sizes[label], outside, rest) if rest else np.nan,
-                    "z": z[label, order],
-                    "p": (1 + reached.sum(0)) / (1 + permutations),
-                },
-            )
-        )
+        columns = {
+            "relation": relation,
+            "facts": inside,
+            "share": inside / size,
+            "elsewhere": outside / rest if rest else np.nan,
+            "odds": odds if rest else np.nan,
+            "z": z[label, order],
+            "p": (1 + reached.sum(0)) / (1 + permutations),
+        }
+        width = scores.model.config.d_mlp
+        names = [NeuronId(*divmod(n, width)) for n in counting.neurons[order].tolist()]
+        frames.append(list_neurons(scores.model, names, columns))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -155,37 +163,13 @@ def _best_by_chance(
     counting: Counting, permutations: int, seed: int
 ) -> Float[np.ndarray, "permutation relation"]:
     """Return each relation's largest z of any neuron, for each shuffle of the relations."""
-    generator, count = np.random.default_rng(seed), len(counting.relations)
-    best = np.zeros((permutations, count))
+    generator = np.random.default_rng(seed)
+    best = np.zeros((permutations, len(counting.relations)))
     for number in range(permutations):
         labels = counting.shuffle(generator)
-        z = standardise(counting.tally(labels, count), counting.sizes(labels, count))
+        z = standardise(counting.tally(labels), counting.sizes(labels))
         best[number] = z.max(axis=1, initial=0.0)
     return best
-
-
-def odds(
-    inside: Int[np.ndarray, " neuron"], size: int, outside: Int[np.ndarray, " neuron"], rest: int
-) -> Float[np.ndarray, " neuron"]:
-    """Return the odds of being listed in a relation over those elsewhere, one half in each cell."""
-    ratio: Float[np.ndarray, " neuron"] = (
-        (inside + 0.5) * (rest - outside + 0.5) / ((size - inside + 0.5) * (outside + 0.5))
-    )
-    return ratio
-
-
-# MERGED: ffnprobe.facts.overlap
-# Do facts of one relation share neurons? Similarity of facts by the neurons that push them.
-#
-#     overlap of two facts = how many of their k hardest pushing neurons they share / k
-#
-# Means are over all pairs of different facts, counted and not sampled: Σ_n C(c_n, 2) is what the
-# facts of a group share in all, c_n being how many of them list neuron n. A fact in several templates
-# is not compared with itself. Two facts with random neurons would share k / (all neurons). Hubs, which
-# every fact lists, are set aside unless `hubs` is true.
-#
-# `p` is how often shuffled relations give at least as large a difference between the overlap within
-# relations and between them.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -230,16 +214,22 @@ def compare_facts(
     scores: "Scores", *, hubs: bool, most: int, permutations: int, seed: int
 ) -> Overlap:
     """Compare all facts within their relations and between them."""
-    check_permutations(permutations)
+    _check_permutations(permutations)
     if most < 1:
         raise OptionRefused(f"{most} facts cannot be compared.", remedy="300")
     counting = count_neurons(scores)
     if not hubs:
         counting = counting.set_aside(counting.hubs())
-    itself = _share_with_itself(counting)
-    within, between = _means(counting, counting.labels, itself)
+    itself, every = _share_with_itself(counting), _share(counting, np.zeros_like(counting.labels))
+
+    def average(labels: Labels) -> tuple[float, float]:
+        """Return the mean overlap of pairs of facts with one label, and of pairs with two."""
+        within = _share(counting, labels)
+        return within.mean_without(itself), every.mean_without(within)
+
+    within, between = average(counting.labels)
     generator = np.random.default_rng(seed)
-    shuffled = [_means(counting, counting.shuffle(generator), itself) for _ in range(permutations)]
+    shuffled = [average(counting.shuffle(generator)) for _ in range(permutations)]
     reached = sum(one - other >= within - between - ROUNDING for one, other in shuffled)
     summary = pd.DataFrame(
         {
@@ -249,9 +239,7 @@ def compare_facts(
         }
     )
     chosen = _choose(counting, most)
-    provenance = scores.provenance.including(
-        k=counting.k, hubs=name_treatment(hubs), permutations=permutations, seed=seed
-    )
+    provenance = _describe(scores, counting.k, hubs, permutations, seed)
     return Overlap(
         table=provenance.note(summary),
         relations=provenance.note(_table(counting, itself)),
@@ -261,29 +249,25 @@ def compare_facts(
     )
 
 
-def _means(counting: Counting, labels: Labels, itself: "Shared") -> tuple[float, float]:
-    """Return the mean overlap of pairs of facts with one label, and of pairs with two."""
-    within = _share(counting, labels, len(counting.relations))
-    every = _share(counting, np.zeros_like(labels), 1)
-    return (
-        _divide(
-            within.overlap.sum() - itself.overlap.sum(), within.pairs.sum() - itself.pairs.sum()
-        ),
-        _divide(every.overlap.sum() - within.overlap.sum(), every.pairs.sum() - within.pairs.sum()),
-    )
-
-
 @dataclass(frozen=True)
 class Shared:
-    """What all pairs of a group share, added up, and how many pairs there are."""
+    """What all pairs of facts in a group share, added up, and how many pairs there are."""
 
     overlap: Float[np.ndarray, " group"]
     pairs: Int[np.ndarray, " group"]
 
+    def mean_without(self, other: "Shared") -> float:
+        """Return the mean overlap of a pair that is not among others."""
+        overlap, pairs = (
+            self.overlap.sum() - other.overlap.sum(),
+            self.pairs.sum() - other.pairs.sum(),
+        )
+        return float(overlap / pairs) if pairs else float("nan")
 
-def _share(counting: Counting, labels: Labels, groups: int) -> Shared:
+
+def _share(counting: Counting, labels: Labels) -> Shared:
     """Add up the overlap of all pairs of rows within each group."""
-    counts, sizes = counting.tally(labels, groups), counting.sizes(labels, groups)
+    counts, sizes = counting.tally(labels), counting.sizes(labels)
     return Shared((counts * (counts - 1) / 2).sum(1) / max(counting.k, 1), _pairs(sizes))
 
 
@@ -304,45 +288,40 @@ def _pairs(sizes: Int[np.ndarray, " group"]) -> Int[np.ndarray, " group"]:
     return pairs
 
 
-def _divide(total: float, pairs: int) -> float:
-    return float(total / pairs) if pairs else float("nan")
-
-
 def _table(counting: Counting, itself: Shared) -> pd.DataFrame:
     """Table the mean overlap of every relation with itself and every other."""
-    count = len(counting.relations)
-    tally, sizes = counting.tally(counting.labels, count), counting.sizes(counting.labels, count)
+    tally, sizes = counting.tally(counting.labels), counting.sizes(counting.labels)
     overlap = tally.astype(float) @ tally.transpose() / max(counting.k, 1)
     pairs = np.outer(sizes, sizes)
-    own = _share(counting, counting.labels, count)
+    own = _share(counting, counting.labels)
     np.fill_diagonal(overlap, own.overlap - itself.overlap)
     np.fill_diagonal(pairs, own.pairs - itself.pairs)
-    return pd.DataFrame(
-        [
-            (counting.relations[one], counting.relations[two], pairs[one, two],
-             _divide(overlap[one, two], pairs[one, two]))
-            for one, two in zip(*np.triu_indices(count), strict=True)
-        ],
-        columns=["relation", "other", "pairs", "overlap"],
-    )  # fmt: skip
+    one, other = np.triu_indices(len(sizes))
+    means = np.divide(overlap, pairs, out=np.full(overlap.shape, np.nan), where=pairs > 0)
+    names = np.array(counting.relations, dtype=object)
+    return pd.DataFrame({
+        "relation": names[one], "other": names[other], "pairs": pairs[one, other],
+        "overlap": means[one, other],
+    })  # fmt: skip
 
 
 def _choose(counting: Counting, most: int) -> list[int]:
     """Choose rows ordered by relation, evenly within each where there are too many."""
+    count = len(counting.labels)
     chosen: list[int] = []
     for label in range(len(counting.relations)):
         rows = np.flatnonzero(counting.labels == label)
-        share = max(1, most * len(rows) // len(counting.labels))
-        size = min(len(rows), len(rows) if len(counting.labels) <= most else share)
+        size = len(rows) if count <= most else max(1, most * len(rows) // count)
         chosen += rows[np.linspace(0, len(rows) - 1, size).round().astype(int)].tolist()
     return chosen
 
 
 def _compare_each(counting: Counting, chosen: list[int]) -> Float[np.ndarray, "fact fact"]:
+    """Return the overlap of the chosen facts, one by one."""
     order = np.full(len(counting.labels), -1)
     order[chosen] = np.arange(len(chosen))
-    kept = order[counting.rows] >= 0
+    entries = order[counting.rows] >= 0
     listed = np.zeros((len(chosen), len(counting.neurons)), dtype=np.float32)
-    listed[order[counting.rows[kept]], counting.columns[kept]] = 1
+    listed[order[counting.rows[entries]], counting.columns[entries]] = 1
     values: Float[np.ndarray, "fact fact"] = listed @ listed.transpose() / max(counting.k, 1)
     return values

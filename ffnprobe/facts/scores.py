@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ffnprobe.arguments import REPLACE, TEMPLATES, TOP, Argument, Bos, Option, Progress, Seed, verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.facts.counting import count_neurons, name_all
+from ffnprobe.facts.counting import DIRECTLY, count_neurons, name_all
 from ffnprobe.facts.formats import Facts, read_facts
 from ffnprobe.facts.recall import FactIds, plan, prepare, recall
 from ffnprobe.facts.rows import FactRow, Problem
@@ -50,13 +50,6 @@ if TYPE_CHECKING:
 
     from ffnprobe.facts.relations import Overlap, Relations
     from ffnprobe.facts.specificity import Specificity
-
-
-# What every list of a table's neurons is about.
-DIRECTLY = (
-    "neurons: by direct push where the answer is predicted (the last token); what neurons at the subject say "
-    "comes through attention: paths, explain"
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,9 +11,10 @@ comes through attention (`attention_share` of `score`): these neurons can be a r
 facts next to nothing, as on pocket. `explain` and `circuit` find and remove neurons at the subject.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -25,15 +26,15 @@ from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import count_neurons
-from ffnprobe.facts.recall import FactIds, Outcomes, Reads, plan, prepare, run_batch
+from ffnprobe.facts.recall import FactIds, Outcomes, Reads, plan, prepare
 from ffnprobe.interventions.question import (
     Replace,
     choose_replacement,
     name_replacement,
     usual_replacement,
 )
+from ffnprobe.models.forward import forward
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Hook
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result
@@ -102,47 +103,50 @@ def remove_neurons(
             raise OptionRefused(
                 f"{number} {name}: there must be at least one to compare with.", remedy="10"
             )
-    known = list(dict.fromkeys(scores.table.relation))
-    if relation not in known:
+    relations = list(dict.fromkeys(scores.table.relation))
+    if relation not in relations:
         raise OptionRefused(
-            f'no fact is of the relation "{relation}".', remedy=", ".join(known[:8])
+            f'no fact is of the relation "{relation}".', remedy=", ".join(relations[:8])
         )
     half, held_out = split_facts(scores, seed)
-    found = half.by_relation(top, permutations=1)
-    listed = found.neurons[found.neurons.relation == relation]
+    specific = half.by_relation(top, permutations=1).neurons
+    specific = specific[specific.relation == relation]
     model, generator = scores.model, np.random.default_rng(seed)
-    own = (listed.layer * model.config.d_mlp + listed.neuron).to_numpy()
+    own = (specific.layer * model.config.d_mlp + specific.neuron).to_numpy()
     if not len(own):
         raise OptionRefused(f'"{relation}" has no neurons apart from hubs.', remedy="a larger top")
     random = [generator.choice(model.config.neurons, len(own), replace=False) for _ in range(draws)]
     chosen = usual_replacement(model, replace)
     replacement = choose_replacement(model, chosen)[:, 0]
+    groups = {
+        "nothing": [np.array([], dtype=np.int64)],
+        f"{len(own)} neurons of {relation}": [own],
+        f"{len(own)} random neurons, {draws} draws": random,
+    }
     rows = []
     sides = [(relation, True), ("the others", False)]
     halves = [("found on", half), ("held out", held_out)]
-    for (side, is_mine), (part, own_half) in product(sides, halves):
-        facts = [row for row in own_half.rows if (row.relation == relation) is is_mine]
+    for (side, is_own), (name, part) in product(sides, halves):
+        facts = [row for row in part.rows if (row.relation == relation) is is_own]
         if not facts:
             continue
         picked = generator.choice(len(facts), min(most, len(facts)), replace=False)
         prepared, _ = prepare(model, [facts[n] for n in sorted(picked)], bos=scores.bos)
-        before = _run_without(model, prepared, np.array([], dtype=np.int64), replacement)
-        after = _run_without(model, prepared, own, replacement)
-        others = [_run_without(model, prepared, group, replacement) for group in random]
-        for removed, results in (
-            ("nothing", [before]),
-            (f"{len(own)} neurons of {relation}", [after]),
-            (f"{len(own)} random neurons, {draws} draws", others),
-        ):
-            rows.append(
-                {"facts_of": side, "half": part, "facts": len(prepared), "removed": removed}
-            )
-            rows[-1] |= _figures(before, results)
+        outcomes = {
+            removed: [_run_without(model, prepared, group, replacement) for group in several]
+            for removed, several in groups.items()
+        }
+        (before,) = outcomes["nothing"]
+        rows += [
+            {"facts_of": side, "half": name, "facts": len(prepared), "removed": removed}
+            | _figures(before, after)
+            for removed, after in outcomes.items()
+        ]
     provenance = scores.provenance.including(
         relation=relation, removed=len(own), **name_replacement(chosen), draws=draws, seed=seed
     )
     table = provenance.note(pd.DataFrame(rows))
-    return Specificity(relation, tuple(listed["name"]), table, provenance)
+    return Specificity(relation, tuple(specific["name"]), table, provenance)
 
 
 def split_facts(scores: "Scores", seed: int) -> "tuple[Scores, Scores]":
@@ -151,8 +155,8 @@ def split_facts(scores: "Scores", seed: int) -> "tuple[Scores, Scores]":
     is_found = np.zeros(len(scores), dtype=bool)
     for label in range(len(counted.relations)):
         facts = np.unique(counted.facts[counted.labels == label])
-        kept = generator.permutation(facts)[: (len(facts) + 1) // 2]
-        is_found |= (counted.labels == label) & np.isin(counted.facts, kept)
+        chosen = generator.permutation(facts)[: (len(facts) + 1) // 2]
+        is_found |= (counted.labels == label) & np.isin(counted.facts, chosen)
     return _only(scores, is_found), _only(scores, ~is_found)
 
 
@@ -180,36 +184,27 @@ def _figures(before: Outcomes, results: Sequence[Outcomes]) -> dict[str, float]:
     }
 
 
-@torch.no_grad()
 def _run_without(
     model: Model, facts: Sequence[FactIds], numbers: Group, replacement: Tensor
 ) -> Outcomes:
     """Run facts with neurons replaced wherever a piece is predicted."""
-    found = []
+    layers, neurons = np.divmod(numbers, model.config.d_mlp)
+    outcomes = []
     for batch in plan(facts, most=len(facts)):
         reads = Reads.of([facts[number] for number in batch])
-        logits = run_batch(model, reads, dict(_replace(model, reads, numbers, replacement)))
-        found.append(Outcomes.read(logits, reads))
+        hooks = {}
+        for layer in np.unique(layers).tolist():
+            columns = torch.from_numpy(neurons[layers == layer])
+            values = replacement[layer, columns]
+            hooks["activations", layer] = partial(_replace, reads, columns, values)
+        outcomes.append(Outcomes.read(reads.pick(forward(model, reads.ids, hooks)), reads))
     # In the order of the plan, which is the same for every group: facts are compared with themselves.
-    return Outcomes.join(found)
+    return Outcomes.join(outcomes)
 
 
-def _replace(
-    model: Model, reads: Reads, numbers: Group, replacement: Tensor
-) -> Iterator[tuple[tuple[str, int], Hook]]:
-    """Yield the tap of every layer that has neurons to replace."""
-    layers, neurons = np.divmod(numbers, model.config.d_mlp)
-    owners, positions = torch.tensor(reads.owners)[:, None], torch.tensor(reads.positions)[:, None]
-
-    def tap_at(layer: int) -> Hook:
-        columns = torch.from_numpy(neurons[layers == layer])
-
-        def tap(activations: Tensor) -> Tensor:
-            changed = activations.clone()
-            changed[owners, positions, columns] = replacement[layer, columns].to(changed)
-            return changed
-
-        return tap
-
-    for layer in np.unique(layers).tolist():
-        yield ("activations", layer), tap_at(layer)
+def _replace(reads: Reads, columns: Tensor, values: Tensor, activations: Tensor) -> Tensor:
+    """Set neurons where a piece is predicted."""
+    changed = activations.clone()
+    owners, positions = torch.tensor([reads.owners, reads.positions])[..., None]
+    changed[owners, positions, columns] = values.to(changed)
+    return changed

@@ -11,9 +11,8 @@ from scipy import stats
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
-from ffnprobe.facts.counting import count_neurons
+from ffnprobe.facts.counting import DIRECTLY, count_neurons
 from ffnprobe.facts.rows import FactRow
-from ffnprobe.facts.scores import DIRECTLY
 from ffnprobe.facts.specificity import split_facts
 
 
