@@ -1,4 +1,25 @@
-"""The scores of a table of facts: one row per fact, and what can be asked of them.
+"""Score a table of facts: is each one known, and which neurons push its answer?
+
+    known            the answer is the likeliest next token, piece by piece
+    rank             the answer's rank among all tokens; of several pieces, the worst
+    log_probability  summed over the pieces, each predicted after the pieces before it
+    logit, mlp, attention   the answer's logit, and what MLPs and attention (their biases included)
+                     pushed of it, in logits; over several pieces, summed
+    mlp_share, attention_share   of the logit above the vocabulary's mean, which is what tells one
+                     token from another; the rest are embeddings and the unembedding bias
+    margin           how far the answer is above its likeliest `rival` of the relation
+    neurons          those that pushed the answer most where it is predicted (direct, convention `centred`)
+    effect_neurons   with `effects`: those whose removal costs it most (total, exact)
+
+A rival is an answer of the relation that is not a true one of the prompt. Answers are compared where they
+begin, by the logit of their first token: answers that begin alike are not told apart there. Facts without
+a relation form one relation.
+
+Limits: neurons are looked for at the last token. Where `attention_share` is large, what tells this fact from
+another was written at earlier tokens: `paths` and `explain` name those neurons, one prompt at a time.
+
+Facts of one length run together, without padding; only the figures of a fact are kept, so memory
+does not grow with the prompts.
 
 >>> import ffnprobe as fp
 >>> rows = [
@@ -6,6 +27,8 @@
 ...     for athlete, sport in (("Michael Jordan", "basketball"), ("Babe Ruth", "baseball"))
 ... ]
 >>> scores = fp.score(fp.load("pocket"), rows)
+>>> bool(scores.table.known[0]), len(scores.table.neurons[0].split())
+(True, 10)
 >>> list(scores.by_relation().table.columns[:4])
 ['relation', 'facts', 'known', 'share_known']
 """
@@ -13,13 +36,16 @@
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import pandas as pd
 import torch
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -28,7 +54,9 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.counting import DIRECTLY, count_neurons, name_all
 from ffnprobe.facts.formats import Facts, read_facts
 from ffnprobe.facts.recall import FactIds, plan, prepare, recall
-from ffnprobe.facts.rows import FactRow, Problem
+from ffnprobe.facts.relations import Overlap, Relations, compare_facts, summarise_relations
+from ffnprobe.facts.rows import FactRow
+from ffnprobe.facts.specificity import Specificity, remove_neurons
 from ffnprobe.interventions.ablation import ablate
 from ffnprobe.interventions.question import (
     Replace,
@@ -40,16 +68,20 @@ from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import list_neurons
-from ffnprobe.reading.projection import check_top, sort_neurons
+from ffnprobe.reading.projection import check_top, top_tokens
 from ffnprobe.results import Result
 from ffnprobe.store import describe, hold_store
 from ffnprobe.tracing.runs import run
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ffnprobe.facts.relations import Overlap, Relations
-    from ffnprobe.facts.specificity import Specificity
+FACTS_AT_ONCE = 64
+# An exact sweep takes seconds a fact: little is lost when it is interrupted.
+FACTS_AT_ONCE_WITH_EFFECTS = 8
+SCORE = "score"
+Figures = dict[str, Any]
+# Columns of a fact's figures, as stored, in the order of the table.
+FIGURES = [
+    "pieces", "rank", "log_probability", "logit", "above_mean", "mlp", "attention", "rival", "margin",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,12 +96,12 @@ class Scores(Result):
 
     model: Model
     rows: tuple[FactRow, ...]
-    table: "pd.DataFrame"
+    table: pd.DataFrame
     neurons: Int[Tensor, "fact k"]
     pushes: Float[Tensor, "fact k"]
     effect_neurons: Int[Tensor, "fact k"] | None
     effects: Float[Tensor, "fact k"] | None
-    problems: "pd.DataFrame"
+    problems: pd.DataFrame
     bos: bool
     provenance: Provenance
 
@@ -85,21 +117,21 @@ class Scores(Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """Say what stands out: hub neurons, answers of several tokens, answers without a space."""
-        said = []
+        notes = []
         if hubs := self.hubs() if len(self) else []:
-            said.append(f"hub neurons, which push every kind of fact: {' '.join(hubs)}")
+            notes.append(f"hub neurons, which push every kind of fact: {' '.join(hubs)}")
         if several := int((self.table.pieces > 1).sum()):
-            said.append(
+            notes.append(
                 f"answers of several tokens ({several:,}): their rank is the worst piece's (1: every piece "
                 "is first), their logits, log-probabilities and shares are over all pieces together"
             )
         bare = [r for r in self.rows if not r.answer.startswith(" ") and not r.prompt.endswith(" ")]
         if bare:
-            said.append(
+            notes.append(
                 f"answers without a leading space are taken as written ({len(bare):,}): "
                 f'"{bare[0].answer}", not " {bare[0].answer}"'
             )
-        return tuple(said)
+        return tuple(notes)
 
     @property
     def caption(self) -> str:
@@ -111,17 +143,17 @@ class Scores(Result):
         """The share of the facts whose answer is the model's first choice."""
         return float(self.table.known.mean()) if len(self) else math.nan
 
-    def top(self) -> "pd.DataFrame":
+    def top(self) -> pd.DataFrame:
         """Table the neurons that pushed each fact, one per row: fact, name, layer, neuron, push."""
         return self._list(self.neurons, self.pushes, "push")
 
-    def top_effects(self) -> "pd.DataFrame | None":
+    def top_effects(self) -> pd.DataFrame | None:
         """Table the neurons whose removal costs each fact most; None without `effects`."""
         if self.effect_neurons is None or self.effects is None:
             return None
         return self._list(self.effect_neurons, self.effects, "effect")
 
-    def _list(self, numbers: Tensor, values: Tensor, column: str) -> "pd.DataFrame":
+    def _list(self, numbers: Tensor, values: Tensor, column: str) -> pd.DataFrame:
         width = self.model.config.d_mlp
         names = [NeuronId(*divmod(number, width)) for number in numbers.ravel().tolist()]
         facts = torch.arange(len(numbers)).repeat_interleave(numbers.shape[-1])
@@ -134,22 +166,18 @@ class Scores(Result):
     @verb
     def by_relation(
         self, top: int = 5, *, hubs: bool = False, permutations: int = 1000, seed: Seed = 0
-    ) -> "Relations":
+    ) -> Relations:
         """Summarise each relation and find its k most specific neurons, hubs set aside by default."""
-        from ffnprobe.facts.relations import summarise_relations
-
         return summarise_relations(self, top, hubs=hubs, permutations=permutations, seed=seed)
 
     @verb
     def overlap(
         self, *, hubs: bool = False, most: int = 300, permutations: int = 1000, seed: Seed = 0
-    ) -> "Overlap":
+    ) -> Overlap:
         """Compare facts by the neurons that push them, within relations and between them.
 
         Hubs are set aside by default, as in `by_relation`.
         """
-        from ffnprobe.facts.relations import compare_facts
-
         return compare_facts(self, hubs=hubs, most=most, permutations=permutations, seed=seed)
 
     @verb
@@ -160,146 +188,40 @@ class Scores(Result):
         *,
         most: int = 50,
         draws: int = 10,
-        replace: "Replace | None" = None,
+        replace: Replace | None = None,
         seed: Seed = 0,
-    ) -> "Specificity":
+    ) -> Specificity:
         """Ablate a relation's `top` neurons together: what its facts and others lose, against random ones.
 
         The neurons are found on half of the facts, and tested on those and on the half held out.
         """
-        from ffnprobe.facts.specificity import remove_neurons
-
         return remove_neurons(
             self, relation, top, most=most, draws=draws, replace=replace, seed=seed
         )
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Name the tables, in the order they are read."""
         every = {"facts": self.table, "neurons": self.top(), "effects": self.top_effects()}
         every["problems"] = self.problems if len(self.problems) else None
         return {name: table for name, table in every.items() if table is not None}
 
 
-def assemble(
-    model: Model,
-    rows: Sequence[FactRow],
-    figures: Sequence[Mapping[str, Any]],
-    problems: Sequence[Problem],
-    *,
-    provenance: Provenance,
-    bos: bool,
-) -> Scores:
-    """Make one table of the figures of all facts."""
-    import pandas as pd
-
-    frame = pd.DataFrame(
-        {
-            "relation": [row.relation for row in rows],
-            "subject": [row.subject for row in rows],
-            "prompt": [row.prompt for row in rows],
-            "answer": [row.answer for row in rows],
-        }
-    )
-    plain = pd.DataFrame(list(figures), columns=FIGURES)
-    frame["pieces"] = plain.pieces.astype("int64")
-    frame["known"] = plain["rank"] == 1
-    frame["rank"] = plain["rank"].astype("int64")
-    frame["probability"] = [math.exp(log) for log in plain.log_probability]
-    for name in ("log_probability", "logit", "mlp", "attention"):
-        frame[name] = plain[name].astype("float64")
-    for name in ("mlp", "attention"):
-        frame[f"{name}_share"] = frame[name] / plain.above_mean.astype("float64")
-    shown = [None if pd.isna(rival) else model.vocab.show(int(rival)) for rival in plain.rival]
-    frame["rival"] = pd.Series(shown, dtype="object")
-    frame["margin"] = plain.margin.astype("float64")
-    lists = {name: _stack(figures, name) for name in ("neurons", "effect_neurons")}
-    for name, numbers in lists.items():
-        if numbers is not None:
-            frame[name] = [" ".join(name_all(model, row)) for row in numbers.tolist()]
-    frame["where"] = [row.where for row in rows]
-    return Scores(
-        model=model, rows=tuple(rows), table=provenance.note(frame),
-        neurons=_or_none(lists["neurons"]), pushes=_or_none(_stack(figures, "pushes")),
-        effect_neurons=lists["effect_neurons"], effects=_stack(figures, "effects"),
-        problems=pd.DataFrame(
-            [(p.where, p.problem) for p in problems], columns=["where", "problem"]
-        ),
-        bos=bos, provenance=provenance,
-    )  # fmt: skip
-
-
-FIGURES = [
-    "pieces", "rank", "log_probability", "logit", "above_mean", "mlp", "attention", "rival", "margin",
-]  # fmt: skip
-
-
-def _stack(figures: Sequence[Mapping[str, Any]], name: str) -> Tensor | None:
-    lists = [fact[name] for fact in figures if name in fact]
-    return torch.tensor(lists) if lists else None
-
-
-def _or_none(found: Tensor | None) -> Tensor:
-    """Replace the lists of a table without any fact that could be scored."""
-    return torch.zeros(0, 0, dtype=torch.long) if found is None else found
-
-
-# MERGED: ffnprobe.facts.scoring
-# Score a table of facts: is each one known, and which neurons push its answer?
-#
-#     known            the answer is the likeliest next token, piece by piece
-#     rank             the answer's rank among all tokens; of several pieces, the worst
-#     log_probability  summed over the pieces, each predicted after the pieces before it
-#     logit, mlp, attention   the answer's logit, and what MLPs and attention (their biases included)
-#                      pushed of it, in logits; over several pieces, summed
-#     mlp_share, attention_share   of the logit above the vocabulary's mean, which is what tells one
-#                      token from another; the rest are embeddings and the unembedding bias
-#     margin           how far the answer is above its likeliest `rival` of the relation
-#     neurons          those that pushed the answer most where it is predicted (direct, convention `centred`)
-#     effect_neurons   with `effects`: those whose removal costs it most (total, exact)
-#
-# Limits: neurons are looked for at the last token. Where `attention_share` is large, what tells this fact from
-# another was written at earlier tokens: `paths` and `explain` name those neurons, one prompt at a time.
-#
-# Facts of one length run together, without padding; only the figures of a fact are kept, so memory
-# does not grow with the prompts.
-#
-# >>> import ffnprobe as fp
-# >>> rows = [fp.FactRow("Michael Jordan plays the sport of", " basketball", relation="sport")]
-# >>> scores = fp.score(fp.load("pocket"), rows)
-# >>> bool(scores.table.known[0]), len(scores.table.neurons[0].split())
-# (True, 10)
-#
-# The relation's other answers: what an answer has to beat.
-#
-# Answers are compared where they begin, by the logit of their first token: answers that begin alike
-# are not told apart there. The true answers of one prompt are not each other's rivals. Facts without a
-# relation form one relation.
-
-
-FACTS_AT_ONCE = 64
-# An exact sweep takes seconds a fact: little is lost when it is interrupted.
-FACTS_AT_ONCE_WITH_EFFECTS = 8
-Figures = dict[str, Any]
-SCORE = "score"
-
-
 class Rivals:
     """Every relation's answers, by their first tokens."""
 
     def __init__(self, facts: Sequence[FactIds]) -> None:
-        self._all: dict[str, set[int]] = {}
-        self._true: dict[tuple[str, str], set[int]] = {}
+        self._all = defaultdict[str, set[int]](set)
+        self._true = defaultdict[tuple[str, str], set[int]](set)
         for fact in facts:
-            row, opening = fact.row, fact.pieces[0]
-            self._all.setdefault(row.relation, set()).add(opening)
-            self._true.setdefault((row.relation, row.prompt), set()).add(opening)
+            self._all[fact.row.relation].add(fact.pieces[0])
+            self._true[fact.row.relation, fact.row.prompt].add(fact.pieces[0])
 
     def best(
         self, fact: FactIds, logits: Float[Tensor, " vocab"]
     ) -> tuple[int | None, float | None]:
         """Return the likeliest rival and how far the answer's first token is above it, in logits."""
-        row = fact.row
-        others = sorted(self._all[row.relation] - self._true[row.relation, row.prompt])
+        relation, prompt = fact.row.relation, fact.row.prompt
+        others = sorted(self._all[relation] - self._true[relation, prompt])
         if not others:
             return None, None
         rival = others[int(torch.argmax(logits[others]))]
@@ -329,10 +251,10 @@ def score(
 ) -> Scores:  # fmt: skip
     """Score a table of facts: rank, probability, whether it is known, and the neurons that push it.
 
-    A table is a file, a folder, a DataFrame or a list of rows; `"pocket"` is pocket's own table. With `effects`, each neuron is ablated in turn at the prompt's last
-    position (set to its mean where that is known, else to zero, unless `replace` says otherwise). With a
-    store, batches are kept in that folder, and an interrupted run resumes. Rows that cannot be read or run are
-    in `problems`, with their line.
+    A table is a file, a folder, a DataFrame or a list of rows; `"pocket"` is pocket's own table. With
+    `effects`, each neuron is ablated in turn at the prompt's last position (set to its mean where that is
+    known, else to zero, unless `replace` says otherwise). With a store, batches are kept in that folder, and
+    an interrupted run resumes. Rows that cannot be read or run are in `problems`, with their line.
 
     >>> import ffnprobe as fp
     >>> fp.score(fp.load("pocket"), [fp.FactRow("Michael Jordan plays the sport of", " golf")])
@@ -353,39 +275,41 @@ def score(
         settings["effects"] = name_replacement(chosen)
     batches = plan(prepared, most=FACTS_AT_ONCE_WITH_EFFECTS if effects else FACTS_AT_ONCE)
     manifest = describe(
-        SCORE, model, facts=_digest((q.row.relation, q.ids, q.pieces) for q in prepared),
+        SCORE, model, facts=_digest((one.row.relation, one.ids, one.pieces) for one in prepared),
         settings={**settings, "top": top, "bos": bos},
         replacement=_digest(() if values is None else values.tolist()),
     )  # fmt: skip
     rivals = Rivals(prepared)
-    figures: list[Figures | None] = [None] * len(prepared)
-    done = 0
-    with nullcontext() if store is None else hold_store(Path(store), manifest) as kept:
+    figures: dict[int, Figures] = {}
+    with nullcontext() if store is None else hold_store(Path(store), manifest) as held:
         for order, numbers in enumerate(batches):
-            part = kept.read(f"batch-{order:06}") if kept else None
+            part = held.read(f"batch-{order:06}") if held else None
             if part is None:
                 batch = [prepared[number] for number in numbers]
-                found = list(
-                    _score_batch(model, batch, rivals, top, chosen if effects else None, bos)
-                )
-                if kept:
-                    kept.write(f"batch-{order:06}", {"facts": found})
+                scored = _score_batch(model, batch, rivals, top, chosen if effects else None, bos)
+                if held:
+                    held.write(f"batch-{order:06}", {"facts": scored})
             else:
-                found = part.said["facts"]
-            for number, one in zip(numbers, found, strict=True):
-                figures[number] = one
-            done += len(numbers)
+                scored = part.said["facts"]
+            figures.update(zip(numbers, scored, strict=True))
             if progress is not None:
-                progress(done, len(prepared))
-    return assemble(
-        model,
-        [fact.row for fact in prepared],
-        [one for one in figures if one is not None],
-        [*table.problems, *problems],
-        provenance=model.provenance(
-            convention="centred", bos=bos, run_by=model.run_by, settings=settings
-        ),
+                progress(len(figures), len(prepared))
+    known = model.provenance(convention="centred", bos=bos, run_by=model.run_by, settings=settings)
+    rows = tuple(fact.row for fact in prepared)
+    listed = [figures[number] for number in range(len(rows))]
+    neurons, pushes = _stack(listed, "neurons"), _stack(listed, "pushes")
+    left_out = [(one.where, one.problem) for one in (*table.problems, *problems)]
+    return Scores(
+        model=model,
+        rows=rows,
+        table=known.note(_table(model, rows, listed)),
+        neurons=torch.zeros(0, 0, dtype=torch.long) if neurons is None else neurons,
+        pushes=torch.zeros(0, 0, dtype=torch.long) if pushes is None else pushes,
+        effect_neurons=_stack(listed, "effect_neurons"),
+        effects=_stack(listed, "effects"),
+        problems=pd.DataFrame(left_out, columns=["where", "problem"]),
         bos=bos,
+        provenance=known,
     )
 
 
@@ -396,43 +320,64 @@ def _score_batch(
     top: int,
     replace: Replace | None,
     bos: bool,
-) -> Iterator[Figures]:
-    """Score facts of one length together; yield each one's figures as plain data."""
-    found = recall(model, batch, k=top)
+) -> list[Figures]:
+    """Score facts of one length together; return each one's figures as plain data."""
+    recalled = recall(model, batch, k=top)
+    outcomes = recalled.outcomes
+    columns = {
+        "rank": outcomes.ranks, "log_probability": outcomes.log_probabilities,
+        "logit": outcomes.logits, "above_mean": outcomes.above_mean,
+        "mlp": recalled.mlp, "attention": recalled.attention,
+        "neurons": recalled.neurons, "pushes": recalled.pushes,
+    }  # fmt: skip
+    lists = {name: values.tolist() for name, values in columns.items()}
+    scored = []
     for row, fact in enumerate(batch):
-        rival, margin = rivals.best(fact, found.openings[row])
-        figures = {
-            "pieces": len(fact.pieces),
-            "rank": int(found.outcomes.ranks[row]),
-            "log_probability": float(found.outcomes.log_probabilities[row]),
-            "logit": float(found.outcomes.logits[row]),
-            "above_mean": float(found.outcomes.above_mean[row]),
-            "mlp": float(found.mlp[row]),
-            "attention": float(found.attention[row]),
-            "rival": rival,
-            "margin": margin,
-            "neurons": found.neurons[row].tolist(),
-            "pushes": found.pushes[row].tolist(),
-        }
+        rival, margin = rivals.best(fact, recalled.openings[row])
+        figures = {"pieces": len(fact.pieces), "rival": rival, "margin": margin}
+        figures |= {name: values[row] for name, values in lists.items()}
         if replace is not None:
             figures |= _remove(model, fact, top, replace, bos)
-        yield figures
+        scored.append(figures)
+    return scored
 
 
 def _remove(model: Model, fact: FactIds, top: int, replace: Replace, bos: bool) -> Figures:
     """Find the neurons whose removal costs the answer most, exactly."""
     trace = run(model, fact.row.prompt, bos=bos, patterns=False)
-    options: dict[str, Any] = {
-        "replace": replace,
-        "log_probability": False,
-        "convention": "centred",
-    }
-    values = ablate(trace, fact.row.answer, **options).values
-    names = sort_neurons(values, top)
-    return {
-        "effect_neurons": [name.layer * model.config.d_mlp + name.neuron for name in names],
-        "effects": [float(values[name.layer, name.neuron]) for name in names],
-    }
+    effects = ablate(
+        trace, fact.row.answer, replace=replace, convention="centred", log_probability=False
+    )
+    flat = rearrange(effects.values, "layer neuron -> 1 (layer neuron)")
+    (largest,), (numbers,) = top_tokens(flat, top)
+    return {"effect_neurons": numbers.tolist(), "effects": largest.tolist()}
+
+
+def _table(model: Model, rows: Sequence[FactRow], listed: Sequence[Figures]) -> pd.DataFrame:
+    """Make one table of the figures of all facts."""
+    names = ("relation", "subject", "prompt", "answer")
+    table = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in names})
+    figures = pd.DataFrame(listed, columns=FIGURES)
+    table["pieces"] = figures.pieces.astype("int64")
+    table["known"] = figures["rank"] == 1
+    table["rank"] = figures["rank"].astype("int64")
+    table["probability"] = [math.exp(log) for log in figures.log_probability]
+    for name in ("log_probability", "logit", "mlp", "attention"):
+        table[name] = figures[name].astype("float64")
+    for name in ("mlp", "attention"):
+        table[f"{name}_share"] = table[name] / figures.above_mean.astype("float64")
+    rivals = [None if pd.isna(rival) else model.vocab.show(int(rival)) for rival in figures.rival]
+    table["rival"] = pd.Series(rivals, dtype="object")
+    table["margin"] = figures.margin.astype("float64")
+    for name in ("neurons", "effect_neurons"):
+        if listed and name in listed[0]:
+            table[name] = [" ".join(name_all(model, one[name])) for one in listed]
+    table["where"] = [row.where for row in rows]
+    return table
+
+
+def _stack(listed: Sequence[Figures], name: str) -> Tensor | None:
+    return torch.tensor([one[name] for one in listed]) if listed and name in listed[0] else None
 
 
 def _digest(parts: Iterable[object]) -> str:
