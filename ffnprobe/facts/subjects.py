@@ -10,6 +10,10 @@ people and companies. Prompts are kept where the model says another word, the su
 two say a word, those that say anything else; where fewer than two do, the other of the two lists is tried
 (for several tokens, what is nearest to the last one).
 
+In a table of facts (`find_contrast_rows`) a row's template is its prompt with a slot for its subject. The
+prompt asked about is put in one of the templates, whether its subject is in the table or not; the rows of
+the same relation in that template whose answers differ are its contrast prompts.
+
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
 >>> names, words = list_spans(trace)
@@ -18,7 +22,8 @@ two say a word, those that say anything else; where fewer than two do, the other
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,22 +39,28 @@ from ffnprobe.tracing.contrast import Contrast, contrast_with
 from ffnprobe.tracing.runs import prompt_ids, run
 from ffnprobe.tracing.trace import Trace, predicted
 
-# MERGED: ffnprobe.facts.contrasts
-# Contrast prompts out of a table of facts: the same sentence about other subjects, other answers.
-#
-# A row's template is its prompt with a slot for its subject. The prompt asked about is put in one
-# of the templates, whether its subject is in the table or not; the rows of the same relation in that
-# template whose answers differ are its contrast prompts.
-#
-# >>> found = find_contrast_rows("pocket", "Michael Jordan plays the sport of", " basketball", most=3)
-# >>> [row.prompt.removesuffix(" plays the sport of") != row.prompt for row in found]
-# [True, True, True]
-# >>> " basketball" in {row.answer for row in found}
-# False
-
-
 SLOT = "[X]"
-MOST = 20
+OTHERS = (
+    "France", "Germany", "Japan", "London", "Tokyo", "Chicago", "Albert Einstein", "Tiger Woods",
+    "Barack Obama", "Microsoft", "Toyota", "Nike",
+)  # fmt: skip
+# So many prompts are compared with, of so many tried; of fewer than that nothing is said.
+KEPT, LEAST = 12, 2
+FUNCTION = {
+    "a", "an", "the", "of", "in", "on", "at", "by", "for", "from", "to", "with", "and", "or",
+    "is", "are", "was", "were", "be", "been", "am", "do", "does", "did", "has", "have", "had",
+    "that", "this", "these", "those", "it", "its", "his", "her", "their", "our", "my", "your",
+    "who", "whom", "which", "what", "when", "where", "as", "into", "than", "then", "there", "he",
+    "she", "they", "we", "i", "you", "not", "no", "if", "but", "so", "such", "called", "named",
+    "located",
+}  # fmt: skip
+JOINING = {"of", "the", "de", "van", "von", "di", "da", "and"}
+# Neighbours that begin with the same letters are forms of the same word.
+STEM, NEAREST = 4, 80
+# A name: words with a capital (C), small joining words (j) between them.
+NAME = re.compile("C(?:j?C)*")
+
+Span = tuple[int, ...]
 
 
 @verb
@@ -59,7 +70,7 @@ def find_contrast_rows(
     answer: str,
     *,
     model: str = EMBEDDED,
-    most: int = MOST,
+    most: int = 20,
     seed: Seed = 0,
 ) -> list[FactRow]:
     """Find rows of the prompt's relation and template with other answers, `most` of them by chance.
@@ -95,16 +106,16 @@ def find_contrast_rows(
     same = [
         row for row, template in fitting if (row.relation, template) == (chosen.relation, wanted)
     ]
-    others = list(
-        _drop_repeats(row for row in same if row.prompt != prompt and row.answer != answer)
-    )
+    # By prompt: a subject may have several answers.
+    others = {r.prompt: r for r in same if r.prompt != prompt and r.answer != answer}
     if not others:
         raise DataRefused(
             f'every fact of {table.source} put as "{wanted.replace(SLOT, "…")}" has the answer '
             f'"{answer}" or is the prompt itself.',
             remedy="a table with other answers",
         )
-    return sorted(random.Random(seed).sample(others, min(most, len(others))), key=others.index)
+    drawn = random.Random(seed).sample(list(others), min(most, len(others)))
+    return [row for prompt, row in others.items() if prompt in drawn]
 
 
 def find_template(row: FactRow) -> str | None:
@@ -122,51 +133,17 @@ def fits(template: str, prompt: str) -> bool:
     return has_room and prompt.startswith(before) and prompt.endswith(after)
 
 
-def _drop_repeats(rows: Iterable[FactRow]) -> Iterable[FactRow]:
-    """Leave out rows whose prompt was there before: a subject may have several answers."""
-    return {row.prompt: row for row in rows}.values()
-
-
-OTHERS = (
-    "France", "Germany", "Japan", "London", "Tokyo", "Chicago", "Albert Einstein", "Tiger Woods",
-    "Barack Obama", "Microsoft", "Toyota", "Nike",
-)  # fmt: skip
-NAMES = "a list of names"
-# So many prompts are compared with, of so many tried; of fewer than that nothing is said.
-KEPT, LEAST = 12, 2
-FUNCTION = {
-    "a", "an", "the", "of", "in", "on", "at", "by", "for", "from", "to", "with", "and", "or",
-    "is", "are", "was", "were", "be", "been", "am", "do", "does", "did", "has", "have", "had",
-    "that", "this", "these", "those", "it", "its", "his", "her", "their", "our", "my", "your",
-    "who", "whom", "which", "what", "when", "where", "as", "into", "than", "then", "there", "he",
-    "she", "they", "we", "i", "you", "not", "no", "if", "but", "so", "such", "called", "named",
-    "located",
-}  # fmt: skip
-JOINING = {"of", "the", "de", "van", "von", "di", "da", "and"}
-# Neighbours that begin with the same letters are forms of the same word.
-STEM, NEAREST = 4, 80
-
-Span = tuple[int, ...]
-
-
 def list_spans(trace: Trace) -> tuple[list[Span], list[Span]]:
     """List the positions of each name before the last position, and those of each other content word."""
     words = _split_words(trace)
-    is_name = [word != word.lower() and word.lower() not in FUNCTION for word, _ in words]
-    names, number = list[Span](), 0
-    while number < len(words):
-        if is_name[number]:
-            end = number
-            while True:
-                if is_name[end + 1 : end + 2] == [True]:
-                    end += 1
-                elif is_name[end + 2 : end + 3] == [True] and words[end + 1][0].lower() in JOINING:
-                    end += 2
-                else:
-                    break
-            names.append(tuple(p for _, at in words[number : end + 1] for p in at))
-            number = end
-        number += 1
+    letters = ""
+    for word, _ in words:
+        is_name = word != word.lower() and word.lower() not in FUNCTION
+        letters += "C" if is_name else "j" if word.lower() in JOINING else "."
+    names = [
+        tuple(position for _, at in words[name.start() : name.end()] for position in at)
+        for name in NAME.finditer(letters)
+    ]
     last = len(trace) - 1
     names = [span for span in names if last not in span]
     taken = {last, *(position for span in names for position in span)}
@@ -239,12 +216,12 @@ def propose_contrast(
         names = [name for name in names if name.lower() not in trace.prompt.lower()]
         texts = [f"{trace.prompt[:start]}{lead}{name}{trace.prompt[end:]}" for name in names]
         texts = [text for text in texts if _can_run(trace, text)]
-        ran = run(trace.model, texts, bos=trace.has_bos, patterns=False) if texts else []
-        kept = [other for other in ran if _says_else(other, answer)]
-        if len(kept) < LEAST:  # no words; then whatever it says otherwise
-            kept = [other for other in ran if predicted(other) != answer]
-        if len(kept) >= LEAST:
-            surest = sorted(kept, key=lambda other: -float(other.log_probabilities().max()))
+        others = run(trace.model, texts, bos=trace.has_bos, patterns=False) if texts else []
+        otherwise = [other for other in others if _says_else(other, answer)]
+        if len(otherwise) < LEAST:  # no words; then whatever it says otherwise
+            otherwise = [other for other in others if predicted(other) != answer]
+        if len(otherwise) >= LEAST:
+            surest = sorted(otherwise, key=lambda other: -float(other.log_probabilities().max()))
             return Proposal(contrast_with(trace, answer, surest[:KEPT]), kind)
     return None
 
@@ -260,8 +237,8 @@ def _pocket_rows(trace: Trace, answer: int) -> Sequence[Trace] | None:
     except FfnProbeError:
         return None
     others = run(trace.model, [row.prompt for row in rows], bos=trace.has_bos, patterns=False)
-    kept = [other for other in others if _says_else(other, answer)]
-    return kept if len(kept) >= LEAST else None
+    otherwise = [other for other in others if _says_else(other, answer)]
+    return otherwise if len(otherwise) >= LEAST else None
 
 
 def _can_run(trace: Trace, text: str) -> bool:
@@ -274,17 +251,17 @@ def _can_run(trace: Trace, text: str) -> bool:
 
 def _says_else(other: Trace, answer: int) -> bool:
     """Say whether the model says another word there."""
-    said = predicted(other)
-    return said != answer and any(letter.isalpha() for letter in other.model.vocab.text([said]))
+    token = predicted(other)
+    return token != answer and any(letter.isalpha() for letter in other.model.vocab.text([token]))
 
 
 def _list_others(trace: Trace, span: Span) -> Iterator[tuple[Sequence[str], str]]:
     """List other subjects, and say what they are: of one token its neighbours first, of several names."""
     if len(span) > 1:
-        yield OTHERS, NAMES
+        yield OTHERS, "a list of names"
     yield _list_nearest(trace.model, trace.ids[span[-1]]), "the nearest tokens"
     if len(span) == 1:
-        yield OTHERS, NAMES
+        yield OTHERS, "a list of names"
 
 
 def _list_nearest(model: Model, own: int) -> list[str]:
@@ -292,12 +269,13 @@ def _list_nearest(model: Model, own: int) -> list[str]:
     rows = model.embedding
     cosines = (rows @ rows[own]) / rows.norm(dim=-1).clamp(min=torch.finfo(rows.dtype).tiny)
     near = cosines.topk(min(NEAREST, len(rows))).indices.tolist()
-    found = {model.vocab.text([own]).strip().lower()[:STEM]: ""}
+    form, stem = _form(model.vocab.text([own])), model.vocab.text([own]).strip().lower()[:STEM]
+    words = {stem: ""}
     for text in (model.vocab.text([token]) for token in near):
-        is_alike = _form(text) == _form(model.vocab.text([own]))
-        if is_alike and text.strip().isalpha() and len(text.strip()) > 2:
-            found.setdefault(text.strip().lower()[:STEM], text.strip())
-    return [word for word in found.values() if word][:KEPT]
+        word = text.strip()
+        if _form(text) == form and word.isalpha() and len(word) > 2:
+            words.setdefault(word.lower()[:STEM], word)
+    return [word for word in words.values() if word][:KEPT]
 
 
 def _form(text: str) -> tuple[bool, bool, bool]:
