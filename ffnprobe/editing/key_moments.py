@@ -4,6 +4,10 @@ A key is what the neurons of a layer do at one token: their activations. C is ov
 corpus but BOS, `[neuron neuron]`, in float64. With it come the keys' means and the first tokens of a
 few texts: the prefixes an edit is tried behind.
 
+`scan_keys` cuts a corpus as `scan` does. Its store holds the upper triangles of the sums, so that a scan that
+resumes after the last block it wrote ends as one that was never stopped. Pocket's own file holds instead the
+Cholesky factors of its second moments, in half precision: their product is a second moment, rounded or not.
+
 >>> import ffnprobe as fp
 >>> moments = fp.scan_keys(fp.load("pocket"), {"one": "Tiger Woods plays golf"}, layers="2")
 >>> moments.layers, moments.of(2).shape[0] == fp.load("pocket").config.d_mlp
@@ -13,9 +17,9 @@ few texts: the prefixes an edit is tried behind.
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from contextlib import closing, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,13 +42,21 @@ from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import cache_folder
-from ffnprobe.models.step import Hook
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.store import Part, Store, describe, encode_part, hold_store, open_store, read_part
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# The store's kind, its part, and how its tensors are named.
+KEYS, PART = "scan of keys", "moments"
+SUM, FACTOR = "sum.", "factor."
+PACKED = pocket.FOLDER / "keys.safetensors"
+PREFIXES, PREFIX_TOKENS = 4, 6
+SECONDS_BETWEEN_WRITES = 30.0
+# A shorter context than most models have: keys far into a text are like those before.
+CONTEXT = 256
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,7 +115,7 @@ class KeyMoments(Result):
         """Return a layer's second moment, or say which layers were measured."""
         if layer not in self.sums:
             raise DataRefused(
-                f"the keys of layer {layer} were not measured; {self._name_layers()} were.",
+                f"the keys of layer {layer} were not measured; {', '.join(map(str, self.layers))} were.",
                 remedy=f'scan_keys(model, texts, layers="{layer}")',
             )
         return self.sums[layer] / self.done.tokens
@@ -149,136 +161,6 @@ class KeyMoments(Result):
                 remedy='more text, or method="alphaedit", which needs no inverse',
             )
 
-    def _name_layers(self) -> str:
-        return ", ".join(map(str, self.layers))
-
-
-# MERGED: ffnprobe.editing.key_stores
-# Second moments of keys as a part of a store, and in the package.
-#
-# A store holds the upper triangles of the sums, in float64, so that a scan that resumes ends as one that was
-# never stopped. Pocket's own file holds instead the Cholesky factors of its second moments, in half precision:
-# their product is a second moment, rounded or not.
-
-
-KEYS, PART = "scan of keys", "moments"
-SUM, FACTOR = "sum.", "factor."
-PACKED = pocket.FOLDER / "keys.safetensors"
-
-
-def write_keys(store: Store, moments: KeyMoments) -> None:
-    """Replace what a store holds."""
-    sums = {f"{SUM}{layer}": _pack(moments.sums[layer]) for layer in moments.layers}
-    store.write(PART, *_describe(moments, sums))
-
-
-def pack_factors(path: Path, moments: KeyMoments) -> None:
-    """Write the Cholesky factors of second moments, in half precision."""
-    factors = {}
-    for layer in moments.layers:
-        moment = moments.of(layer)
-        lower, live = factor_live(moment)
-        spoken = live.nonzero()[:, 0]
-        factor = torch.zeros_like(moment)  # of silent neurons nothing is kept
-        factor[spoken[:, None], spoken] = lower.mT
-        factors[f"{FACTOR}{layer}"] = _pack(factor).half()
-    atomic_write(path, encode_part(*_describe(moments, factors)))
-
-
-def open_keys(folder: Path, *, remedy: str) -> KeyMoments:
-    """Open a store to read."""
-    found = read_keys(open_store(folder, KEYS, remedy=remedy))
-    if found is None:
-        raise DataRefused(f"the {KEYS} in {folder} has not begun.", remedy="the same scan again")
-    return found
-
-
-def read_keys(store: Store) -> KeyMoments | None:
-    """Read what a store holds, None before the first block."""
-    part = store.read(PART)
-    return None if part is None else _read(part)
-
-
-def embedded_keys(model: Model) -> KeyMoments | None:
-    """Return the second moments in the package if they are of this very model.
-
-    `analyses/pocket/pack_keys.py` makes the file.
-    """
-    if model.source.kind != "embedded" or not PACKED.is_file():
-        return None
-    try:
-        return _read_packed(PACKED).check(model)
-    except DataRefused:
-        return None
-
-
-@cache
-def _read_packed(path: Path) -> KeyMoments:
-    return _read(read_part(path))
-
-
-def _describe(moments: KeyMoments, tensors: Mapping[str, Tensor]) -> Part:
-    # int32 holds every token id; no prefix is a tensor of no rows.
-    prefixes = torch.tensor(moments.prefixes, dtype=torch.int32)
-    said = {
-        "done": asdict(moments.done), "is_finished": moments.is_finished,
-        "provenance": moments.provenance.as_dict(),
-    }  # fmt: skip
-    return Part(said, {**tensors, "totals": moments.totals, "prefixes": prefixes})
-
-
-def _read(part: Part) -> KeyMoments:
-    said, tensors = part
-    done = Done(**said["done"])
-    sums = {
-        int(name.partition(".")[2]): _open(name, tensor, done.tokens)
-        for name, tensor in tensors.items()
-        if name.startswith((SUM, FACTOR))
-    }
-    return KeyMoments(
-        sums=dict(sorted(sums.items())),
-        totals=tensors["totals"],
-        done=done,
-        prefixes=tuple(map(tuple, tensors["prefixes"].tolist())),
-        provenance=Provenance.from_dict(said["provenance"]),
-        is_finished=said["is_finished"],
-    )
-
-
-def _open(name: str, packed: Tensor, tokens: int) -> Tensor:
-    """Return the sum a triangle stands for."""
-    upper = _unpack(packed.double())
-    if name.startswith(FACTOR):
-        return tokens * (upper.mT @ upper)
-    return upper + upper.triu(1).mT
-
-
-def _pack(square: Tensor) -> Tensor:
-    rows, columns = torch.triu_indices(*square.shape)
-    return square[rows, columns].contiguous()
-
-
-def _unpack(packed: Tensor) -> Tensor:
-    wide = int(((8 * len(packed) + 1) ** 0.5 - 1) // 2)
-    square = torch.zeros(wide, wide, dtype=packed.dtype)
-    rows, columns = torch.triu_indices(wide, wide)
-    square[rows, columns] = packed
-    return square
-
-
-# MERGED: ffnprobe.editing.key_scans
-# Scan the keys of texts: their second moments, resumable, kept in a store and used again.
-#
-# The corpus is cut as `scan` cuts it. With a store, a scan that was stopped resumes after the last
-# block it wrote; one that is finished is read.
-
-
-# Called with how many tokens are done, and with the share of the corpus read where it is known.
-PREFIXES, PREFIX_TOKENS = 4, 6
-SECONDS_BETWEEN_WRITES = 30.0
-# A shorter context than most models have: keys far into a text are like those before.
-CONTEXT = 256
-
 
 @verb
 @torch.no_grad()
@@ -312,15 +194,22 @@ def scan_keys(
         "sources": len(sources), "hash": _hash(sources), "context": settings.context,
         "lines": lines, "block_tokens": block_tokens, "layers": chosen,
     })  # fmt: skip
-    start = _nothing(model, chosen, known)
-    if store is None:
-        with closing(blocks):
-            return _filled(_measure(model, blocks, settings, start, None, progress))
     asked = asdict(settings) | {"layers": chosen}
     manifest = describe(KEYS, model, settings=asked, texts=[each.describe() for each in sources])
-    with closing(blocks), hold_store(Path(store), manifest) as held:
-        found = read_keys(held) or start
-        return _filled(_measure(model, blocks, settings, found, held, progress))
+    holding = nullcontext() if store is None else hold_store(Path(store), manifest)
+    with closing(blocks), holding as held:
+        moments = read_keys(held) if held else None
+        moments = _measure(
+            model, blocks, settings, moments or _begin(model, chosen, known), held, progress
+        )
+    if moments.done.tokens == 0:
+        raise DataRefused("the corpus is empty.", remedy="a file with some text")
+    return moments
+
+
+def name_store(model: Model, texts: Texts) -> Path:
+    """Name the folder in the user's cache for the keys of a model over texts."""
+    return cache_folder() / "keys" / f"{model.identity}-{_hash(find_texts(texts))}"
 
 
 def _hash(sources: Sequence[TextSource]) -> str:
@@ -328,18 +217,12 @@ def _hash(sources: Sequence[TextSource]) -> str:
     return xxhash.xxh3_128_hexdigest(repr([source.describe() for source in sources]).encode())
 
 
-def _filled(moments: KeyMoments) -> KeyMoments:
-    if moments.done.tokens == 0:
-        raise DataRefused("the corpus is empty.", remedy="a file with some text")
-    return moments
-
-
-def _nothing(model: Model, layers: Sequence[int], known: object) -> KeyMoments:
+def _begin(model: Model, layers: Sequence[int], known: Provenance) -> KeyMoments:
     wide = model.config.d_mlp
     return KeyMoments(
         sums={layer: torch.zeros(wide, wide, dtype=torch.float64) for layer in layers},
         totals=torch.zeros(len(layers), wide, dtype=torch.float64),
-        done=Done(), prefixes=(), provenance=known, is_finished=False,  # type: ignore[arg-type]
+        done=Done(), prefixes=(), provenance=known, is_finished=False,
     )  # fmt: skip
 
 
@@ -361,17 +244,15 @@ def _measure(
         raise DataRefused(
             "the store is a scan of other texts: these have other tokens.", remedy="another store"
         )
-    written = time.monotonic()
+    last_write = time.monotonic()
     for block in blocks:
         moments = _add(model, block, settings, moments)
-        if store is not None and time.monotonic() - written > SECONDS_BETWEEN_WRITES:
+        if store is not None and time.monotonic() - last_write > SECONDS_BETWEEN_WRITES:
             write_keys(store, moments)
-            written = time.monotonic()
+            last_write = time.monotonic()
         if progress is not None:
             progress(block.done.tokens, block.share)
-    finished = KeyMoments(
-        moments.sums, moments.totals, moments.done, moments.prefixes, moments.provenance
-    )
+    finished = replace(moments, is_finished=True)
     if store is not None and finished.done.tokens:
         write_keys(store, finished)
     return finished
@@ -379,33 +260,116 @@ def _measure(
 
 def _add(model: Model, block: Block, settings: ScanSettings, moments: KeyMoments) -> KeyMoments:
     """Add one block's keys to the sums, in place: they are this scan's own."""
-    totals = moments.totals
 
-    def tap(order: int, layer: int) -> Hook:
-        def see(activations: Tensor) -> None:
-            keys = rearrange(
-                activations[:, int(settings.bos) :], "batch pos neuron -> (batch pos) neuron"
-            )
-            moments.sums[layer].add_((keys.mT @ keys).double().cpu())
-            totals[order] += keys.sum(0, dtype=torch.float64).cpu()
+    def add(order: int, layer: int, activations: Tensor) -> None:
+        keys = activations[:, int(settings.bos) :]
+        keys = rearrange(keys, "batch pos neuron -> (batch pos) neuron")
+        moments.sums[layer].add_((keys.mT @ keys).double().cpu())
+        moments.totals[order] += keys.sum(0, dtype=torch.float64).cpu()
 
-        return see
-
+    layers = enumerate(moments.layers)
+    hooks = {("activations", layer): partial(add, order, layer) for order, layer in layers}
     for _, ids in group_passages(block.passages, settings, model.vocab.bos):
-        watch(model, ids, {("activations", n): tap(o, n) for o, n in enumerate(moments.layers)})
-    prefixes = moments.prefixes or _choose_prefixes(block)
-    return KeyMoments(
-        moments.sums, totals, block.done, prefixes, moments.provenance, is_finished=False
-    )
+        watch(model, ids, hooks)
+    return replace(moments, done=block.done, prefixes=moments.prefixes or _choose_prefixes(block))
 
 
 def _choose_prefixes(block: Block) -> tuple[tuple[int, ...], ...]:
     """Take the first tokens of texts spread over a block, each once."""
-    begun = [passage.ids[:PREFIX_TOKENS] for passage in block.passages]
-    whole = [ids for ids in dict.fromkeys(begun) if len(ids) == PREFIX_TOKENS]
+    starts = [passage.ids[:PREFIX_TOKENS] for passage in block.passages]
+    whole = [ids for ids in dict.fromkeys(starts) if len(ids) == PREFIX_TOKENS]
     return tuple(whole[:: max(1, len(whole) // PREFIXES)][:PREFIXES])
 
 
-def name_store(model: Model, texts: Texts) -> Path:
-    """Name the folder in the user's cache for the keys of a model over texts."""
-    return cache_folder() / "keys" / f"{model.identity}-{_hash(find_texts(texts))}"
+def write_keys(store: Store, moments: KeyMoments) -> None:
+    """Replace what a store holds."""
+    sums = {f"{SUM}{layer}": _pack(moments.sums[layer]) for layer in moments.layers}
+    store.write(PART, *_encode(moments, sums))
+
+
+def pack_factors(path: Path, moments: KeyMoments) -> None:
+    """Write the Cholesky factors of second moments, in half precision."""
+    factors = {}
+    for layer in moments.layers:
+        moment = moments.of(layer)
+        lower, live = factor_live(moment)
+        numbers = live.nonzero()[:, 0]
+        factor = torch.zeros_like(moment)  # of silent neurons nothing is kept
+        factor[numbers[:, None], numbers] = lower.mT
+        factors[f"{FACTOR}{layer}"] = _pack(factor).half()
+    atomic_write(path, encode_part(*_encode(moments, factors)))
+
+
+def open_keys(folder: Path, *, remedy: str) -> KeyMoments:
+    """Open a store to read."""
+    moments = read_keys(open_store(folder, KEYS, remedy=remedy))
+    if moments is None:
+        raise DataRefused(f"the {KEYS} in {folder} has not begun.", remedy="the same scan again")
+    return moments
+
+
+def read_keys(store: Store) -> KeyMoments | None:
+    """Read what a store holds, None before the first block."""
+    part = store.read(PART)
+    return None if part is None else _decode(part)
+
+
+def embedded_keys(model: Model) -> KeyMoments | None:
+    """Return the second moments in the package if they are of this very model.
+
+    `analyses/pocket/pack_keys.py` makes the file.
+    """
+    if model.source.kind != "embedded" or not PACKED.is_file():
+        return None
+    try:
+        return _read_packed(PACKED).check(model)
+    except DataRefused:
+        return None
+
+
+@cache
+def _read_packed(path: Path) -> KeyMoments:
+    return _decode(read_part(path))
+
+
+def _encode(moments: KeyMoments, tensors: Mapping[str, Tensor]) -> Part:
+    # int32 holds every token id; no prefix is a tensor of no rows.
+    prefixes = torch.tensor(moments.prefixes, dtype=torch.int32)
+    plain = {
+        "done": asdict(moments.done), "is_finished": moments.is_finished,
+        "provenance": moments.provenance.as_dict(),
+    }  # fmt: skip
+    return Part(plain, {**tensors, "totals": moments.totals, "prefixes": prefixes})
+
+
+def _decode(part: Part) -> KeyMoments:
+    plain, tensors = part
+    done = Done(**plain["done"])
+    sums = {
+        int(name.partition(".")[2]): _unpack(tensor, name.startswith(FACTOR), done.tokens)
+        for name, tensor in tensors.items()
+        if name.startswith((SUM, FACTOR))
+    }
+    return KeyMoments(
+        sums=dict(sorted(sums.items())),
+        totals=tensors["totals"],
+        done=done,
+        prefixes=tuple(map(tuple, tensors["prefixes"].tolist())),
+        provenance=Provenance.from_dict(plain["provenance"]),
+        is_finished=plain["is_finished"],
+    )
+
+
+def _pack(square: Tensor) -> Tensor:
+    """Return the upper triangle."""
+    rows, columns = torch.triu_indices(*square.shape)
+    return square[rows, columns].contiguous()
+
+
+def _unpack(packed: Tensor, is_factor: bool, tokens: int) -> Tensor:
+    """Return the sum that a triangle stands for."""
+    wide = int(((8 * len(packed) + 1) ** 0.5 - 1) // 2)
+    upper = torch.zeros(wide, wide, dtype=torch.float64)
+    rows, columns = torch.triu_indices(wide, wide)
+    upper[rows, columns] = packed.double()
+    return tokens * (upper.mT @ upper) if is_factor else upper + upper.triu(1).mT
