@@ -16,8 +16,9 @@ This is one column of the map of effects (`ablate_layers`), for the model's own 
 added up over the facts. The last layer never has an effect there: no later head reads what it writes.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,13 +29,12 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.editing.key_moments import KeyMoments, embedded_keys, open_keys
-from ffnprobe.editing.methods import Progressed, check_method, write_facts
+from ffnprobe.editing.methods import EditState, check_method, write_facts
 from ffnprobe.editing.requests import (
     Context,
     Request,
     find_subject,
     make_request,
-    refuse_twice,
     write_contexts,
 )
 from ffnprobe.editing.solves import LowRank
@@ -77,7 +77,8 @@ def choose_layers(
         layer = measured[int(effects[measured].argmax())]
     else:
         (layer,) = model.find_layers([layer])
-        if layer == model.config.layers - 1 and _reads_later(written):
+        reads_later = any(one.reads[0] > one.start for contexts in written for one in contexts)
+        if layer == model.config.layers - 1 and reads_later:
             raise OptionRefused(
                 f"layer {layer} is the last: what it writes at the subject reaches no later token.",
                 remedy="an earlier layer",
@@ -87,10 +88,6 @@ def choose_layers(
         return (layer,), effects
     many = min(MOST_LAYERS, 1 + model.config.layers // 6)
     return tuple(n for n in range(layer - many + 1, layer + 1) if n in moments.layers), effects
-
-
-def _reads_later(written: Sequence[Sequence[Context]]) -> bool:
-    return all(one.reads[0] > one.start for contexts in written for one in contexts)
 
 
 def map_subjects(
@@ -199,11 +196,9 @@ def edit(
     """
     check_method(method)
     before = model if isinstance(model, Edited) else None
-    own = before.original if before else _plain(model)
-    current = before.model if before else own
+    own, current = (model.original, model.model) if isinstance(model, Edited) else (model, model)
     moments = _find_moments(own, scan if scan is not None or not before else before.moments)
     rows = _list_facts(prompt, answer, subject)
-    refuse_twice(rows)
     requests = [make_request(current, row.prompt, find_subject(row), row.answer) for row in rows]
     facts, problems = prepare(current, rows, bos=current.vocab.puts_bos(None))
     if problems:
@@ -213,7 +208,7 @@ def edit(
     prefixes = moments.prefixes
     written = [write_contexts(current, one, 0, prefixes) for one in requests]
     layers, effects = choose_layers(current, layer, method, requests, written, moments)
-    start = Progressed(current, keys=dict(before.keys) if before else None)
+    start = EditState(current, before.keys if before else {})
     done = write_facts(method, start, layers, written, moments)
     known = own.provenance(run_by=own.run_by, settings={
         "method": method, "layers": list(layers), "facts": len(requests),
@@ -225,7 +220,7 @@ def edit(
         model=done.model,
         requests=(*(before.requests if before else ()), *requests),
         changes=_join((*(before.changes if before else ()), *done.changes)),
-        keys=done.keys or {},
+        keys=done.keys,
         effects=effects,
         moments=moments,
         table=known.note(_table(done.model, requests, asked, ask(done.model, facts))),
@@ -233,23 +228,18 @@ def edit(
     )
 
 
-def _plain(model: object) -> Model:
-    assert isinstance(model, Model)
-    return model
-
-
 def _find_moments(model: Model, scan: KeyMoments | str | PathLike[str] | None) -> KeyMoments:
     """Return the second moments to use, checked against the model."""
     remedy = 'scan=fp.scan_keys(model, texts, store="keys") (--texts FILE)'
     if isinstance(scan, KeyMoments):
         return scan.check(model)
-    found = embedded_keys(model) if scan is None else open_keys(Path(scan), remedy=remedy)
-    if found is None:
+    moments = embedded_keys(model) if scan is None else open_keys(Path(scan), remedy=remedy)
+    if moments is None:
         raise DataRefused(
             f"{model.name} has no second moments of keys: they are measured over a corpus.",
             remedy=remedy,
         )
-    return found.check(model)
+    return moments.check(model)
 
 
 def _list_facts(prompt: Facts, answer: str | None, subject: str | None) -> list[FactRow]:
@@ -264,6 +254,14 @@ def _list_facts(prompt: Facts, answer: str | None, subject: str | None) -> list[
     if table.problems:
         first = table.problems[0]
         raise DataRefused(f"{first.where}: {first.problem}", remedy="every row must be readable")
+    seen: set[str] = set()
+    for row in table.rows:
+        if row.prompt in seen:  # one of its answers would undo the other
+            raise OptionRefused(
+                f'"{row.prompt}" stands twice among the facts to write.',
+                remedy="one answer for each prompt",
+            )
+        seen.add(row.prompt)
     return list(table.rows)
 
 
@@ -278,14 +276,17 @@ def _refuse_known(model: Model, requests: Sequence[Request], asked: Replies) -> 
 
 def _join(changes: Sequence[LowRank]) -> tuple[LowRank, ...]:
     """Add up the changes of each layer: factors side by side."""
-    found: dict[int, LowRank] = {}
+    by_layer = defaultdict[int, list[LowRank]](list)
     for one in changes:
-        known = found.get(one.layer)
-        found[one.layer] = one if known is None else replace(
-            known, left=torch.cat([known.left, one.left], dim=1),
-            right=torch.cat([known.right, one.right]),
-        )  # fmt: skip
-    return tuple(found[layer] for layer in sorted(found))
+        by_layer[one.layer].append(one)
+    return tuple(
+        LowRank(
+            layer,
+            torch.cat([one.left for one in several], 1),
+            torch.cat([one.right for one in several]),
+        )
+        for layer, several in sorted(by_layer.items())
+    )
 
 
 def _table(model: Model, requests: Sequence[Request], old: Replies, new: Replies) -> "pd.DataFrame":

@@ -21,12 +21,13 @@ model's scale. A request whose answer has the probability ENOUGH in every contex
 as many tails as the fact needs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 import torch
-from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.editing.key_moments import KeyMoments
@@ -51,7 +52,6 @@ WRITTEN = 0.5
 FREE_SHARE, RIDGE = 0.02, 0.05
 
 Written = Sequence[Sequence[Context]]
-Keys = dict[int, Float[Tensor, "fact neuron"]]
 
 STEPS, STEP, CLAMP = 30, 0.1, 2.0
 SLOWLY = 10  # steps by which a step grows by its first length: a fact that resists is pushed harder
@@ -61,8 +61,7 @@ ENOUGH = 0.95
 CONTEXTS_AT_ONCE = 96
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
+class Targets(NamedTuple):
     """For each request, its key, and how far the layer's output must move at it."""
 
     keys: Float[Tensor, "fact neuron"]
@@ -72,23 +71,20 @@ class Targets:
     steps: int
 
 
-def find_targets(
-    model: Model, layer: int, written: Sequence[Sequence[Context]], *, steps: int = STEPS
-) -> Targets:
+def find_targets(model: Model, layer: int, written: Written, *, steps: int = STEPS) -> Targets:
     """Find v* for each request, given in its contexts, a few requests at a time."""
-    each = max(map(len, written))
-    size = max(1, CONTEXTS_AT_ONCE // each)
-    parts = [
-        _optimise(open_tails(model, layer, _renumber(written[start : start + size])), steps)
-        for start in range(0, len(written), size)
-    ]
-    return Targets(
-        keys=torch.cat([part.keys for part in parts]),
-        outputs=torch.cat([part.outputs for part in parts]),
-        shifts=torch.cat([part.shifts for part in parts]),
-        probabilities=torch.cat([part.probabilities for part in parts]),
-        steps=max(part.steps for part in parts),
-    )
+    size = max(1, CONTEXTS_AT_ONCE // max(map(len, written)))
+    parts = []
+    for start in range(0, len(written), size):
+        contexts = [
+            replace(context, owner=order)
+            for order, several in enumerate(written[start : start + size])
+            for context in several
+        ]
+        parts.append(_optimise(open_tails(model, layer, contexts), steps))
+    *columns, taken = zip(*parts, strict=True)
+    keys, outputs, shifts, probabilities = (torch.cat(column) for column in columns)
+    return Targets(keys, outputs, shifts, probabilities, max(taken))
 
 
 def average_by_request(
@@ -102,39 +98,16 @@ def average_by_request(
     return total.index_add_(0, owners, rows[own]) / counts[:, None]
 
 
-def _renumber(written: Sequence[Sequence[Context]]) -> list[Context]:
-    return [
-        Context(order, one.ids, one.start, one.reads, one.pieces)
-        for order, contexts in enumerate(written)
-        for one in contexts
-    ]
-
-
-def _measure_sizes(tails: Tails, average: Callable[[Tensor], Tensor]) -> Float[Tensor, "fact 1"]:
-    """Return what a shift is measured by: the stream it is added to, or what a norm will rescale."""
-    is_scaled = tails.model.config.has_post_norms
-    rows = tails.totals if is_scaled else tails.after[:, 0]
-    return average(rows.norm(dim=-1, keepdim=True))
-
-
-class _Reading:
+class _Rows:
     """Which rows of the log-probabilities are pieces of answers, and which shall stay."""
 
-    def __init__(self, tails: Tails) -> None:
-        own = [(order, one) for order, one in enumerate(tails.contexts) for _ in one.reads]
-        device = tails.model.device
-        self.is_piece = torch.tensor([bool(one.pieces) for _, one in own], device=device)
-        self.context = torch.tensor([order for order, one in own if one.pieces], device=device)
-        self.tokens = torch.tensor(
-            [piece for one in tails.contexts for piece in one.pieces], device=device
-        )
-        self.owners = torch.tensor([one.owner for one in tails.contexts], device=device)
-        self.stays = torch.tensor([one.owner for _, one in own if not one.pieces], device=device)
-        self.counts = torch.bincount(self.owners[self.has_answer(tails)])
-
-    @staticmethod
-    def has_answer(tails: Tails) -> Bool[Tensor, " prompt"]:
-        return torch.tensor([bool(one.pieces) for one in tails.contexts])
+    def __init__(self, contexts: Sequence[Context], device: torch.device) -> None:
+        reads = [(order, one) for order, one in enumerate(contexts) for _ in one.reads]
+        tensor = partial(torch.tensor, device=device)
+        self.is_piece = tensor([bool(one.pieces) for _, one in reads])
+        self.context = tensor([order for order, one in reads if one.pieces])
+        self.tokens = tensor([piece for one in contexts for piece in one.pieces])
+        self.stays = tensor([one.owner for _, one in reads if not one.pieces])
 
     def answers(self, logs: Tensor, prompts: int) -> Float[Tensor, " prompt"]:
         """Return the answer's log-probability in each context; 0 where there is none."""
@@ -144,18 +117,18 @@ class _Reading:
 
 def _optimise(tails: Tails, most: int) -> Targets:
     """Descend for all requests of a batch at once; Adam treats every number by itself."""
-    reading = _Reading(tails)
-    has_answer = reading.has_answer(tails)
-    owners, counts = reading.owners, reading.counts
+    rows = _Rows(tails.contexts, tails.model.device)
+    owners = torch.tensor([one.owner for one in tails.contexts], device=tails.model.device)
+    has_answer = torch.tensor([bool(one.pieces) for one in tails.contexts])
+    counts = torch.bincount(owners[has_answer])
     facts, prompts = len(counts), len(owners)
-
-    def average(rows: Float[Tensor, "prompt ..."]) -> Float[Tensor, "fact ..."]:
-        return average_by_request(tails.contexts, rows)
-
+    average = partial(average_by_request, tails.contexts)
     outputs = average(tails.totals)
-    sizes = _measure_sizes(tails, average)
+    # A shift is measured by the stream it is added to, or by what a norm will rescale.
+    measure = tails.totals if tails.model.config.has_post_norms else tails.after[:, 0]
+    sizes = average(measure.norm(dim=-1, keepdim=True))
     with torch.no_grad():
-        clean = tails.log_probabilities(torch.zeros_like(tails.totals))[~reading.is_piece]
+        clean = tails.log_probabilities(torch.zeros_like(tails.totals))[~rows.is_piece]
     # In units of size / sqrt(d_model): a step of Adam is then a share of size long.
     unit = sizes / outputs.shape[-1] ** 0.5
     shares = torch.zeros_like(outputs, requires_grad=True)
@@ -168,10 +141,10 @@ def _optimise(tails: Tails, most: int) -> Targets:
         with torch.enable_grad():
             shifts = shares * unit
             logs = tails.log_probabilities(shifts[owners])
-            answers = reading.answers(logs, prompts)
+            answers = rows.answers(logs, prompts)
             likely = torch.zeros(facts).index_add(0, owners[has_answer], answers[has_answer])
-            gap = (clean.exp() * (clean - logs[~reading.is_piece])).sum(-1)
-            gaps = torch.zeros(facts).index_add(0, reading.stays, gap)
+            gap = (clean.exp() * (clean - logs[~rows.is_piece])).sum(-1)
+            gaps = torch.zeros(facts).index_add(0, rows.stays, gap)
             decay = (shifts.norm(dim=-1) / sizes[:, 0]) ** 2
             losses = -likely / counts + KL_WEIGHT * gaps + DECAY * decay
         with torch.no_grad():
@@ -187,29 +160,28 @@ def _optimise(tails: Tails, most: int) -> Targets:
         losses[~is_done].sum().backward()
         descent.step()
         with torch.no_grad():
-            norms = rearrange(shares.norm(dim=-1), "fact -> fact 1")
+            norms = shares.norm(dim=-1, keepdim=True)
             most = CLAMP * outputs.shape[-1] ** 0.5
             shares *= (most / norms.clamp(min=1e-12)).clamp(max=1.0)
     return Targets(average(tails.keys), outputs, held, reached, steps)
 
 
 @dataclass(frozen=True, eq=False)
-class Progressed:
-    """A model on its way: the changes made so far, the keys written, and what was reached."""
+class EditState:
+    """A model on its way: the changes made so far, the keys written in each layer, the steps taken."""
 
     model: Model
+    keys: Mapping[int, Float[Tensor, "fact neuron"]]
     changes: tuple[LowRank, ...] = ()
-    keys: Keys | None = None
     steps: int = 0
 
-    def adding(self, change: LowRank, keys: Float[Tensor, "fact neuron"]) -> "Progressed":
+    def adding(self, change: LowRank, keys: Float[Tensor, "fact neuron"]) -> "EditState":
         """Change one layer, and remember which keys were written there."""
-        held = dict(self.keys or {})
-        held[change.layer] = torch.cat(
-            [*([held[change.layer]] if change.layer in held else []), keys]
-        )
-        model = change_rows(self.model, {change.layer: change.whole})
-        return replace(self, model=model, changes=(*self.changes, change), keys=held)
+        layer = change.layer
+        written = torch.cat([self.keys[layer], keys]) if layer in self.keys else keys
+        model = change_rows(self.model, {layer: change.whole})
+        changes = (*self.changes, change)
+        return replace(self, model=model, changes=changes, keys={**self.keys, layer: written})
 
 
 def check_method(method: str) -> None:
@@ -219,8 +191,8 @@ def check_method(method: str) -> None:
 
 
 def write_facts(
-    method: str, state: Progressed, layers: Sequence[int], written: Written, moments: KeyMoments
-) -> Progressed:
+    method: str, state: EditState, layers: Sequence[int], written: Written, moments: KeyMoments
+) -> EditState:
     """Change the layers so that every request is met, by the method named."""
     try:
         if method == "rome":
@@ -232,42 +204,39 @@ def write_facts(
         raise DataRefused(f"{error.what}.", remedy="scan_keys over more text") from None
 
 
-def _write_singly(
-    state: Progressed, layer: int, written: Written, moments: KeyMoments
-) -> Progressed:
+def _write_singly(state: EditState, layer: int, written: Written, moments: KeyMoments) -> EditState:
     for contexts in written:
-        found = find_targets(state.model, layer, [contexts])
-        change = solve_rome(layer, moments.of(layer), found.keys[0], found.shifts[0])
-        state = replace(state.adding(change, found.keys), steps=state.steps + found.steps)
+        target = find_targets(state.model, layer, [contexts])
+        change = solve_rome(layer, moments.of(layer), target.keys[0], target.shifts[0])
+        state = replace(state.adding(change, target.keys), steps=state.steps + target.steps)
     return state
 
 
 def _spread(
-    method: str, state: Progressed, layers: Sequence[int], written: Written, moments: KeyMoments
-) -> Progressed:
+    method: str, state: EditState, layers: Sequence[int], written: Written, moments: KeyMoments
+) -> EditState:
     last = layers[-1]
-    found = find_targets(state.model, last, written)
-    state = replace(state, steps=state.steps + found.steps)
+    targets = find_targets(state.model, last, written)
+    state = replace(state, steps=state.steps + targets.steps)
     start = _measure(state.model, last, written, _leaving)
     for weight in CORPUS_WEIGHTS if method == "memit" else (None,):
         tried = state
         for order, layer in enumerate(layers):
             keys = _measure(tried.model, layer, written, lambda tails: tails.keys)
             moved = _measure(tried.model, last, written, _leaving) - start if order else 0.0
-            missing = (found.shifts - moved) / (len(layers) - order)
+            missing = (targets.shifts - moved) / (len(layers) - order)
             tried = tried.adding(_solve(tried, layer, moments, keys, missing, weight), keys)
-        if weight is None or _is_written(tried.model, last, written):
+        if weight is None:
+            break
+        # Whether every answer is likely in all its contexts, with nothing added.
+        reached = find_targets(tried.model, last, written, steps=0).probabilities
+        if bool((reached > WRITTEN).all()):
             break
     return tried
 
 
-def _is_written(model: Model, layer: int, written: Written) -> bool:
-    """Say whether every answer is likely in all its contexts, with nothing added."""
-    return bool((find_targets(model, layer, written, steps=0).probabilities > WRITTEN).all())
-
-
 def _solve(
-    state: Progressed, layer: int, moments: KeyMoments, keys: Tensor, missing: Tensor,
+    state: EditState, layer: int, moments: KeyMoments, keys: Tensor, missing: Tensor,
     weight: float | None,
 ) -> LowRank:  # fmt: skip
     """Solve memit's least squares with the corpus' weight; without a weight, alphaedit's."""
@@ -275,7 +244,7 @@ def _solve(
     if weight is not None:
         return solve_memit(layer, moment, keys, missing, weight=weight * len(moment))
     free = moments.free(layer, FREE_SHARE)
-    earlier = (state.keys or {}).get(layer, keys[:0])
+    earlier = state.keys.get(layer, keys[:0])
     inside = float(((keys.double() @ free) * keys.double()).sum(-1).mean())
     return solve_alphaedit(layer, free, keys, missing, earlier=earlier, ridge=RIDGE * inside)
 
@@ -288,8 +257,8 @@ def _measure(
     model: Model, layer: int, written: Written, read: Callable[[Tails], Tensor]
 ) -> Float[Tensor, "fact wide"]:
     """Read something at the subjects' last tokens, averaged over each request's contexts."""
-    found = []
+    measured = []
     for contexts in written:
         own = [replace(one, owner=0) for one in contexts if one.pieces]
-        found.append(average_by_request(own, read(open_tails(model, layer, own))))
-    return torch.cat(found)
+        measured.append(average_by_request(own, read(open_tails(model, layer, own))))
+    return torch.cat(measured)

@@ -63,18 +63,6 @@ def find_subject(row: FactRow) -> str:
     )
 
 
-def refuse_twice(rows: Sequence[FactRow]) -> None:
-    """Refuse a prompt that stands twice: one of its answers would undo the other."""
-    seen: set[str] = set()
-    for row in rows:
-        if row.prompt in seen:
-            raise OptionRefused(
-                f'"{row.prompt}" stands twice among the facts to write.',
-                remedy="one answer for each prompt",
-            )
-        seen.add(row.prompt)
-
-
 def make_request(model: Model, prompt: str, subject: str, answer: str) -> Request:
     """Check what is asked for: the subject stands in the prompt, the answer has tokens."""
     if not subject.strip():
