@@ -206,7 +206,7 @@ def edit(
     asked = ask(current, facts)
     _refuse_known(current, requests, asked)
     prefixes = moments.prefixes
-    written = [write_contexts(current, one, 0, prefixes) for one in requests]
+    written = [write_contexts(current, one, prefixes) for one in requests]
     layers, effects = choose_layers(current, layer, method, requests, written, moments)
     start = EditState(current, before.keys if before else {})
     done = write_facts(method, start, layers, written, moments)

@@ -259,6 +259,6 @@ def _measure(
     """Read something at the subjects' last tokens, averaged over each request's contexts."""
     measured = []
     for contexts in written:
-        own = [replace(one, owner=0) for one in contexts if one.pieces]
+        own = [one for one in contexts if one.pieces]
         measured.append(average_by_request(own, read(open_tails(model, layer, own))))
     return torch.cat(measured)

@@ -2,6 +2,12 @@
 
 A request is written several times: alone, after a few prefixes (so that the edit does not depend on
 what stands in front of the subject), and as "SUBJECT is a", whose predictions shall stay.
+
+These contexts run as one batch, each from its subject's last token on (`Tails`). A change there leaves
+earlier positions as they were: their keys and values are kept from the clean run. Tails of different
+lengths are padded behind, where causal attention never looks. Gradients go through, so that a layer's
+output can be optimised at the cost of a few tokens' pass. (`ffnprobe.interventions.replay` does the same
+for variants of one prompt.)
 """
 
 from collections.abc import Sequence
@@ -12,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.errors import OptionRefused, PromptRefused
+from ffnprobe.errors import OptionRefused
 from ffnprobe.facts.formats import EMBEDDED, read_facts
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.models.forward import Hooks, watch
@@ -21,8 +27,8 @@ from ffnprobe.models.step import Past, add_up, finish_write, keep_past, normalis
 from ffnprobe.tracing.runs import prompt_ids
 from ffnprobe.tracing.trace import answer_ids
 
-ESSENCE = "{subject} is a"
 SEPARATOR = ". "
+Rows = Float[Tensor, "prompt pos d_model"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Request:
 class Context:
     """A request as it is run: `start` is the subject's last token, `reads` where pieces are predicted.
 
-    `owner` is the number of the request; the context whose predictions shall stay has no pieces.
+    `owner` is the request's number in a batch; the context whose predictions shall stay has no pieces.
     """
 
     owner: int
@@ -76,31 +82,24 @@ def make_request(model: Model, prompt: str, subject: str, answer: str) -> Reques
 
 
 def write_contexts(
-    model: Model, request: Request, owner: int, prefixes: Sequence[Sequence[int]]
+    model: Model, request: Request, prefixes: Sequence[Sequence[int]]
 ) -> list[Context]:
     """Write a request alone and after each prefix, then the prompt whose predictions shall stay."""
-    after = len(request.prompt) - request.prompt.rindex(request.subject) - len(request.subject)
+    subject, pieces = request.subject, request.pieces
+    after = len(request.prompt) - request.prompt.rindex(subject) - len(subject)
     alone = prompt_ids(model, request.prompt, bos=None)
     bos = alone[:1] if model.vocab.puts_bos(None) else ()
     follows = model.vocab.pieces(f"{SEPARATOR}{request.prompt}")
-    prompts = [alone, *((*bos, *prefix, *follows) for prefix in prefixes)]
-    most = model.config.positions - len(request.pieces) + 1
-    if len(alone) > most:
-        raise PromptRefused(
-            f"the prompt is {len(alone)} tokens and the answer {len(request.pieces)}; {model.name} "
-            f"has {model.config.positions} positions.",
-            remedy="a shorter prompt",
-        )
-    found = []
-    for ids in prompts:
-        if len(ids) <= most:  # a prefix that leaves no room is left out
-            reads = tuple(range(len(ids) - 1, len(ids) - 1 + len(request.pieces)))
+    contexts = []
+    for ids in (alone, *((*bos, *prefix, *follows) for prefix in prefixes)):
+        if len(ids) + len(pieces) - 1 <= model.config.positions:  # else a prefix leaves no room
+            reads = tuple(range(len(ids) - 1, len(ids) - 1 + len(pieces)))
             start = _find_end(model, ids[len(bos) :], after) + len(bos)
-            found.append(Context(owner, (*ids, *request.pieces[:-1]), start, reads, request.pieces))
-    essence = ESSENCE.format(subject=request.subject)
-    ids = prompt_ids(model, essence, bos=None)
-    start = _find_end(model, ids[len(bos) :], len(essence) - len(request.subject)) + len(bos)
-    return [*found, Context(owner, ids, start, (len(ids) - 1,), ())]
+            contexts.append(Context(0, (*ids, *pieces[:-1]), start, reads, pieces))
+    essence = " is a"
+    ids = prompt_ids(model, f"{subject}{essence}", bos=None)
+    start = _find_end(model, ids[len(bos) :], len(essence)) + len(bos)
+    return [*contexts, Context(0, ids, start, (len(ids) - 1,), ())]
 
 
 def _find_end(model: Model, ids: Sequence[int], after: int) -> int:
@@ -110,20 +109,6 @@ def _find_end(model: Model, ids: Sequence[int], after: int) -> int:
         if whole - len(model.vocab.text(ids[:number])) <= after:
             return number - 1
     return len(ids) - 1
-
-
-# MERGED: ffnprobe.editing.tails
-# The rest of several prompts, each from a position on, from a layer on, as one batch.
-#
-# A change at a subject's last token leaves earlier positions as they were: their keys and values are
-# kept from the clean run, and only the tokens from the subject's last on are run again. Tails of
-# different lengths are padded behind, where causal attention never looks. Gradients go through, so that
-# a layer's output can be optimised at the cost of a few tokens' pass.
-#
-# `ffnprobe.interventions.replay` does the same for variants of one prompt.
-
-
-Rows = Float[Tensor, "prompt pos d_model"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,32 +152,32 @@ def open_tails(model: Model, layer: int, contexts: Sequence[Context]) -> Tails:
     padded = torch.tensor([[*one.ids, *[0] * (longest - len(one.ids))] for one in contexts])
     rows = torch.arange(len(contexts))
     starts = torch.tensor([one.start for one in contexts])
-    found: dict[str, Tensor] = {}
+    at_start: dict[str, Tensor] = {}
     kept: list[Past] = []
     # What is kept past a prompt's own start is padding: far ahead of every query.
     at = torch.arange(first)[None]
     seen_at = torch.where(at < starts[:, None], at, 2 * model.config.positions)
 
     def keep_start(name: str, tensor: Tensor) -> None:
-        found[name] = tensor[rows, starts].clone()
+        at_start[name] = tensor[rows, starts].clone()
 
     def keep_stream(number: int, stream: Tensor) -> None:
         if number == layer + 1:
             positions = (starts[:, None] + torch.arange(wide)).clamp(max=longest - 1)
-            found["after"] = stream[rows[:, None], positions].clone()
+            at_start["after"] = stream[rows[:, None], positions].clone()
         if number < last:
             past = keep_past(model, number, stream[:, :first], at.to(stream.device))
             kept.append(past._replace(at=seen_at.to(stream.device)))
 
     last = model.config.layers
-    taps: Hooks = {
+    hooks: Hooks = {
         ("activations", layer): partial(keep_start, "keys"),
         ("before_mlp", layer): partial(keep_start, "before"),
         **{("before_attention", n): partial(keep_stream, n) for n in range(layer + 1, last)},
         ("final", 0): partial(keep_stream, last),
     }
-    watch(model, padded, taps)
+    watch(model, padded, hooks)
     return Tails(
-        model, layer, tuple(contexts), found["keys"], add_up(model, layer, found["keys"]),
-        found["before"], found["after"], tuple(kept),
+        model, layer, tuple(contexts), totals=add_up(model, layer, at_start["keys"]),
+        kept=tuple(kept), **at_start,
     )  # fmt: skip

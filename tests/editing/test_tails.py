@@ -59,6 +59,6 @@ def test_optimising_makes_the_answer_likelier(family):
 
 def test_the_subject_ends_where_its_last_token_does(pocket):
     request = make_request(pocket, "Michael Jordan plays the sport of", "Michael Jordan", " tennis")
-    for context in write_contexts(pocket, request, 0, [pocket.vocab.ids("The cat sat")]):
+    for context in write_contexts(pocket, request, [pocket.vocab.ids("The cat sat")]):
         assert pocket.vocab.text(context.ids[: context.start + 1]).endswith("Jordan")
         assert not pocket.vocab.text(context.ids[: context.start]).endswith("Jordan")
