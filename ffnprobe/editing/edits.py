@@ -10,13 +10,11 @@ The model handed in is not touched. `Edited.model` is a model like any other: ev
 Limits: what is written is this subject in sentences of this kind. Nothing that follows from the fact
 is written with it, and the reverse ("tennis is played by") is not either.
 
-Which layer to edit: the one whose MLP, removed at the subject's last token, costs the answer most.
-
-This is one column of the map of effects (`ablate_layers`), for the model's own answer before the edit,
-added up over the facts. The last layer never has an effect there: no later head reads what it writes.
+The layer edited is the one whose MLP, removed at the subject's last token, costs the answer most. This is
+one column of the map of effects (`ablate_layers`), for the model's own answer before the edit, added up
+over the facts. The last layer never has an effect there: no later head reads what it writes.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -29,9 +27,8 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.editing.key_moments import KeyMoments, embedded_keys, open_keys
-from ffnprobe.editing.methods import EditState, check_method, write_facts
+from ffnprobe.editing.methods import EditState, Written, check_method, write_facts
 from ffnprobe.editing.requests import (
-    Context,
     Request,
     find_subject,
     make_request,
@@ -58,58 +55,6 @@ if TYPE_CHECKING:
 # Of many facts, so many are asked.
 FACTS_ASKED = 8
 MOST_LAYERS = 5
-
-
-def choose_layers(
-    model: Model,
-    layer: int | None,
-    method: str,
-    requests: Sequence[Request],
-    written: Sequence[Sequence[Context]],
-    moments: KeyMoments,
-) -> tuple[tuple[int, ...], Float[Tensor, " layer"] | None]:
-    """Return the layers to edit, in order, and the effects they were chosen by (None if named)."""
-    effects = None
-    if layer is None:
-        effects = map_subjects(model, requests, written, moments)
-        # Layer 0 sees hardly more than the token itself, which other subjects share.
-        measured = [n for n in moments.layers if n > 0] or list(moments.layers)
-        layer = measured[int(effects[measured].argmax())]
-    else:
-        (layer,) = model.find_layers([layer])
-        reads_later = any(one.reads[0] > one.start for contexts in written for one in contexts)
-        if layer == model.config.layers - 1 and reads_later:
-            raise OptionRefused(
-                f"layer {layer} is the last: what it writes at the subject reaches no later token.",
-                remedy="an earlier layer",
-            )
-    moments.of(layer)
-    if method == "rome" or model.config.has_post_norms:
-        return (layer,), effects
-    many = min(MOST_LAYERS, 1 + model.config.layers // 6)
-    return tuple(n for n in range(layer - many + 1, layer + 1) if n in moments.layers), effects
-
-
-def map_subjects(
-    model: Model,
-    requests: Sequence[Request],
-    written: Sequence[Sequence[Context]],
-    moments: KeyMoments,
-) -> Float[Tensor, " layer"]:
-    """Measure what each layer's MLP does for the answer at the subject's last token, in logits."""
-    means = moments.means(model)
-    replacement = choose_replacement(model, usual_replacement(model, means))
-    every = range(model.config.layers)
-    total = torch.zeros(model.config.layers)
-    for request, contexts in list(zip(requests, written, strict=True))[:FACTS_ASKED]:
-        trace = run(model, request.prompt, patterns=False)
-        readout = read_answer(trace, predicted(trace), log_probability=False)
-        position = contexts[0].start
-        given = replacement.expand(-1, position + 1, -1)
-        moves = [readout.replay.replaced(layer, given[layer])[position] for layer in every]
-        sites = [(layer, position) for layer in every]
-        total += sweep_moves(readout, sites, torch.stack(moves)[:, None]).logit
-    return total
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -204,28 +149,88 @@ def edit(
     if problems:
         raise PromptRefused(problems[0].problem, remedy="a shorter prompt")
     asked = ask(current, facts)
-    _refuse_known(current, requests, asked)
-    prefixes = moments.prefixes
-    written = [write_contexts(current, one, prefixes) for one in requests]
-    layers, effects = choose_layers(current, layer, method, requests, written, moments)
-    start = EditState(current, before.keys if before else {})
+    for request, rank in zip(requests, asked.ranks.tolist(), strict=True):
+        if rank == 1:
+            raise OptionRefused(
+                f'{current.name} says "{request.answer}" after "{request.prompt}" already.',
+                remedy="another answer: there is nothing to write",
+            )
+    written = [write_contexts(current, one, moments.prefixes) for one in requests]
+    layers, effects = _choose_layers(current, layer, method, requests, written, moments)
+    start = EditState(
+        current,
+        before.keys if before else {},
+        {change.layer: change for change in before.changes} if before else {},
+    )
     done = write_facts(method, start, layers, written, moments)
+    earlier = before.requests if before else ()
     known = own.provenance(run_by=own.run_by, settings={
         "method": method, "layers": list(layers), "facts": len(requests),
-        "earlier_facts": len(before.requests) if before else 0, "steps": done.steps,
+        "earlier_facts": len(earlier), "steps": done.steps,
         "keys": moments.title, "edited": done.model.fingerprint,
     })  # fmt: skip
     return Edited(
         original=own,
         model=done.model,
-        requests=(*(before.requests if before else ()), *requests),
-        changes=_join((*(before.changes if before else ()), *done.changes)),
+        requests=(*earlier, *requests),
+        changes=tuple(done.changes[layer] for layer in sorted(done.changes)),
         keys=done.keys,
         effects=effects,
         moments=moments,
         table=known.note(_table(done.model, requests, asked, ask(done.model, facts))),
         provenance=known,
     )
+
+
+def _choose_layers(
+    model: Model,
+    layer: int | None,
+    method: str,
+    requests: Sequence[Request],
+    written: Written,
+    moments: KeyMoments,
+) -> tuple[tuple[int, ...], Float[Tensor, " layer"] | None]:
+    """Return the layers to edit, in order, and the effects they were chosen by (None if named)."""
+    effects = None
+    if layer is None:
+        effects = _map_subjects(model, requests, written, moments)
+        # Layer 0 sees hardly more than the token itself, which other subjects share.
+        measured = [n for n in moments.layers if n > 0] or list(moments.layers)
+        layer = measured[int(effects[measured].argmax())]
+    else:
+        (layer,) = model.find_layers([layer])
+        reads_later = any(one.reads[0] > one.start for contexts in written for one in contexts)
+        if layer == model.config.layers - 1 and reads_later:
+            raise OptionRefused(
+                f"layer {layer} is the last: what it writes at the subject reaches no later token.",
+                remedy="an earlier layer",
+            )
+    moments.of(layer)
+    if method == "rome" or model.config.has_post_norms:
+        return (layer,), effects
+    many = min(MOST_LAYERS, 1 + model.config.layers // 6)
+    return tuple(n for n in range(layer - many + 1, layer + 1) if n in moments.layers), effects
+
+
+def _map_subjects(
+    model: Model,
+    requests: Sequence[Request],
+    written: Written,
+    moments: KeyMoments,
+) -> Float[Tensor, " layer"]:
+    """Measure what each layer's MLP does for the answer at the subject's last token, in logits."""
+    replacement = choose_replacement(model, usual_replacement(model, moments.means(model)))
+    layers = range(model.config.layers)
+    total = torch.zeros(len(layers))
+    for request, contexts in list(zip(requests, written, strict=True))[:FACTS_ASKED]:
+        trace = run(model, request.prompt, patterns=False)
+        readout = read_answer(trace, predicted(trace), log_probability=False)
+        position = contexts[0].start
+        values = replacement.expand(-1, position + 1, -1)
+        moves = [readout.replay.replaced(layer, values[layer])[position] for layer in layers]
+        sites = [(layer, position) for layer in layers]
+        total += sweep_moves(readout, sites, torch.stack(moves)[:, None]).logit
+    return total
 
 
 def _find_moments(model: Model, scan: KeyMoments | str | PathLike[str] | None) -> KeyMoments:
@@ -263,30 +268,6 @@ def _list_facts(prompt: Facts, answer: str | None, subject: str | None) -> list[
             )
         seen.add(row.prompt)
     return list(table.rows)
-
-
-def _refuse_known(model: Model, requests: Sequence[Request], asked: Replies) -> None:
-    for request, rank in zip(requests, asked.ranks.tolist(), strict=True):
-        if rank == 1:
-            raise OptionRefused(
-                f'{model.name} says "{request.answer}" after "{request.prompt}" already.',
-                remedy="another answer: there is nothing to write",
-            )
-
-
-def _join(changes: Sequence[LowRank]) -> tuple[LowRank, ...]:
-    """Add up the changes of each layer: factors side by side."""
-    by_layer = defaultdict[int, list[LowRank]](list)
-    for one in changes:
-        by_layer[one.layer].append(one)
-    return tuple(
-        LowRank(
-            layer,
-            torch.cat([one.left for one in several], 1),
-            torch.cat([one.right for one in several]),
-        )
-        for layer, several in sorted(by_layer.items())
-    )
 
 
 def _table(model: Model, requests: Sequence[Request], old: Replies, new: Replies) -> "pd.DataFrame":

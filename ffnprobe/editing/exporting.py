@@ -2,10 +2,8 @@
 
 Tensors keep the dtype they have in memory, so that the folder loads to the very same fingerprint:
 what an edit touched is fp32, what a GGUF file held is dequantised to fp32, all else is as its file has
-it. `config.json` says float32, so that Hugging Face rounds nothing.
-
-The folder is written under a temporary name next to it and then renamed: it is there whole, or
-not at all.
+it. `config.json` says float32, so that Hugging Face rounds nothing. The folder is written under a
+temporary name next to it and then renamed.
 """
 
 import json
@@ -17,7 +15,6 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.editing.certificates import Certificate
@@ -66,14 +63,18 @@ def _write_card(edited: Edited, certificate: Certificate | None) -> str:
     if len(edited.requests) > ROWS:
         lines.append(f"- … and {len(edited.requests) - ROWS:,} more")
     if certificate is not None:
-        lines += ["## Certificate", f"{certificate.title}.", certificate.caption + "."]
-        for row in certificate.table.itertuples():
-            lines.append(
-                f"- {row.measure}: {row.before:.4f} before, {row.after:.4f} after ({row.cases:,})"
-            )
         lines += [
-            f'- changed: "{row.prompt}" {row.said_before} → {row.said_after}'
-            for row in certificate.changed.head(ROWS).itertuples()
+            "## Certificate",
+            f"{certificate.title}.",
+            f"{certificate.caption}.",
+            *(
+                f"- {row.measure}: {row.before:.4f} before, {row.after:.4f} after ({row.cases:,})"
+                for row in certificate.table.itertuples()
+            ),
+            *(
+                f'- changed: "{row.prompt}" {row.said_before} → {row.said_after}'
+                for row in certificate.changed.head(ROWS).itertuples()
+            ),
         ]
     return "\n\n".join(lines) + "\n"
 
@@ -108,7 +109,14 @@ def write_folder(model: Model, folder: Path, *, files_of: Model, card: str) -> N
 
 
 def _write(model: Model, folder: Path, files_of: Model, card: str) -> None:
-    save_file(_named(model), folder / "model.safetensors", metadata={"format": "pt"})
+    lay, prefix = model.layout, model.layout.prefixes[0]
+    # Tensors are named as Hugging Face's own code does.
+    tensors = {
+        f"{lay.published_head}.weight" if name == f"{lay.head}.weight" else f"{prefix}{name}":
+        tensor.detach().cpu().contiguous()
+        for name, tensor in model.weights.items()
+    }  # fmt: skip
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     config = {
         **model.config.native,
         "architectures": [FAMILIES[model.config.family].classes[1]],
@@ -132,24 +140,14 @@ def _write(model: Model, folder: Path, files_of: Model, card: str) -> None:
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def _named(model: Model) -> dict[str, Tensor]:
-    """Name every tensor as Hugging Face's own code does."""
-    lay, prefix = model.layout, model.layout.prefixes[0]
-    return {
-        f"{lay.published_head}.weight" if name == f"{lay.head}.weight" else f"{prefix}{name}":
-        tensor.detach().cpu().contiguous()
-        for name, tensor in model.weights.items()
-    }  # fmt: skip
-
-
 def _describe_tokenizer(model: Model) -> dict[str, Any]:
     """Describe a tokenizer that came without files of its own, as one of a GGUF file does."""
     vocab = model.vocab
-    said: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": model.config.positions,
         "add_bos_token": vocab.is_begun_by_bos,
     }
     if vocab.bos is not None and (token := vocab.tokenizer.id_to_token(vocab.bos)) is not None:
-        said["bos_token"] = token
-    return said
+        settings["bos_token"] = token
+    return settings

@@ -168,20 +168,25 @@ def _optimise(tails: Tails, most: int) -> Targets:
 
 @dataclass(frozen=True, eq=False)
 class EditState:
-    """A model on its way: the changes made so far, the keys written in each layer, the steps taken."""
+    """A model on its way: what was written so far in each layer, and the steps taken."""
 
     model: Model
     keys: Mapping[int, Float[Tensor, "fact neuron"]]
-    changes: tuple[LowRank, ...] = ()
+    changes: Mapping[int, LowRank]
     steps: int = 0
 
     def adding(self, change: LowRank, keys: Float[Tensor, "fact neuron"]) -> "EditState":
         """Change one layer, and remember which keys were written there."""
-        layer = change.layer
-        written = torch.cat([self.keys[layer], keys]) if layer in self.keys else keys
+        layer, earlier = change.layer, self.changes.get(change.layer)
         model = change_rows(self.model, {layer: change.whole})
-        changes = (*self.changes, change)
-        return replace(self, model=model, changes=changes, keys={**self.keys, layer: written})
+        if earlier is not None:
+            keys, change = torch.cat([self.keys[layer], keys]), earlier.beside(change)
+        return replace(
+            self,
+            model=model,
+            keys={**self.keys, layer: keys},
+            changes={**self.changes, layer: change},
+        )
 
 
 def check_method(method: str) -> None:

@@ -48,6 +48,11 @@ class LowRank:
         """How much memory the factors take, in bytes."""
         return self.left.nbytes + self.right.nbytes
 
+    def beside(self, other: "LowRank") -> "LowRank":
+        """Add another change of the layer: factors side by side."""
+        left, right = torch.cat([self.left, other.left], 1), torch.cat([self.right, other.right])
+        return LowRank(self.layer, left, right)
+
 
 def solve_rome(
     layer: int,
@@ -57,8 +62,8 @@ def solve_rome(
 ) -> LowRank:
     """Rank one: move the output at one key by a shift, and other keys of the corpus least."""
     k = key.double()
-    direction = _solve(moment, k[:, None])[:, 0]
-    return LowRank(layer, (direction / (direction @ k))[:, None], shift.double()[None])
+    direction = _solve(moment, k[:, None])
+    return LowRank(layer, direction / (direction[:, 0] @ k), shift.double()[None])
 
 
 def solve_memit(
@@ -85,8 +90,7 @@ def solve_alphaedit(
 ) -> LowRank:
     """In the null space of the corpus: move the outputs at new keys and leave earlier edits' alone."""
     k, before = keys.double(), earlier.double()
-    one = torch.eye(len(free), dtype=torch.float64, device=free.device)
-    system = free @ (before.mT @ before + k.mT @ k) + ridge * one
+    system = free @ (before.mT @ before + k.mT @ k) + ridge * torch.eye(len(free)).to(free)
     return LowRank(layer, torch.linalg.solve(system, free @ k.mT), shifts.double())
 
 
@@ -122,6 +126,6 @@ def _solve(matrix: Float64[Tensor, "neuron neuron2"], columns: Tensor) -> Tensor
     opens = sizes[sizes > 0]
     least = NEARLY_SILENT * float(opens.quantile(0.75)) if len(opens) else 0.0
     factor, live = factor_live(matrix, least=least)
-    found = torch.zeros_like(columns)
-    found[live] = torch.cholesky_solve(columns[live], factor)
-    return found
+    solution = torch.zeros_like(columns)
+    solution[live] = torch.cholesky_solve(columns[live], factor)
+    return solution
