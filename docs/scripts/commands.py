@@ -12,7 +12,8 @@ from typing import Any
 import typer
 
 import ffnprobe.cli.main  # noqa: F401  (importing registers every command)
-from ffnprobe.cli.command import Common, app
+from ffnprobe.cli.command import app
+from ffnprobe.cli.invocation import Common
 
 PAGE = Path(__file__).parents[1] / "commands.md"
 OPENING = """# Commands

@@ -1,6 +1,7 @@
 """`ffnprobe models`, `ffnprobe params`: what can be loaded by name, and where the parameters are."""
 
-from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.command import command
+from ffnprobe.cli.invocation import Common
 
 
 @command

@@ -1,38 +1,35 @@
-"""What every command shares: its common options, notes to stderr, results to stdout or a file."""
+"""How a function becomes a command: options of their words, help that fits, errors in one line.
+
+Help is plain lines for a narrow terminal, flags as `--bos / --no-bos`, nothing cut.
+"""
 
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import wraps
-from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ffnprobe.arguments import PROMPT, Argument, Option, check_option
 from ffnprobe.cli.failures import begin_work, end_work, flush_output, restate
+from ffnprobe.cli.invocation import Common
 from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.verbs import REQUIRED
 from ffnprobe.version import VERSION
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ffnprobe.models.model import Model
-    from ffnprobe.provenance import Provenance
-    from ffnprobe.results import Result
-
-
-# MERGED: ffnprobe.cli.help
-# How help is written: plain lines that fit a narrow terminal, flags as `--bos / --no-bos`, nothing cut.
-
-
+SHARED = tuple(inspect.signature(Common, eval_str=True).parameters.values())
+# What an option takes, in the words of the commands' page.
+KINDS: dict[Any, str] = {str: "TEXT", int: "N", float: "NUMBER", list[str]: "TEXT"}
 # Longer than the first line of any command's help.
 WHOLE = 1_000
+SETTINGS: dict[str, Any] = {
+    "rich_markup_mode": None, "add_completion": False, "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}  # fmt: skip
 
 
 class Commands(dict[str, Any]):
@@ -60,8 +57,7 @@ class HelpGroup(TyperGroup):
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
-        every = {**self.commands, **self.derived}
-        self.commands = Commands({name: every[name] for name in sorted(every)})
+        self.commands = Commands(sorted({**self.commands, **self.derived}.items()))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Name the commands, none of them made for it."""
@@ -69,7 +65,7 @@ class HelpGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a row for each command; a long line is wrapped, not cut."""
-        rows = [(name, self._words(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, self._words(ctx, name)) for name in self.commands]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -91,8 +87,7 @@ class HelpCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write three lists."""
-
-        shared = {*Common.__dataclass_fields__, "help"}
+        shared = {*(each.name for each in SHARED), "help"}
         lists: dict[str, list[tuple[str, str]]] = {
             "Arguments": [], "Options": [], "Options of every command": [],
         }  # fmt: skip
@@ -116,24 +111,12 @@ def _name_argument(argument: Any) -> str:
     return name if argument.required else f"[{name}]"
 
 
-# What an option takes, in the words of the commands' page.
-KINDS = {
-    "<class 'str'>": "TEXT",
-    "<class 'int'>": "N",
-    "<class 'float'>": "NUMBER",
-    "list[str]": "TEXT",
-}
-
-
 app = typer.Typer(
     name="ffnprobe",
     cls=HelpGroup,
-    rich_markup_mode=None,
     help="Read the MLP layers of a language model neuron by neuron: questions, answers, pushes.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    **SETTINGS,
 )
 
 
@@ -153,161 +136,6 @@ def describe(
     """Read the MLP layers of a language model neuron by neuron: questions, answers, pushes."""
 
 
-@dataclass(frozen=True)
-class Common:
-    """The options every command has."""
-
-    model: Annotated[
-        str | None,
-        Option(
-            "pocket, gpt2, gpt2-medium, …, smollm2, gemma3-270m, owner/name on the hub, a folder or a .gguf file.",
-            flag="-m", metavar="NAME|FOLDER|FILE", default="$FFNPROBE_MODEL, else pocket",
-        ),
-    ] = None  # fmt: skip
-    device: Annotated[
-        str, Option("The device to compute on.", choices=("auto", "cpu", "cuda", "mps"))
-    ] = "auto"
-    threads: Annotated[
-        int | None,
-        Option(
-            "How many threads to compute with.",
-            default="$FFNPROBE_THREADS, else as many as help a model of this size",
-        ),
-    ] = None
-    format: Annotated[
-        str, Option("The format of the printed result.", choices=("table", "csv", "json", "md"))
-    ] = "table"
-    out: Annotated[
-        Path | None,
-        Option(
-            "Write the result to a .csv, .json, .jsonl, .parquet, .md or .html file.",
-            flag="-o", metavar="FILE",
-        ),
-    ] = None  # fmt: skip
-    html: Annotated[Path | None, Option("Also write a self-contained page.", metavar="FILE")] = None
-    plot: Annotated[
-        Path | None, Option("Also write its figure to a .html or .png file.", metavar="FILE")
-    ] = None
-    quiet: Annotated[bool, Option("Print no notes and no progress bar.", flag="-q")] = False
-    debug: Annotated[bool, Option("Show the traceback of an error.")] = False
-
-    @property
-    def model_name(self) -> str:
-        from ffnprobe.models.loading import default_name
-
-        return self.model or default_name()
-
-    def load(self, *, hooks: bool | None = None, has_own_threads: bool = False) -> "Model":
-        """Check the output files, load the model, and note its name, source and fingerprint.
-
-        `hooks` is the option of commands that run prompts; the note then says who runs them. Threads
-        are set to what pays for the model, unless the command chooses its own.
-        """
-        self.check_out()
-        from ffnprobe.cli.invocation import read_threads, use_threads
-
-        asked = read_threads(self.threads)
-        from ffnprobe.models.loading import load
-
-        model = load(self.model_name, device=self.device, hooks=bool(hooks))
-        if asked is not None or not has_own_threads:
-            use_threads(asked, model.config.parameters())
-        known = f"{model.name} ({model.source}, weights {model.fingerprint[:8]}"
-        self.note(f"{known})" if hooks is None else f"{known}, run by {model.run_by})")
-        return model
-
-    def load_other(self, name: str) -> "Model":
-        """Load a second model, and note which it is."""
-        from ffnprobe.models.loading import load
-
-        model = load(name, device=self.device)
-        self.note(f"{model.name} ({model.source}, weights {model.fingerprint[:8]})")
-        return model
-
-    def check_out(self) -> None:
-        """Refuse files that cannot be written before any work is done."""
-        if self.out is not None or self.html is not None:
-            from ffnprobe.views.table_formats import check_target
-
-            if self.out is not None:
-                check_target(self.out)
-            if self.html is not None:
-                check_target(self.html, (".html",))
-        if self.plot is not None:
-            from ffnprobe.views.saving import check_picture
-
-            check_picture(self.plot)
-
-    def check_apart(self, read: Mapping[str, object]) -> None:
-        """Refuse to write two results to one file, or one over what is read."""
-        from ffnprobe.cli.invocation import check_apart
-
-        check_apart({"--out": self.out, "--html": self.html, "--plot": self.plot}, read)
-
-    def note(self, text: str) -> None:
-        """Print a note to stderr; it is not part of the result."""
-        if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
-
-    @property
-    def is_for_terminal(self) -> bool:
-        """Whether the result is printed as text for people."""
-        return self.out is None and self.format == "table"
-
-    def emit(
-        self,
-        result: "Result",
-        tables: "dict[str, pd.DataFrame] | None" = None,
-        *,
-        provenance: "Provenance | None" = None,
-        printed: "dict[str, pd.DataFrame] | None" = None,
-    ) -> None:
-        """Print tables in the chosen format, or write `--out`; as text, only what is to be `printed`."""
-        from ffnprobe.views.saving import gather_tables, save_result
-        from ffnprobe.views.table_formats import TEXTS, name_unwritten
-
-        tables = result.tables() if tables is None else tables
-        known = result.provenance if provenance is None else provenance
-        self.write(result, tables)
-        if not self.is_for_terminal and result.caption:  # a table has it underneath
-            self.note(result.caption)
-        if self.out is not None:
-            save_result(result, self.out, tables=tables, provenance=known)
-            self.note(f"wrote {self.out}{name_unwritten(tables, self.out)}")
-        elif self.format == "table":
-            from ffnprobe.documents.blocks import ROWS
-            from ffnprobe.views.terminal import print_document
-
-            shown = tables if printed is None else printed
-            print_document(result.headline, result.document(shown), most=ROWS)
-        else:
-            if "utf" not in (sys.stdout.encoding or "utf-8").lower():
-                self.note(
-                    f"standard output is {sys.stdout.encoding}: what it lacks is written as ?"
-                )
-            written = gather_tables(result, tables, known, is_told=self.format == "md")
-            sys.stdout.write(TEXTS[self.format](written))
-
-    def refuse_output(self, words: str, remedy: str) -> None:
-        """Refuse the options of a result in a command that has none."""
-        if self.out or self.html or self.plot or self.format != "table":
-            raise OptionRefused(words, remedy=remedy)
-
-    def write(self, result: "Result", tables: "dict[str, pd.DataFrame] | None" = None) -> None:
-        """Write the page of `--html` and the figure of `--plot`, if asked for."""
-        if self.html is not None:
-            from ffnprobe.views.saving import save_result
-
-            save_result(result, self.html, tables=tables)
-            self.note(f"wrote {self.html}")
-        if self.plot is not None:
-            from ffnprobe.views.figures import plot
-            from ffnprobe.views.saving import save_figure
-
-            save_figure(plot(result), self.plot)
-            self.note(f"wrote {self.plot}")
-
-
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Register a command; its first parameter, `common`, has the options of every command."""
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
@@ -315,15 +143,23 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
+def build(
+    name: str, words: str, function: Callable[..., None], own: Sequence[inspect.Parameter]
+) -> Any:
+    """Build a command of a function that takes these parameters."""
+    alone = typer.Typer(**SETTINGS)
+    alone.command(name.replace("_", "-"), cls=HelpCommand, help=words)(make_command(function, own))
+    return typer.main.get_command(alone)
+
+
 def make_command(
     function: Callable[..., None], own: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
     """Make what typer takes of a function and its parameters: options by their words, errors as one line."""
-    shared = list(inspect.signature(Common, eval_str=True).parameters.values())
 
     @wraps(function)
     def run_command(**values: Any) -> None:
-        common = Common(**{p.name: values.pop(p.name) for p in shared})
+        common = Common(**{p.name: values.pop(p.name) for p in SHARED})
         try:
             begin_work()
             common.check_apart({"model": common.model, **values})
@@ -346,7 +182,7 @@ def make_command(
         finally:
             end_work()
 
-    parameters = [offer(p) for p in (*own, *shared)]
+    parameters = [offer(p) for p in (*own, *SHARED)]
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_command.__annotations__ = {p.name: p.annotation for p in parameters}
     return run_command
@@ -354,8 +190,10 @@ def make_command(
 
 def take(name: str, option: Option, default: Any = REQUIRED) -> inspect.Parameter:
     """Write an option as a parameter of a command."""
-    kind, placed = option.typed, inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, placed, default=default, annotation=Annotated[kind, option])
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default,
+        annotation=Annotated[option.typed, option],
+    )  # fmt: skip
 
 
 def offer(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -372,25 +210,22 @@ def offer(parameter: inspect.Parameter) -> inspect.Parameter:
         words = f"{words.removesuffix('.')} (repeatable)."
     elif option.words == PROMPT.words:
         words = f"{words.removesuffix('.')}; - reads it from standard input."
-    said: dict[str, Any] = {"help": words, "metavar": option.metavar or KINDS.get(str(kind))}
+    shown: dict[str, Any] = {"help": words, "metavar": option.metavar or KINDS.get(kind)}
     if option.default:
-        said["show_default"] = option.default
+        shown["show_default"] = option.default
     if parameter.default is None:
         kind = kind | None
     if isinstance(option, Argument):
-        info: Any = typer.Argument(**said | {"metavar": option.metavar or parameter.name.upper()})
+        info: Any = typer.Argument(**shown | {"metavar": option.metavar or parameter.name.upper()})
     else:
         flag = f"--{parameter.name.replace('_', '-')}"
-        if kind is bool or kind == bool | None:
-            flag = flag if parameter.default is False else f"{flag}/--no-{flag[2:]}"
-        names = (
-            (option.flag,) if option.flag.startswith("--") else (flag, *filter(None, [option.flag]))
-        )
-        info = typer.Option(*names, **said)
-    return inspect.Parameter(
-        parameter.name, inspect.Parameter.KEYWORD_ONLY, default=default,
-        annotation=Annotated[kind, info],
-    )  # fmt: skip
+        if kind in (bool, bool | None) and parameter.default is not False:
+            flag = f"{flag}/--no-{flag[2:]}"
+        flags = [option.flag] if option.flag.startswith("--") else filter(None, [flag, option.flag])
+        info = typer.Option(*flags, **shown)
+    return parameter.replace(
+        kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
+    )
 
 
 def split_option(annotation: Any) -> tuple[Option, Any]:
@@ -404,14 +239,14 @@ def split_option(annotation: Any) -> tuple[Option, Any]:
 def read_typed(parameter: inspect.Parameter, value: Any) -> Any:
     """Read what was typed as the verb takes it."""
     option, kind = split_option(parameter.annotation)
-    if value is None or (isinstance(value, list | tuple) and not value):
-        return None
-    if option.read is None:
-        return list(value) if isinstance(value, tuple) else value
-    if get_origin(kind) is dict:
-        pairs = [option.read(word) for word in value]
-        for place, (name, _) in enumerate(pairs):
-            if name in [known for known, _ in pairs[:place]]:
-                raise OptionRefused(f"{name} is given twice.", remedy="name it once")
-        return dict(pairs)
-    return [option.read(word) for word in value] if isinstance(value, list | tuple) else option.read(value)  # fmt: skip
+    if value is None or option.read is None:
+        return value
+    if not isinstance(value, list):
+        return option.read(value)
+    words = [option.read(word) for word in value]
+    if get_origin(kind) is not dict:
+        return words
+    for place, (name, _) in enumerate(words):
+        if name in [earlier for earlier, _ in words[:place]]:
+            raise OptionRefused(f"{name} is given twice.", remedy="name it once")
+    return dict(words)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ffnprobe.arguments import HOOKS, Argument, Option
-from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.command import command
+from ffnprobe.cli.invocation import Common
 
 if TYPE_CHECKING:
     from ffnprobe.editing.key_moments import KeyMoments

@@ -1,4 +1,10 @@
-"""What a machine refuses (memory, files, standard output), said in one line as our own errors are."""
+"""What ends a command from outside, said in one line: Ctrl-C, and what a machine refuses.
+
+While a command works, Ctrl-C is an exception, as in all of Python, and the command says what it has kept. But
+an exception that comes while modules are imported may get lost there, or abort the process; before and
+after the work there is nobody to catch it. At these moments nothing is half done, and the process ends at
+once, with exit code 130.
+"""
 
 import errno
 import io
@@ -9,24 +15,20 @@ from types import FrameType
 
 from ffnprobe.errors import FfnProbeError
 
-# MERGED: ffnprobe.cli.interrupts
-# Ctrl-C at every moment of a command: one line, and exit code 130.
-#
-# While a command works, Ctrl-C is an exception, as in all of Python, and the command says what it has kept. But
-# an exception that comes while modules are imported may get lost there, or abort the process; before and
-# after the work there is nobody to catch it. At these moments nothing is half done, and the process ends at once.
-
-
 _IMPORTING = "<frozen importlib._bootstrap>"
-_BEFORE = "nothing was written."
 _DURING = "run the same command again."
-_AFTER = "the command had ended."
+# What torch, the loader of shared libraries and threads say when memory is short.
+_MEMORY = (
+    "allocate memory", "failed to map segment", "out of memory", "start new thread", "bad_alloc",
+)  # fmt: skip
+_OUTPUT = (errno.EBADF, errno.ENOSPC, errno.EIO)
+_PIPE = (errno.EPIPE, errno.ESHUTDOWN)
 
 
 class _Moment:
     """Where the command is: what Ctrl-C says when it ends the process at once."""
 
-    says = _BEFORE
+    says = "nothing was written."
     process = 0
 
 
@@ -44,7 +46,7 @@ def begin_work() -> None:
 
 def end_work() -> None:
     """Note that all is said and done, and the process only has to end."""
-    _Moment.says = _AFTER
+    _Moment.says = "the command had ended."
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -57,23 +59,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_filename == _IMPORTING:
-            return True
+    while frame is not None and frame.f_code.co_filename != _IMPORTING:
         frame = frame.f_back
-    return False
-
-
-# What torch, the loader of shared libraries and threads say when memory is short.
-_MEMORY = (
-    "allocate memory",
-    "failed to map segment",
-    "out of memory",
-    "start new thread",
-    "bad_alloc",
-)
-_OUTPUT = (errno.EBADF, errno.ENOSPC, errno.EIO)
-_PIPE = (errno.EPIPE, errno.ESHUTDOWN)
+    return frame is not None
 
 
 class ClosedOutput(io.TextIOBase):
@@ -105,9 +93,8 @@ def is_memory(error: BaseException) -> bool:
     """Say whether an error, or what caused it, is that memory is short."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
-    if isinstance(error, RuntimeError | ImportError | OSError) and any(
-        words in str(error) for words in _MEMORY
-    ):
+    is_said = any(words in str(error) for words in _MEMORY)
+    if is_said and isinstance(error, RuntimeError | ImportError | OSError):
         return True
     return error.__cause__ is not None and is_memory(error.__cause__)
 
@@ -119,9 +106,7 @@ def flush_output() -> FfnProbeError | None:
     except OSError as error:
         # What is held would be written again when the process ends, and fail with a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if error.errno in _PIPE:
-            return None
-        return _no_output(error)
+        return None if error.errno in _PIPE else _no_output(error)
     return None
 
 

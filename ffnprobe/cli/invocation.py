@@ -1,21 +1,33 @@
-"""No result is written over another, or over a file the command reads."""
+"""One call of a command: its common options, the model and threads they ask for, where its result goes.
+
+Notes go to stderr, a result to stdout or to files. No result is written over another, or over what is read.
+
+Threads: as many as pay for a model of its size. They wait for each other after every product; in a small
+model a product takes less time than the wait, and on a busy machine the wait can be many times longer
+(`python analyses/benchmark.py --only threads` measures it by shape). The process is the command's own, so
+its setting is ours to change; in Python torch's setting is left as it was.
+"""
 
 import glob
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from ffnprobe.cli.command import Common
+from ffnprobe.arguments import Option
 from ffnprobe.errors import OptionRefused, PromptRefused
 from ffnprobe.files import LARGEST_PROMPT, MB
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ffnprobe.corpora.scans import Scan
     from ffnprobe.models.model import Model
-
+    from ffnprobe.provenance import Provenance
+    from ffnprobe.results import Result
 
 # What is read of a folder, by the argument that names it.
 READ_IN_FOLDERS = {
@@ -26,59 +38,186 @@ READ_IN_FOLDERS = {
 }
 
 
-def check_apart(targets: Mapping[str, Path | None], read: Mapping[str, object]) -> None:
-    """Refuse two options that name one file, and one that names a file among the arguments."""
-    named = {option: path for option, path in targets.items() if path is not None}
-    seen: dict[Path, str] = {}
-    for option, path in named.items():
-        with suppress(OSError, RuntimeError):  # such a path is refused when it is checked
-            target = path.expanduser().resolve()
-            if target in seen:
-                raise OptionRefused(
-                    f"{seen[target]} and {option} name the same file, {path}.", remedy="two names"
+@dataclass(frozen=True)
+class Common:
+    """The options every command has."""
+
+    model: Annotated[
+        str | None,
+        Option(
+            "pocket, gpt2, gpt2-medium, …, smollm2, gemma3-270m, owner/name on the hub, a folder or a .gguf file.",
+            flag="-m", metavar="NAME|FOLDER|FILE", default="$FFNPROBE_MODEL, else pocket",
+        ),
+    ] = None  # fmt: skip
+    device: Annotated[
+        str, Option("The device to compute on.", choices=("auto", "cpu", "cuda", "mps"))
+    ] = "auto"
+    threads: Annotated[
+        int | None,
+        Option(
+            "How many threads to compute with.",
+            default="$FFNPROBE_THREADS, else as many as help a model of this size",
+        ),
+    ] = None
+    format: Annotated[
+        str, Option("The format of the printed result.", choices=("table", "csv", "json", "md"))
+    ] = "table"
+    out: Annotated[
+        Path | None,
+        Option(
+            "Write the result to a .csv, .json, .jsonl, .parquet, .md or .html file.",
+            flag="-o", metavar="FILE",
+        ),
+    ] = None  # fmt: skip
+    html: Annotated[Path | None, Option("Also write a self-contained page.", metavar="FILE")] = None
+    plot: Annotated[
+        Path | None, Option("Also write its figure to a .html or .png file.", metavar="FILE")
+    ] = None
+    quiet: Annotated[bool, Option("Print no notes and no progress bar.", flag="-q")] = False
+    debug: Annotated[bool, Option("Show the traceback of an error.")] = False
+
+    @property
+    def model_name(self) -> str:
+        from ffnprobe.models.loading import default_name
+
+        return self.model or default_name()
+
+    def load(self, *, hooks: bool | None = None, has_own_threads: bool = False) -> "Model":
+        """Check the output files, load the model, and let torch use the threads that pay for it.
+
+        A command that chooses threads itself has `has_own_threads`.
+        """
+        self.check_out()
+        asked = read_threads(self.threads)
+        model = self.load_named(self.model_name, hooks=hooks)
+        if asked is not None or not has_own_threads:
+            use_threads(asked, model.config.parameters())
+        return model
+
+    def load_named(self, name: str, *, hooks: bool | None = None) -> "Model":
+        """Load a model, and note its name, source and fingerprint; of a command with `hooks`, who runs it."""
+        from ffnprobe.models.loading import load
+
+        model = load(name, device=self.device, hooks=bool(hooks))
+        run_by = "" if hooks is None else f", run by {model.run_by}"
+        self.note(f"{model.name} ({model.source}, weights {model.fingerprint[:8]}{run_by})")
+        return model
+
+    def check_out(self) -> None:
+        """Refuse files that cannot be written before any work is done."""
+        if self.out is not None or self.html is not None:
+            from ffnprobe.views.table_formats import check_target
+
+            if self.out is not None:
+                check_target(self.out)
+            if self.html is not None:
+                check_target(self.html, (".html",))
+        if self.plot is not None:
+            from ffnprobe.views.saving import check_picture
+
+            check_picture(self.plot)
+
+    def check_apart(self, read: Mapping[str, object]) -> None:
+        """Refuse to write two results to one file, or one over a file among the arguments."""
+        written: dict[Path, tuple[str, Path]] = {}
+        for option, path in (("--out", self.out), ("--html", self.html), ("--plot", self.plot)):
+            if path is None:
+                continue
+            with suppress(OSError, RuntimeError):  # such a path is refused when it is checked
+                target = path.expanduser().resolve()
+                if target in written:
+                    raise OptionRefused(
+                        f"{written[target][0]} and {option} name the same file, {path}.",
+                        remedy="two names",
+                    )
+                written[target] = option, path
+        existing = {target: named for target, named in written.items() if os.path.isfile(target)}
+        for name, value in read.items() if existing else ():
+            for word in value if isinstance(value, list) else [value]:
+                for target, (option, path) in existing.items():
+                    if isinstance(word, str | Path) and _reads(name, str(word), target):
+                        raise OptionRefused(
+                            f"{option} {path} would overwrite what is read ({word}).",
+                            remedy="another name",
+                        )
+
+    def note(self, text: str) -> None:
+        """Print a note to stderr; it is not part of the result."""
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    @property
+    def is_for_terminal(self) -> bool:
+        """Whether the result is printed as text for people."""
+        return self.out is None and self.format == "table"
+
+    def emit(
+        self,
+        result: "Result",
+        tables: "dict[str, pd.DataFrame] | None" = None,
+        *,
+        provenance: "Provenance | None" = None,
+        printed: "dict[str, pd.DataFrame] | None" = None,
+    ) -> None:
+        """Print tables in the chosen format, or write `--out`; as text, only those `printed`."""
+        from ffnprobe.views.saving import gather_tables, save_result
+        from ffnprobe.views.table_formats import TEXTS, name_unwritten
+
+        tables = result.tables() if tables is None else tables
+        known = result.provenance if provenance is None else provenance
+        self.write(result, tables)
+        if not self.is_for_terminal and result.caption:  # a table has it underneath
+            self.note(result.caption)
+        if self.out is not None:
+            save_result(result, self.out, tables=tables, provenance=known)
+            self.note(f"wrote {self.out}{name_unwritten(tables, self.out)}")
+        elif self.format == "table":
+            from ffnprobe.documents.blocks import ROWS
+            from ffnprobe.views.terminal import print_document
+
+            shown = tables if printed is None else printed
+            print_document(result.headline, result.document(shown), most=ROWS)
+        else:
+            if "utf" not in (sys.stdout.encoding or "utf-8").lower():
+                self.note(
+                    f"standard output is {sys.stdout.encoding}: what it lacks is written as ?"
                 )
-            seen[target] = option
-    existing = {target: option for target, option in seen.items() if os.path.isfile(target)}
-    if not existing:
-        return
-    for name, word in _words(read):
-        for target, option in existing.items():
-            if _reads(word, target, READ_IN_FOLDERS.get(name, ())):
-                raise OptionRefused(
-                    f"{option} {named[option]} would overwrite what is read ({word}).",
-                    remedy="another name",
-                )
+            written = gather_tables(result, tables, known, is_told=self.format == "md")
+            sys.stdout.write(TEXTS[self.format](written))
+
+    def refuse_output(self, words: str, remedy: str) -> None:
+        """Refuse the options of a result in a command that has none."""
+        if self.out or self.html or self.plot or self.format != "table":
+            raise OptionRefused(words, remedy=remedy)
+
+    def write(self, result: "Result", tables: "dict[str, pd.DataFrame] | None" = None) -> None:
+        """Write the page of `--html` and the figure of `--plot`, if asked for."""
+        if self.html is not None:
+            from ffnprobe.views.saving import save_result
+
+            save_result(result, self.html, tables=tables)
+            self.note(f"wrote {self.html}")
+        if self.plot is not None:
+            from ffnprobe.views.figures import plot
+            from ffnprobe.views.saving import save_figure
+
+            save_figure(plot(result), self.plot)
+            self.note(f"wrote {self.plot}")
 
 
-def _words(read: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Take the texts and paths out of a command's arguments, each with the argument's name."""
-    for name, value in read.items():
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, (str, Path)):
-                yield name, str(each)
-
-
-def _reads(word: str, target: Path, suffixes: Iterable[str]) -> bool:
-    """Whether a word, taken for a file, a folder or a glob, stands for a file."""
+def _reads(name: str, word: str, target: Path) -> bool:
+    """Whether a word, taken for a file, a folder or a glob, stands for a file that is read."""
     with suppress(OSError, ValueError, RuntimeError):
         path = Path(word).expanduser()
         if path.is_dir():
-            return path.resolve() in target.parents and target.suffix.lower() in suffixes
+            is_read = target.suffix.lower() in READ_IN_FOLDERS.get(name, ())
+            return is_read and path.resolve() in target.parents
         if path.exists():
             return path.samefile(target)
         if glob.has_magic(word):
-            found = glob.iglob(str(path), recursive=True)
-            return any(Path(each).resolve() == target for each in found)
+            matching = glob.iglob(str(path), recursive=True)
+            return any(Path(each).resolve() == target for each in matching)
     return False
-
-
-# MERGED: ffnprobe.cli.threads
-# How many threads a command computes with: as many as pay for a model of this size.
-#
-# Threads wait for each other after every product. In a small model a product takes less time than the wait,
-# and on a busy machine the wait can be many times longer. `python analyses/benchmark.py --only threads`
-# measures what threads are worth by shape. The process is the command's own, so its setting is ours to
-# change; in Python torch's setting is left as it was.
 
 
 VARIABLE = "FFNPROBE_THREADS"
@@ -112,10 +251,6 @@ def use_threads(asked: int | None, parameters: int) -> None:
     import torch
 
     torch.set_num_threads(asked or choose_threads(parameters, torch.get_num_threads()))
-
-
-# MERGED: ffnprobe.cli.terminal
-# What several commands do: open a store, read a prompt, draw a bar, choose threads.
 
 
 def open_store(model: "Model", store: str | Path | None) -> "Scan | None":
@@ -158,27 +293,3 @@ def show_progress(common: Common, text: str) -> Iterator[Callable[[int, int], No
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-@contextmanager
-def one_thread(common: Common, engine: str, workers: int | None) -> Iterator[int | None]:
-    """Compute with one thread a worker in this process; yield the number of workers.
-
-    The process is the command's own, so its setting is ours to change. In Python a scan is measured
-    in a process apart, which takes seconds to start.
-    """
-    from ffnprobe.corpora.clusters import count_cores
-
-    if workers is not None and workers > count_cores():
-        common.note(f"{workers:,} workers for {count_cores()} cores: {count_cores()} are used")
-    if engine != "local":
-        yield workers
-        return
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield threads if workers is None else workers
-    finally:
-        torch.set_num_threads(threads)

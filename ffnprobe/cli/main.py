@@ -8,7 +8,6 @@ import sys
 from typing import NoReturn
 
 from ffnprobe.cli import (  # noqa: F401  (importing registers the command)
-    batch,
     catalogue,
     edit,
     publish,

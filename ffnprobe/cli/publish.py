@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from ffnprobe.arguments import Argument, Option
-from ffnprobe.cli.command import Common, command
+from ffnprobe.cli.command import command
+from ffnprobe.cli.invocation import Common
 
 
 @command

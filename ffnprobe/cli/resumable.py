@@ -1,4 +1,4 @@
-"""`ffnprobe scan TEXT… --store DIR`: the texts that activate every neuron most."""
+"""`scan`, `label`, `score`: verbs whose work is long, so that it is kept and resumed, with output of their own."""
 
 import sys
 from collections.abc import Iterator
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ffnprobe.arguments import BY_RELATION, HOOKS, HUBS, OVERLAP, REMOVE, Option, Progress, Seed
-from ffnprobe.cli.command import Common
-from ffnprobe.cli.invocation import one_thread, show_progress
+from ffnprobe.cli.invocation import Common, show_progress
 from ffnprobe.cli.verb_commands import by_hand
 from ffnprobe.errors import OptionRefused
 
@@ -20,6 +19,10 @@ if TYPE_CHECKING:
 
 # A scan of more takes days on a CPU: somebody may have named more than was meant.
 MANY_FILES, MANY_BYTES, MANY_NAMES = 10_000, 10**9, 200_000
+LABEL_COLUMNS = ["name", "label", "f1", "lookup_f1", "output_gain", "output_gain_random"]
+# Columns of scores that a terminal has no room for.
+LEFT_OUT = ["subject", "pieces", "log_probability", "mlp", "attention", "where"]
+PROBLEMS = 20
 
 
 @by_hand
@@ -43,7 +46,7 @@ def scan(
     try:
         with (
             _show_rate(common) as progress,
-            one_thread(common, given["engine"], given["workers"]) as given["workers"],
+            _one_thread(common, given["engine"], given["workers"]) as given["workers"],
         ):
             found = scan_texts(model, store=store, progress=progress, **given)
     except KeyboardInterrupt:
@@ -67,8 +70,8 @@ def _check_size(common: Common, texts: list[str], most: int | None, is_agreed: b
             f"{' '.join(endless)} is a stream; how long it is, is not known before its end.",
             remedy="--tokens 1000000, or --yes for all of it",
         )
-    most_files = {"files": MANY_FILES, "size": MANY_BYTES, "names": MANY_NAMES}
-    measured = measure_texts(texts, **({} if is_agreed else most_files))
+    bounds = {"files": MANY_FILES, "size": MANY_BYTES, "names": MANY_NAMES}
+    measured = measure_texts(texts, **({} if is_agreed else bounds))
     found = f"{measured.files:,} file{'s' * (measured.files != 1)}, {measured.size / 1e6:,.1f} MB"
     if not measured.is_all:
         raise OptionRefused(
@@ -93,6 +96,29 @@ def _name_kept(store: Path) -> str:
 
 
 @contextmanager
+def _one_thread(common: Common, engine: str, workers: int | None) -> Iterator[int | None]:
+    """Compute with one thread a worker in this process; yield the number of workers.
+
+    In Python a scan is measured in a process apart, which takes seconds to start.
+    """
+    from ffnprobe.corpora.clusters import count_cores
+
+    if workers is not None and workers > count_cores():
+        common.note(f"{workers:,} workers for {count_cores()} cores: {count_cores()} are used")
+    if engine != "local":
+        yield workers
+        return
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield threads if workers is None else workers
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
 def _show_rate(common: Common) -> Iterator[Progress]:
     """Give a callback that draws a progress bar with tokens per second and the time left."""
     from rich.console import Console
@@ -100,13 +126,10 @@ def _show_rate(common: Common) -> Iterator[Progress]:
     from rich.progress import Progress as Bar
 
     is_watched = not common.quiet and sys.stderr.isatty()
-    columns = (
-        TextColumn("scan"),
-        BarColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    bar = Bar(*columns, console=Console(stderr=True), transient=True, disable=not is_watched)
+    bar = Bar(
+        TextColumn("scan"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True, disable=not is_watched,
+    )  # fmt: skip
     start: list[int] = []
 
     def follow(tokens: int, share: float | None) -> None:
@@ -122,13 +145,6 @@ def _show_rate(common: Common) -> Iterator[Progress]:
     with bar:
         task = bar.add_task("scan", total=None, rate="")
         yield follow
-
-
-# MERGED: ffnprobe.cli.label
-# `ffnprobe label [NEURON…] --store DIR`: what opens each neuron and what it says, with a score.
-
-
-COLUMNS = ["name", "label", "f1", "lookup_f1", "output_gain", "output_gain_random"]
 
 
 @by_hand
@@ -152,20 +168,9 @@ def label(
         raise KeyboardInterrupt("the same command resumes.") from None
     common.note(found.summary)
     tables = found.tables()
-    if given["neurons"] is None:
-        printed = {"layers": tables["layers"]}
-    else:
-        printed = {"neurons": tables["neurons"][COLUMNS]}
-    common.emit(found, tables, printed=printed)
-
-
-# MERGED: ffnprobe.cli.score
-# `ffnprobe score FACTS`: which facts are known, and which neurons push them.
-
-
-PROBLEMS = 20
-# Columns that a terminal has no room for.
-LEFT_OUT = ["subject", "pieces", "log_probability", "mlp", "attention", "where"]
+    is_of_all = given["neurons"] is None
+    printed = tables["layers"] if is_of_all else tables["neurons"][LABEL_COLUMNS]
+    common.emit(found, tables, printed={"layers" if is_of_all else "neurons": printed})
 
 
 @by_hand

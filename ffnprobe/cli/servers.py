@@ -1,4 +1,4 @@
-"""`ffnprobe explore`: from a prompt to a neuron, in a browser."""
+"""`explore` and `serve --mcp`: commands that listen, for people in a browser and for agents."""
 
 import importlib.util
 import json
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 from ffnprobe.arguments import HOOKS, STORE, Option
-from ffnprobe.cli.command import Common, command
-from ffnprobe.cli.invocation import open_store
+from ffnprobe.cli.command import command
+from ffnprobe.cli.invocation import Common, open_store, read_threads, use_threads
 from ffnprobe.errors import OptionRefused
+
+TOKEN = "FFNPROBE_TOKEN"
 
 
 @command
@@ -97,13 +99,6 @@ def has_dash() -> bool:
     return importlib.util.find_spec("dash") is not None
 
 
-# MERGED: ffnprobe.cli.serve
-# `ffnprobe serve --mcp`: the verbs as tools for agents.
-
-
-TOKEN = "FFNPROBE_TOKEN"
-
-
 @command
 def serve(
     common: Common,
@@ -143,7 +138,6 @@ def serve(
         raise OptionRefused(
             "serving needs the package mcp, which is not installed.", remedy=name_install("mcp")
         )
-    from ffnprobe.cli.invocation import read_threads, use_threads
     from ffnprobe.corpora.scans import Scan
     from ffnprobe.listening import bind
     from ffnprobe.serving.protocol import build_server

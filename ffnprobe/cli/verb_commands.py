@@ -1,26 +1,34 @@
 """The commands that follow from verbs: options by the signature, the model loaded, the result printed.
 
-How a result ends in a terminal is written here where it is not by its tables: `ENDINGS`.
+How a result ends in a terminal is written here where it is not by its tables: `ENDINGS`. `batch VERB FILE`
+asks a verb about many prompts, with the verb's options.
 """
 
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from ffnprobe.arguments import HOOKS, STORE, Option
-from ffnprobe.cli.command import Common, HelpCommand, HelpGroup, make_command, take
-from ffnprobe.cli.invocation import open_store, read_prompt, show_progress
+from ffnprobe.arguments import HOOKS, STORE, Argument, Option
+from ffnprobe.cli.command import HelpGroup, build, take
+from ffnprobe.cli.invocation import Common, open_store, read_prompt, show_progress
 from ffnprobe.verbs import VERBS, Verb
 
 if TYPE_CHECKING:
     from ffnprobe.asking import Answered
 
-
 MORE = "more: --full (all columns, map, paths, parts, curve), --html FILE (a page)"
+BATCH = """Run a verb on many prompts, and list all rows in one table.
+
+Without an answer, the model's prediction is taken. A prompt that is refused does not stop the others."""
+BATCH_FILE = Argument(
+    "A .txt with one prompt per line, or a .csv or .jsonl with prompt and answer.", Path, metavar="FILE"
+)  # fmt: skip
+BATCH_STORE = Option(
+    "Keep finished prompts in this folder; the same command resumes.", Path | None, metavar="DIR"
+)
 
 
 def read_graph(text: str) -> Path:
@@ -119,9 +127,10 @@ ENDINGS: dict[str, Callable[..., None]] = {
 
 def list_options(verb: Verb) -> list[inspect.Parameter]:
     """List the options that a verb's signature declares, and who runs its prompts."""
-    declared = [(each, each.option) for each in verb.options if each.option is not None]
     found = [
-        take(p.front, option.but(option.words, typed=p.typed), p.default) for p, option in declared
+        take(p.front, replace(p.option, typed=p.typed), p.default)
+        for p in verb.options
+        if p.option is not None
     ]
     runs = verb.runs_traces or verb.takes_prompt
     return [*found, *([take("hooks", HOOKS, False)] if runs else [])]
@@ -136,12 +145,12 @@ def _takes_store(verb: Verb) -> bool:
 def make_verb(verb: Verb) -> Any:
     """Make the command of a verb."""
     ending = ENDINGS.get(verb.name, end)
-    more = list(inspect.signature(ending).parameters)[2:]
+    own = list(inspect.signature(ending).parameters.values())[2:]
 
     def ask(common: Common, **given: Any) -> None:
         if "prompt" in given:
             given["prompt"] = read_prompt(given["prompt"])
-        rest = {name: given.pop(name) for name in more}
+        rest = {each.name: given.pop(each.name) for each in own}
         store = given.pop("store") if _takes_store(verb) else None
         model = common.load(hooks=given.pop("hooks", None), has_own_threads="engine" in given)
         from ffnprobe.asking import answer
@@ -149,15 +158,14 @@ def make_verb(verb: Verb) -> Any:
         scan = open_store(model, store)
         with show_progress(common, verb.name) as progress:
             answered = answer(
-                verb, model, given, scan=scan, progress=progress, find_model=common.load_other
+                verb, model, given, scan=scan, progress=progress, find_model=common.load_named
             )
         for note in answered.spelling:
             common.note(note)
         ending(common, answered, **rest)
 
-    own = [take("store", STORE, None)] if _takes_store(verb) else []
-    own += list(inspect.signature(ending).parameters.values())[2:]
-    return build(verb.name, verb.words, ask, [*list_options(verb), *own])
+    stores = [take("store", STORE, None)] if _takes_store(verb) else []
+    return build(verb.name, verb.words, ask, [*list_options(verb), *stores, *own])
 
 
 def by_hand(function: Callable[..., None]) -> Callable[..., None]:
@@ -178,20 +186,6 @@ def by_hand(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def build(
-    name: str, words: str, function: Callable[..., None], parameters: list[inspect.Parameter]
-) -> Any:
-    """Build a command of a function that takes these parameters."""
-    alone = typer.Typer(
-        rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )  # fmt: skip
-    alone.command(name.replace("_", "-"), cls=HelpCommand, help=words)(
-        make_command(function, parameters)
-    )
-    return typer.main.get_command(alone)
-
-
 def list_commands(
     make: Callable[[Verb], Any], verbs: Iterable[Verb]
 ) -> dict[str, Callable[[], Any]]:
@@ -199,4 +193,48 @@ def list_commands(
     return {verb.name.replace("_", "-"): partial(make, verb) for verb in verbs}
 
 
-HelpGroup.derived |= list_commands(make_verb, VERBS.values())
+def make_batch(verb: Verb) -> Any:
+    """Make the command that asks a verb about each prompt of a file."""
+    options = [p for p in list_options(verb) if p.name not in ("prompt", "answer")]
+    defaults = {each.front: each.default for each in verb.options}
+
+    def ask(common: Common, *, file: Path, store: Path | None, **given: Any) -> None:
+        common.check_out()
+        from ffnprobe.batches import batch, read_prompts
+
+        table: Any = read_prompts(file)
+        model = common.load(hooks=given.pop("hooks"))
+        given = {name: value for name, value in given.items() if value != defaults[name]}
+        try:
+            with show_progress(common, "prompts") as progress:
+                found = batch(model, table, verb=verb.name, store=store, progress=progress, **given)
+        except KeyboardInterrupt:
+            if store is None or not store.is_dir():
+                raise
+            raise KeyboardInterrupt(
+                f"finished prompts are kept in {store}; the same command resumes."
+            ) from None
+        for row in found.problems.itertuples():
+            common.note(f"{row.prompt!r} was refused: {row.problem}")
+        common.emit(found, printed={"rows": found.table})
+
+    own = [take("file", BATCH_FILE), *options, take("store", BATCH_STORE, None)]
+    return build(verb.name, verb.words, ask, own)
+
+
+class BatchGroup(HelpGroup):
+    """The verbs that ask about one prompt, as commands that ask about many."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Name what is typed as the commands' page does."""
+        return ["VERB", "FILE", "[OPTIONS]"]
+
+
+def make_batch_group() -> BatchGroup:
+    """Make the command `batch`."""
+    asked = [verb for verb in VERBS.values() if verb.takes_prompt]
+    BatchGroup.derived = list_commands(make_batch, asked)
+    return BatchGroup(name="batch", help=BATCH, rich_markup_mode=None, no_args_is_help=True)
+
+
+HelpGroup.derived |= {**list_commands(make_verb, VERBS.values()), "batch": make_batch_group}
