@@ -1,7 +1,12 @@
-"""Arguments of a wrong type or out of bounds, said in one line where they are handed in.
+"""What verbs take: the options they share, each once, and the check of every argument.
 
-`@verb` checks what a public function is given against its own annotations and options, before anything
-is computed. What they do not tell (a shape, a name that exists) the function checks itself.
+A verb's signature says which options it takes; the check here, the command, the tool, the batch and the
+recipe follow from it (`verbs`). An option that only one verb has is written in its signature:
+
+    keep: Annotated[int, Option("How many neurons to keep, each at one position.", least=1)] = 100
+
+`@verb` checks what a public function is given against its annotations and options, before anything is
+computed. What they do not tell (a shape, a name that exists) the function checks itself.
 
 >>> import ffnprobe as fp
 >>> try:
@@ -9,9 +14,6 @@ is computed. What they do not tell (a shape, a name that exists) the function ch
 ... except fp.FfnProbeError as error:
 ...     print(error)
 top = None: survey takes a whole number.
-
-Whatever ends a verb, torch's gradients are on or off as they were before: Ctrl-C can come at the moment
-`torch.no_grad` switches them off, which then never switches them on again.
 """
 
 import difflib
@@ -38,21 +40,6 @@ from typing import (
 )
 
 from ffnprobe.errors import OptionRefused
-
-# MERGED: ffnprobe.options
-# The options that verbs share, each once: its type in Python, its one sentence, its bounds.
-#
-# A verb's signature says which it takes. The check of arguments (`arguments`), the command, the tool, the batch
-# and the recipe follow from it (`verbs`). An option that only one verb has is written in its signature:
-#
-#     keep: Annotated[int, Option("How many neurons to keep, each at one position.", least=1)] = 100
-#
-# What Python takes may be more than can be typed: `typed` is then the type in commands and tools.
-#
-# >>> from typing import get_args
-# >>> get_args(Convention)[1].choices
-# ('centred', 'folded')
-
 
 # How many are done, of how many (None: not known).
 Progress = Callable[[int, Any], None]
@@ -200,7 +187,6 @@ Address = Annotated[
     ),
 ]  # fmt: skip
 
-
 P = ParamSpec("P")
 R = TypeVar("R")
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -217,9 +203,13 @@ _WORDS: dict[Any, tuple[str, str]] = {
 
 
 def verb(function: Callable[P, R]) -> Callable[P, R]:
-    """Check a function's arguments against its annotations at every call."""
+    """Check a function's arguments against its annotations at every call.
+
+    Whatever ends it, torch's gradients are on or off as they were before: Ctrl-C can come at the moment
+    `torch.no_grad` switches them off, which then never switches them on again.
+    """
     signature = inspect.signature(function)
-    wanted = {
+    annotations = {
         name: parameter.annotation
         for name, parameter in signature.parameters.items()
         if parameter.annotation is not parameter.empty and parameter.kind not in _MANY
@@ -231,35 +221,19 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
             bound = signature.bind(*args, **named)
         except TypeError as error:
             raise TypeError(f"{function.__name__}() {error}") from None
-        given = bound.arguments
-        for name, value in given.items():
-            if name in wanted:
-                check(function.__name__, name, value, wanted[name])
-                given[name] = _settle(value, wanted[name])
+        values = bound.arguments
+        for name, annotation in annotations.items():
+            if name in values:
+                check(function.__name__, name, values[name], annotation)
+                values[name] = _settle(values[name], annotation)
         with _keep_gradients():
             result = function(*bound.args, **bound.kwargs)
         if hasattr(type(result), "made_by"):
             # What was asked, by which a result can be had again; its fields are frozen.
-            vars(result).setdefault("made_by", (function.__name__, dict(given)))
+            vars(result).setdefault("made_by", (function.__name__, dict(values)))
         return result
 
     return checked
-
-
-def _settle(value: Any, annotation: Any) -> Any:
-    """Make Python's own of numpy's numbers, and a list of an array where a list is meant."""
-    if annotation is Any or not hasattr(value, "tolist"):
-        return value
-    if type(value).__module__ == "numpy" and value.ndim == 0:
-        return value.tolist()
-    if getattr(value, "ndim", 0) != 1:
-        return value
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if any(hasattr(each, "array_type") for each in _alternatives(annotation)):
-        return value
-    listed = value.tolist()
-    return listed if _matches(listed, annotation) else value
 
 
 @contextmanager
@@ -280,6 +254,19 @@ def _has_gradients() -> bool:
     return is_enabled is None or bool(is_enabled())
 
 
+def _settle(value: Any, annotation: Any) -> Any:
+    """Make Python's own of numpy's numbers, and a list of an array where a list is meant."""
+    if annotation is Any or not hasattr(value, "tolist"):
+        return value
+    if type(value).__module__ == "numpy" and value.ndim == 0:
+        return value.tolist()
+    is_tensor = any(hasattr(each, "array_type") for each in _alternatives(annotation))
+    if is_tensor or getattr(value, "ndim", 0) != 1:
+        return value
+    listed = value.tolist()
+    return listed if _matches(listed, annotation) else value
+
+
 def show(value: object) -> str:
     """Write a value in an error, not all of one that is very long."""
     if isinstance(value, int) and abs(value) >= 2**64:
@@ -293,17 +280,13 @@ def show(value: object) -> str:
 
 def check(function: str, name: str, value: object, annotation: Any) -> None:
     """Refuse a value that is not what an annotation says, or beyond what its option allows."""
-    if get_origin(annotation) is Annotated:
-        annotation, *said = get_args(annotation)
-    else:
-        said = []
     if not _matches(value, annotation):
-        kinds = [_name(one) for one in _alternatives(annotation)]
+        kinds = [_name(each) for each in _alternatives(annotation)]
         raise OptionRefused(
             f"{name} = {show(value)}: {function} takes {_join(_words(annotation))}.",
             remedy=next((REMEDIES[kind] for kind in kinds if kind in REMEDIES), None),
         )
-    for option in said:
+    for option in getattr(annotation, "__metadata__", ()):
         if isinstance(option, Option):
             check_option(name, value, option)
     if isinstance(value, int) and abs(value) >= 2**64:
@@ -321,12 +304,9 @@ def check_option(name: str, value: Any, option: Option) -> None:
     if _matches(value, float):
         low, high = option.least, option.most
         if (low is not None and not value >= low) or (high is not None and not value <= high):
-            bounds = f"at least {low:,}" if high is None else f"from {low or 0:,} to {_large(high)}"
+            largest = "2^63 - 1" if high == 2**63 - 1 else f"{high:,}"
+            bounds = f"at least {low:,}" if high is None else f"from {low or 0:,} to {largest}"
             raise OptionRefused(f"{name} = {show(value)}: it must be {bounds}.")
-
-
-def _large(number: float) -> str:
-    return "2^63 - 1" if number == 2**63 - 1 else f"{number:,}"
 
 
 def _matches(value: Any, annotation: Any) -> bool:
@@ -337,8 +317,9 @@ def _matches(value: Any, annotation: Any) -> bool:
         return _matches(value, get_args(annotation)[0])
     if get_origin(annotation) is Literal:
         return value in get_args(annotation)
-    if isinstance(annotation, str | ForwardRef):
-        return _is_named(value, annotation)
+    if isinstance(annotation, str | ForwardRef):  # a type that is not imported here
+        name = _name(annotation)
+        return not name.isidentifier() or name in (each.__name__ for each in type(value).__mro__)
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
         return any(_matches(value, one) for one in inner)
@@ -365,7 +346,7 @@ def _is_collection(value: Any, origin: type, inner: tuple[Any, ...]) -> bool:
     if issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(
             _matches(k, inner[0]) and _matches(v, inner[1])
-            for k, v in list(value.items())[:MOST_LOOKED_AT]
+            for k, v in islice(value.items(), MOST_LOOKED_AT)
         )
     if not issubclass(origin, Iterable):
         return isinstance(value, origin)
@@ -391,14 +372,9 @@ def _members(protocol: Any) -> tuple[str, ...]:
     return tuple(name for name in own if not name.startswith("_"))
 
 
-def _is_named(value: object, annotation: str | ForwardRef) -> bool:
-    """Check a type that is named and not imported here; a longer text than a name is not read."""
-    text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
-    name = text.rpartition(".")[2]
-    return not name.isidentifier() or name in (each.__name__ for each in type(value).__mro__)
-
-
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 
@@ -406,8 +382,7 @@ def _name(annotation: Any) -> str:
     if isinstance(annotation, str | ForwardRef):
         text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
         return text.rpartition(".")[2]
-    if hasattr(annotation, "array_type"):
-        return str(annotation.array_type.__name__)
+    annotation = getattr(annotation, "array_type", annotation)
     return str(getattr(annotation, "__name__", annotation))
 
 

@@ -1,7 +1,18 @@
-"""Write files whole or not at all: under a temporary name first, then renamed over the old one.
+"""How files are read and written safely: regular ones of a bounded size, whole or not at all, with a checksum.
 
-The temporary name holds the process's number (`.ffnprobe.4711.9f2c…`). A file keeps the mode it had,
-a link is followed, and the folder is synced too, so that a finished write survives a power cut.
+A pipe or a device may never end, and a file of any size may be put where a small one was: both are refused
+before anything is read. What is written has a temporary name first (`.ffnprobe.4711.9f2c…`, with the
+process's number) and then replaces the old file; it keeps the mode that had, a link is followed, and the
+folder is synced too, so that a finished write survives a power cut.
+
+A checksum stands inside its file: `xxh3:` and 32 hexadecimal digits, over every byte. Whoever writes a file
+puts `BLANK` there, in whatever format, and `seal` fills it in. What is `bound` (the store a part is of, its
+name) enters the checksum and not the file: a file put in the place of another is noticed, as is a changed
+byte.
+
+>>> data = seal(b'{"rank": 1, "checksum": "' + BLANK + b'"}')
+>>> is_sealed(data), is_sealed(data.replace(b"1", b"2")), is_sealed(b"{}")
+(True, False, None)
 """
 
 import json
@@ -19,17 +30,14 @@ import xxhash
 
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
 
-# MERGED: ffnprobe.inputs
-# Read files that are handed in: regular ones only, and no larger than what is said.
-#
-# A pipe or a device may never end, and a file of any size may be put where a small one was. Both
-# are refused before anything is read.
-
-
 MB = 1_000_000
 # More than any published configuration, tokenizer or table of facts.
 LARGEST = 1000 * MB
 LARGEST_PROMPT = 16 * MB
+# Begins the names of files that are being written.
+TEMPORARY = ".ffnprobe."
+BLANK = b"xxh3:" + b"0" * 32
+_SEAL = re.compile(rb"xxh3:[0-9a-f]{32}")
 Refusal = type[FfnProbeError]
 
 
@@ -109,8 +117,7 @@ def read_json(path: Path, *, refuse: Refusal = DataRefused) -> Any:
 def parse_json(data: bytes | str, *, where: str, refuse: Refusal = DataRefused) -> Any:
     """Parse JSON, or say why not: not UTF-8, not JSON, nested too deeply, a number too long."""
     try:
-        text = data if isinstance(data, str) else data.decode("utf-8-sig")
-        return json.loads(text)
+        return json.loads(data if isinstance(data, str) else data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise refuse(f"{where} is not UTF-8: byte {error.start}.") from None
     except RecursionError:
@@ -122,14 +129,9 @@ def parse_json(data: bytes | str, *, where: str, refuse: Refusal = DataRefused) 
 
 def name_kind(mode: int) -> str:
     """Name what a path leads to if it is not a regular file."""
-    named = {
-        stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISCHR: "a device",
-        stat.S_ISBLK: "a device",
-    }  # fmt: skip
-    return next((name for check, name in named.items() if check(mode)), "a socket")
-
-
-TEMPORARY = ".ffnprobe."
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe"}
+    kinds |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
+    return kinds.get(stat.S_IFMT(mode), "a socket")
 
 
 def atomic_write(path: Path, data: bytes) -> None:
@@ -166,7 +168,7 @@ def sync_folder(folder: Path) -> None:
             os.close(number)
 
 
-def sweep(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what killed processes had begun to write in a folder that nobody else writes to now."""
     for left in folder.glob(f"{TEMPORARY}*"):
         with suppress(OSError):
@@ -213,22 +215,6 @@ def _follow(path: Path) -> Path:
         raise FileNotWritten(
             f"{path} is a link that leads back to itself.", remedy="another name"
         ) from None
-
-
-# MERGED: ffnprobe.seals
-# A checksum inside the file it is of: `xxh3:` and 32 hexadecimal digits, over every byte of the file.
-#
-# Whoever writes a file puts `BLANK` where the checksum belongs, in whatever format the file has, and `seal`
-# fills it in. What is `bound` (the store a part is of, its name) enters the checksum and not the file: a
-# file that is put in the place of another is noticed, as is a changed byte.
-#
-# >>> data = seal(b'{"rank": 1, "checksum": "' + BLANK + b'"}')
-# >>> is_sealed(data), is_sealed(data.replace(b"1", b"2")), is_sealed(b"{}")
-# (True, False, None)
-
-
-BLANK = b"xxh3:" + b"0" * 32
-_SEAL = re.compile(rb"xxh3:[0-9a-f]{32}")
 
 
 def seal(data: bytes, *, bound: str = "") -> bytes:

@@ -1,7 +1,8 @@
-"""Tables as plain text that fits a width: names, tokens and numbers stay whole.
+"""Values and tables as text: in a terminal, in a card, on a page, in Markdown.
 
-Where a table is too wide, lists of tokens are shortened to whole tokens, texts are wrapped between
-words, and the columns that matter least are left out and named below the table.
+A table fits a width, with names, tokens and numbers whole. Where it is too wide, lists of tokens are
+shortened to whole tokens, texts are wrapped between words, and the columns that matter least are left out
+and named below the table.
 
 >>> import pandas as pd
 >>> frame = pd.DataFrame({"name": ["L0N1"], "push": [0.12345], "answer_tokens": ["␣golf ␣chess"]})
@@ -20,6 +21,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -27,11 +29,25 @@ from rich.cells import cell_len
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# MERGED: ffnprobe.cells
-# How a value is written where people read it: in a terminal, a card, a page, Markdown.
-
-
+GAP = 2
+# Wider than any table: the width of what is piped.
+UNLIMITED = 400
+# A text longer than this may be wrapped; a shorter one stays on its line.
+PROSE = 24
+# A list of tokens says little with fewer than these, if there is room for them.
+TOKENS = 2
+# The columns to leave out first, the least needed at the front; after these, from the right.
+LESS = (
+    "vocab_kurtosis", "vocab_skew", "vocab_variance", "vocab_mean", "null_space", "gate_cosine",
+    "gate_bias", "gate_norm", "question_bias", "question_norm", "answer_norm",
+    "id", "step", "share", "log_probability_effect", "gate_score", "score", "strongest_example",
+    "mean_activation", "contrast_activation", "set_to", "position_embedding", "gate_tokens",
+    "question_tokens", "carried", "through", "position", "subject",
+)  # fmt: skip
+ALWAYS = frozenset(
+    ("name", "part", "token", "grade", "push", "push_through_attention", "effect", "difference")
+)
+LISTS = frozenset(("promotes", "suppresses", "asks", "says"))
 # What turns the direction of writing, also of what stands after it.
 _TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -60,9 +76,8 @@ def format_value(value: Any) -> str:
     if isinstance(value, float):
         value += 0.0  # no "-0"
         return f"{value:.4g}" if abs(value) < 1 else f"{value:.3f}"
-    return escape_bidi(
-        " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-    )
+    is_list = isinstance(value, list | tuple)
+    return escape_bidi(" ".join(map(str, value)) if is_list else str(value))
 
 
 def format_short(value: Any) -> str:
@@ -80,26 +95,6 @@ def format_short(value: Any) -> str:
     return format_value(value)
 
 
-GAP = 2
-# Wider than any table: the width of what is piped.
-UNLIMITED = 400
-# A text longer than this may be wrapped; a shorter one stays on its line.
-PROSE = 24
-# A list of tokens says little with fewer than these, if there is room for them.
-TOKENS = 2
-# The columns to leave out first, the least needed at the front; after these, from the right.
-LESS = (
-    "vocab_kurtosis", "vocab_skew", "vocab_variance", "vocab_mean", "null_space", "gate_cosine",
-    "gate_bias", "gate_norm", "question_bias", "question_norm", "answer_norm",
-    "id", "step", "share", "log_probability_effect", "gate_score", "score", "strongest_example",
-    "mean_activation", "contrast_activation", "set_to", "position_embedding", "gate_tokens",
-    "question_tokens", "carried", "through", "position", "subject",
-)  # fmt: skip
-ALWAYS = frozenset(
-    ("name", "part", "token", "grade", "push", "push_through_attention", "effect", "difference")
-)
-
-
 @dataclass(frozen=True)
 class Column:
     """A column's head and cells, and how many of its tokens or columns of text are shown."""
@@ -113,12 +108,7 @@ class Column:
     @property
     def is_list(self) -> bool:
         """Whether the cells are lists of tokens, which may be shortened."""
-        return self.name.endswith("_tokens") or self.name in (
-            "promotes",
-            "suppresses",
-            "asks",
-            "says",
-        )
+        return self.name.endswith("_tokens") or self.name in LISTS
 
     @cached_property
     def is_prose(self) -> bool:
@@ -184,22 +174,19 @@ def write_table(frame: "pd.DataFrame", *, width: int) -> str:
     """Write a table in at most `width` columns of text, if names and numbers allow it."""
     columns = list(_read(frame))
     shown = _choose(columns, width)
-    kept = {column.name for column in shown}
-    left_out = [column.name.replace("_", " ") for column in columns if column.name not in kept]
-    said = wrap(f"not shown for lack of room: {', '.join(left_out)}", width) if left_out else []
-    return "\n".join([_write(shown), *said])
+    names = {column.name for column in shown}
+    missing = [column.name.replace("_", " ") for column in columns if column.name not in names]
+    note = wrap(f"not shown for lack of room: {', '.join(missing)}", width) if missing else []
+    return "\n".join([_write(shown), *note])
 
 
 def _write(shown: Sequence[Column]) -> str:
     """Write columns side by side under their heads."""
-    widths = [column.width for column in shown]
-    heads = [column.head for column in shown]
-    tall = max(map(len, heads), default=0)
-    lines = list(_rows([[""] * (tall - len(head)) + head for head in heads], shown, widths))
-    lines.append("─" * (sum(widths) + GAP * (len(widths) - 1)))
+    tall = max((len(column.head) for column in shown), default=0)
+    heads = [[""] * (tall - len(column.head)) + column.head for column in shown]
+    lines = [*_rows(heads, shown), "─" * _total(shown)]
     for cells in zip(*(column.cells for column in shown), strict=True):
-        blocks = [column.lines(cell) for column, cell in zip(shown, cells, strict=True)]
-        lines += _rows(blocks, shown, widths)
+        lines += _rows([c.lines(cell) for c, cell in zip(shown, cells, strict=True)], shown)
     return "\n".join(lines)
 
 
@@ -245,22 +232,14 @@ def _choose(columns: list[Column], width: int) -> list[Column]:
     shown = _leave_out([column.least(TOKENS) for column in columns], less, width)
     if _total(shown) > width:
         shown = _leave_out([column.least(1) for column in shown], others, width)
-    grown = True
-    while (
-        grown
-    ):  # texts first, then lists, the shortest list first, of equals the last: it has the answer
-        grown = False
-        for number in sorted(
-            range(len(shown)), key=lambda n: (shown[n].is_list, shown[n].room, -n)
-        ):
-            more = shown[number].wider()
-            if more is None:
-                continue
-            tried = [*shown[:number], more, *shown[number + 1 :]]
-            if _total(tried) <= width:
-                shown, grown = tried, True
-                break
-    return shown
+    while True:
+        # Texts grow first, then lists, the shortest list first, of equals the last: it has the answer.
+        order = sorted(range(len(shown)), key=lambda n: (shown[n].is_list, shown[n].room, -n))
+        wider = ([*shown[:n], more, *shown[n + 1 :]] for n in order if (more := shown[n].wider()))
+        fitting = next((tried for tried in wider if _total(tried) <= width), None)
+        if fitting is None:
+            return shown
+        shown = fitting
 
 
 def _leave_out(columns: list[Column], names: Sequence[str], width: int) -> list[Column]:
@@ -283,17 +262,13 @@ def _total(columns: Sequence[Column]) -> int:
     return sum(column.width for column in columns) + GAP * (len(columns) - 1)
 
 
-def _rows(
-    blocks: Sequence[Sequence[str]], columns: Sequence[Column], widths: Sequence[int]
-) -> Iterator[str]:
+def _rows(blocks: Sequence[Sequence[str]], columns: Sequence[Column]) -> Iterator[str]:
     """Write cells of several lines side by side."""
-    for number in range(max(map(len, blocks), default=0)):
-        cells = [block[number] if number < len(block) else "" for block in blocks]
+    for cells in zip_longest(*blocks, fillvalue=""):
+        padding = (" " * (c.width - cell_len(cell)) for cell, c in zip(cells, columns, strict=True))
         padded = [
-            " " * (width - cell_len(cell)) + cell
-            if column.is_number
-            else cell + " " * (width - cell_len(cell))
-            for cell, column, width in zip(cells, columns, widths, strict=True)
+            blank + cell if column.is_number else cell + blank
+            for cell, column, blank in zip(cells, columns, padding, strict=True)
         ]
         yield (" " * GAP).join(padded).rstrip()
 

@@ -41,9 +41,9 @@ from ffnprobe.files import (
     open_input,
     parse_json,
     quote,
+    remove_leftovers,
     safe_read,
     seal,
-    sweep,
 )
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Model
@@ -151,7 +151,7 @@ def hold_store(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Store]:
     if not is_begun and any(path.suffix != SUFFIX for path in _list_files(folder)):
         raise _foreign(folder, kind)
     with hold(folder, remedy=f"wait for it to end, or {other_store(folder)}"):
-        sweep(folder)
+        remove_leftovers(folder)
         try:
             known = _read_manifest(folder)
         except (FfnProbeError, FileNotFoundError) as error:

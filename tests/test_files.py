@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ffnprobe.errors import FileNotWritten
-from ffnprobe.files import atomic_write, check_writable, quote, sweep
+from ffnprobe.files import atomic_write, check_writable, quote, remove_leftovers
 
 
 def mode_of(path):
@@ -104,5 +104,5 @@ def test_writers_of_one_name_do_not_meet(tmp_path):
 def test_what_a_killed_process_left_is_swept(tmp_path):
     for name in (".ffnprobe.1.ab", "file.csv", ".hidden"):
         (tmp_path / name).touch()
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert sorted(os.listdir(tmp_path)) == [".hidden", "file.csv"]
