@@ -304,8 +304,8 @@ def check_option(name: str, value: Any, option: Option) -> None:
     if _matches(value, float):
         low, high = option.least, option.most
         if (low is not None and not value >= low) or (high is not None and not value <= high):
-            largest = "2^63 - 1" if high == 2**63 - 1 else f"{high:,}"
-            bounds = f"at least {low:,}" if high is None else f"from {low or 0:,} to {largest}"
+            shown = "2^63 - 1" if high == 2**63 - 1 else f"{high or 0:,}"
+            bounds = f"at least {low:,}" if high is None else f"from {low or 0:,} to {shown}"
             raise OptionRefused(f"{name} = {show(value)}: it must be {bounds}.")
 
 

@@ -50,9 +50,29 @@ class Answered:
 
     @cached_property
     def tables(self) -> "dict[str, pd.DataFrame]":
-        """The tables, with labels and examples of neurons where they are known."""
-        tables = self.result.tables(**self.shown)
-        return _join(self.model, self.result, tables, self.shown, self.scan)
+        """The tables: neurons that were read or searched for with their labels, the former with examples."""
+        from ffnprobe.reading.readings import Reading, Readings
+        from ffnprobe.reading.searches import Search
+
+        tables: dict[str, pd.DataFrame] = self.result.tables(**self.shown)
+        if not isinstance(self.result, Reading | Readings | Search):
+            return tables
+        from ffnprobe.corpora.scans import embedded_scan
+        from ffnprobe.labels.stored_labels import find_labels
+        from ffnprobe.labels.surveying import join_labels, table_examples
+
+        first, scan = next(iter(tables)), self.scan
+        joined = join_labels(tables[first], find_labels(self.model, scan))
+        tables = {**tables, first: self.result.provenance.note(joined)}
+        names = list(joined.name)
+        if isinstance(self.result, Search):
+            return tables
+        if scan is None and len(names) <= EXAMPLES_OF:
+            scan = embedded_scan(self.model)
+        if scan is not None:
+            top = int(self.shown.get("top") or 10)
+            tables["examples"] = table_examples(scan, names, top=top)
+        return tables
 
     @property
     def provenance(self) -> Provenance:
@@ -90,10 +110,19 @@ def answer(
         check_option(each.front, values[each.front], each.option)
     notes, is_predicted = _note_answer(model, values), values.get("answer", "") is None
     _find_contrast(model, values, find_facts)
-    if "kind" in values:
-        values["among"] = _find_kind(model, values.pop("kind"), values["layers"], progress)
+    if (kind := values.pop("kind", None)) is not None:
+        from ffnprobe.labels.surveying import survey
+
+        surveyed = survey(model, layers=values["layers"], top=1, progress=progress)
+        values["among"] = surveyed.of_kind(kind)
     shown = {p.name: values.pop(p.front) for p in verb.parameters if p.is_shown and p.option}
-    asked = _run(verb, model, values)
+    prompts = {p.name: values[p.front] for p in verb.parameters if p.role == "Trace"}
+    asked: dict[str, Any] = {}
+    if prompts:
+        from ffnprobe.tracing.runs import run
+
+        traces: Any = run(model, list(prompts.values()), bos=values["bos"])
+        asked = dict(zip(prompts, traces, strict=True))
     for each in verb.parameters:
         if each.option is not None and each.role == "Model":
             assert find_model is not None
@@ -110,17 +139,6 @@ def answer(
     if is_predicted:
         notes.append(f"no answer given: taking the prediction, {result.provenance.answer}")
     return Answered(verb, model, result, shown, tuple(notes), scan)
-
-
-def _run(verb: Verb, model: Model, values: dict[str, Any]) -> dict[str, Any]:
-    """Run the prompts that a verb takes as traces."""
-    prompts = {p.name: values[p.front] for p in verb.parameters if p.role == "Trace"}
-    if not prompts:
-        return {}
-    from ffnprobe.tracing.runs import run
-
-    traces: Any = run(model, list(prompts.values()), bos=values["bos"])
-    return dict(zip(prompts, traces, strict=True))
 
 
 def _note_answer(model: Model, values: Mapping[str, Any]) -> list[str]:
@@ -162,18 +180,8 @@ def _find_contrast(model: Model, values: dict[str, Any], find_facts: Callable[[s
     found: Sequence[FactRow] = find_contrast_rows(
         find_facts(facts), values["prompt"], wanted, model=model.name
     )
-    given = values["contrast"]
-    values["contrast"] = [*([given] if isinstance(given, str) else given or []), *found] or None
-
-
-def _find_kind(
-    model: Model, kind: str | None, layers: Any, progress: Progress | None
-) -> Sequence[str] | None:
-    if kind is None:
-        return None
-    from ffnprobe.labels.surveying import survey
-
-    return survey(model, layers=layers, top=1, progress=progress).of_kind(kind)
+    named = values["contrast"] or []
+    values["contrast"] = [*([named] if isinstance(named, str) else named), *found] or None
 
 
 def _open_scans(folders: Sequence[Any] | None) -> "list[Scan] | None":
@@ -199,32 +207,3 @@ def _take_means(scan: "Scan", asked: Mapping[str, Any]) -> Any:
             "a store gives means, which replace zero does not use.", remedy="replace mean"
         )
     return scan.means
-
-
-def _join(
-    model: Model,
-    result: Result,
-    tables: "dict[str, pd.DataFrame]",
-    shown: Mapping[str, Any],
-    scan: "Scan | None",
-) -> "dict[str, pd.DataFrame]":
-    """Add labels to neurons that were read or searched for, and examples to those that were read."""
-    from ffnprobe.reading.readings import Reading, Readings
-    from ffnprobe.reading.searches import Search
-
-    if not isinstance(result, Reading | Readings | Search):
-        return tables
-    from ffnprobe.corpora.scans import embedded_scan
-    from ffnprobe.labels.stored_labels import find_labels
-    from ffnprobe.labels.surveying import join_labels, table_examples
-
-    first, *others = tables
-    joined = join_labels(tables[first], find_labels(model, scan))
-    found = {first: result.provenance.note(joined)} | {name: tables[name] for name in others}
-    if isinstance(result, Search):
-        return found
-    names = list(tables[first].name)
-    known = scan if scan is not None or len(names) > EXAMPLES_OF else embedded_scan(model)
-    if known is not None:
-        found["examples"] = table_examples(known, names, top=int(shown.get("top") or 10))
-    return found

@@ -113,20 +113,20 @@ def batch(
     tables: list[pd.DataFrame] = []
     problems: list[dict[str, str | None]] = []
     with nullcontext() if store is None else hold_store(Path(store), manifest) as kept:
-        for number, (prompt, told) in enumerate(asked):
-            known = None if kept is None else _read_table(kept, prompt, told)
+        for number, (prompt, given_answer) in enumerate(asked, start=1):
+            table = None if kept is None else _read_table(kept, prompt, given_answer)
             try:
-                if known is None:
-                    known = _ask(model, verb, prompt, told, given)
+                if table is None:
+                    table = _ask(model, verb, prompt, given_answer, given)
                     if kept is not None:
-                        _write_table(kept, prompt, told, known)
-                tables.append(known)
+                        _write_table(kept, prompt, given_answer, table)
+                tables.append(table)
             except (OptionRefused, DataRefused, FileNotWritten):
                 raise  # what does not fit does not fit any prompt
             except FfnProbeError as error:
-                problems.append({"prompt": prompt, "answer": told, "problem": error.what})
+                problems.append({"prompt": prompt, "answer": given_answer, "problem": error.what})
             if progress is not None:
-                progress(number + 1, len(asked))
+                progress(number, len(asked))
     provenance = model.provenance(
         settings={"verb": verb, "prompts": len(asked), "top": top} | _plain(options)
     )
@@ -212,25 +212,24 @@ def _ask(
     """Make the table of one prompt, its prompt and answer in front."""
     import pandas as pd
 
-    names, told = _find_options(verb), given_answer
+    names, text = _find_options(verb), given_answer
     given: dict[str, Any] = {names[name]: value for name, value in options.items() if name in names}
     scan = given.pop("scan", None)
-    takes_answer = any(each.front == "answer" for each in VERBS[verb].options)
-    if told is None and takes_answer:
-        token = predicted(run(model, prompt, bos=options["bos"], patterns=False))
-        given["answer"], told = token, model.vocab.text([token])
-    elif takes_answer:
-        given["answer"] = told
+    if any(each.front == "answer" for each in VERBS[verb].options):
+        given["answer"] = text
+        if text is None:
+            given["answer"] = predicted(run(model, prompt, bos=options["bos"], patterns=False))
+            text = model.vocab.text([given["answer"]])
     answered = answer(VERBS[verb], model, {"prompt": prompt, **given}, scan=scan)
     result = answered.result
     shown = next(iter(answered.tables.values())).copy()
     if isinstance(result, Explanation) and result.curve is not None:
         # How many neurons carry the answer, the same in each of its rows; none where no few do.
         shown.insert(0, "carried_by", pd.Series([result.curve.least] * len(shown), dtype="Int64"))
-    if told is None and isinstance(result, Trace):
-        told = model.vocab.text([predicted(result)])
+    if text is None and isinstance(result, Trace):
+        text = model.vocab.text([predicted(result)])
     shown.insert(0, "prompt", prompt)
-    shown.insert(1, "answer", told)
+    shown.insert(1, "answer", text)
     return shown
 
 
@@ -243,31 +242,25 @@ def _read_table(store: Store, prompt: str, answer: str | None) -> "pd.DataFrame 
     import pandas as pd
 
     part = store.read(_name_part(prompt, answer))
-    return (
-        None
-        if part is None
-        else pd.read_parquet(io.BytesIO(part.tensors["table"].numpy().tobytes()))
-    )
+    if part is None:
+        return None
+    return pd.read_parquet(io.BytesIO(part.tensors["table"].numpy().tobytes()))
 
 
 def _write_table(store: Store, prompt: str, answer: str | None, table: "pd.DataFrame") -> None:
     """Keep the table of a prompt that is done."""
-    buffer, plain = io.BytesIO(), table.copy()
+    plain = table.copy()
     plain.attrs.clear()
-    plain.to_parquet(buffer, index=False)
-    written = torch.frombuffer(bytearray(buffer.getbuffer()), dtype=torch.uint8)
-    said = {"prompt": prompt, "answer": answer}
-    store.write(_name_part(prompt, answer), said, {"table": written})
+    data = torch.frombuffer(bytearray(plain.to_parquet(index=False)), dtype=torch.uint8)
+    store.write(_name_part(prompt, answer), {"prompt": prompt, "answer": answer}, {"table": data})
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Write options as plain data: what is not, by its name."""
-    plain = (str, int, float, bool, type(None))
-    return {
-        name: value if isinstance(value, plain) else _name(value) for name, value in options.items()
-    }
-
-
-def _name(value: Any) -> str:
-    """Name an option by all that it is: two scans of one size are not the same."""
-    return f"{value!r} {value.provenance.as_dict()}" if isinstance(value, Result) else repr(value)
+    """Write options as plain data: what is not, by all that it is."""
+    plain: dict[str, Any] = {}
+    for name, value in options.items():
+        is_plain = value is None or isinstance(value, str | int | float)
+        plain[name] = value if is_plain else repr(value)
+        if isinstance(value, Result):  # two scans of one size are not the same
+            plain[name] += f" {value.provenance.as_dict()}"
+    return plain

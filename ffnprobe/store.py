@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,12 +75,9 @@ class Store:
     @cached_property
     def data(self) -> bytes:
         """The bytes of the manifest's file."""
-        text = json.dumps(
-            {**self.manifest, "checksum": BLANK.decode()}, ensure_ascii=False, indent=1
-        )
-        return seal(
-            text.encode(errors="backslashreplace")
-        )  # half a character is read back as it was
+        fields = {**self.manifest, "checksum": BLANK.decode()}
+        text = json.dumps(fields, ensure_ascii=False, indent=1)
+        return seal(text.encode(errors="backslashreplace"))  # half a character is kept
 
     def path(self, name: str) -> Path:
         """Name the file of a part."""
@@ -158,7 +156,8 @@ def hold_store(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Store]:
             is_lost = isinstance(error, FileNotFoundError)
             _mend(wanted, _foreign(folder, kind) if is_lost else error)
             known = wanted.manifest
-        _compare(folder, known, wanted.manifest)
+        if difference := _tell_difference(known, wanted.manifest):
+            raise DataRefused(f"{folder} {difference}.", remedy=other_store(folder))
         yield Store(folder, known)
 
 
@@ -200,14 +199,10 @@ def read_part(path: Path, *, bound: str = "") -> Part:
 def other_store(folder: Path) -> str:
     """Name a store that does not exist yet, as a shell reads it; of an unfinished table, its file."""
     named = folder.resolve() if folder.name in ("", "..") else folder
-    is_table = named.name.endswith(".partial")
-    stem, suffix = named.name or "store", ""
-    if is_table:
-        table = Path(named.name.removesuffix(".partial"))
-        stem, suffix = table.stem, table.suffix
-    number = 2
-    while os.path.exists(other := named.parent / f"{stem}-{number}{suffix}"):
-        number += 1
+    is_table, table = named.name.endswith(".partial"), Path(named.name.removesuffix(".partial"))
+    stem, suffix = (table.stem, table.suffix) if is_table else (named.name or "store", "")
+    others = (named.parent / f"{stem}-{number}{suffix}" for number in count(2))
+    other = next(path for path in others if not os.path.exists(path))
     return f"{'--out' if is_table else '--store'} {quote(other)}"
 
 
@@ -296,11 +291,10 @@ def _mend(wanted: Store, error: Exception) -> None:
     files = _list_files(wanted.folder)
     for path in files:
         try:
-            fits = path.suffix != SUFFIX or wanted.read(path.stem) is not None
+            if path.suffix == SUFFIX and wanted.read(path.stem) is None:
+                raise error
         except DataRefused:
-            fits = False
-        if not fits:
-            raise error
+            raise error from None
     if files or os.path.exists(wanted.folder / MANIFEST):
         atomic_write(wanted.folder / MANIFEST, wanted.data)
 
@@ -317,12 +311,6 @@ def _foreign(folder: Path, kind: str) -> FileNotWritten:
     return FileNotWritten(
         f"{folder} holds files that are not of this {kind}.", remedy=other_store(folder)
     )
-
-
-def _compare(folder: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Refuse to mix the work of two calls, and say in what they differ."""
-    if told := _tell_difference(known, wanted):
-        raise DataRefused(f"{folder} {told}.", remedy=other_store(folder))
 
 
 def _tell_difference(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
-from ffnprobe import arguments as named
+from ffnprobe import arguments
 from ffnprobe.arguments import CONTRAST_FROM, PROMPT, Bos, Option
 
 ROLES = ("Model", "Trace", "Scan", "Sequence[Scan]", "Progress")
@@ -48,8 +48,6 @@ class Parameter:
     @property
     def front(self) -> str:
         """What it is called in commands and tools."""
-        if self.role == "Trace" and self.option is PROMPT:
-            return "prompt"
         return (self.option.name if self.option else "") or self.name
 
 
@@ -67,7 +65,7 @@ class Verb:
 
     @cached_property
     def _read(self) -> tuple[tuple[Parameter, ...], str]:
-        return read_signature(self.home, rf"@verb\n(?:@.*\n)*def {self.name}\(")
+        return read_signature(self.home, r"@verb\n(?:@[^\n]*\n)*", self.name)
 
     @property
     def words(self) -> str:
@@ -80,22 +78,21 @@ class Verb:
         if not self.shows:
             return self._read[0]
         module, _, kind = self.shows.rpartition(".")
-        shown, _ = read_signature(module, rf"(?s:class {kind}\b.*?)\n    def tables\(")
-        return self._read[0] + tuple(
-            replace(p, is_shown=True) for p in shown if p.option is not None
-        )
+        shown, _ = read_signature(module, rf"class {kind}\b.*?\n", "tables")
+        return self._read[0] + tuple(replace(p, is_shown=True) for p in shown if p.option)
 
     @cached_property
     def options(self) -> tuple[Parameter, ...]:
         """What commands and tools ask for, in their order."""
-        found = [each for each in self.parameters if each.option is not None]
-        places = [n for n, each in enumerate(found) if each.name == "contrast"]
-        for place in places:
-            found.insert(place + 1, Parameter("contrast_from", None, CONTRAST_FROM, str | None))
+        asked: list[Parameter] = []
+        for each in self.parameters:
+            asked += [each] if each.option else []
+            if each.option and each.name == "contrast":
+                asked.append(Parameter("contrast_from", None, CONTRAST_FROM, str | None))
         if self.runs_traces:
             kind, option = get_args(Bos)
-            found.append(Parameter("bos", None, option, kind))
-        return tuple(sorted(found, key=lambda each: each.name == "bos"))
+            asked.append(Parameter("bos", None, option, kind))
+        return tuple(sorted(asked, key=lambda each: each.name == "bos"))
 
     @property
     def runs_traces(self) -> bool:
@@ -117,35 +114,27 @@ class Verb:
         return getattr(import_module(self.home), self.name)
 
 
-def read_signature(module: str, begin: str) -> tuple[tuple[Parameter, ...], str]:
+def read_signature(module: str, before: str, name: str) -> tuple[tuple[Parameter, ...], str]:
     """Read the parameters of a function, and its first paragraph, from the source of its module.
 
-    Only the lines of the function are parsed: the help of all commands reads twenty of them.
+    `before` is a pattern of what stands above it. Only its head is parsed: the help of all commands reads
+    twenty of them.
     """
     spec = importlib.util.find_spec(module)
     assert spec is not None, module
     source = Path(str(spec.origin)).read_text(encoding="utf-8")
-    match = re.search(begin, source)
-    assert match is not None, f"{module}: {begin}"
-    start = source.rindex("\n", 0, source.rindex("def ", 0, match.end())) + 1
-    lines = source[start:].splitlines()
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    taken = [lines[0]]
-    for line in lines[1:]:
-        if line.strip() and len(line) - len(line.lstrip()) <= indent and line.strip()[0] != ")":
-            break
-        taken.append(line)
-    function = ast.parse(textwrap.dedent("\n".join(taken))).body[0]
+    pattern = rf'{before}( *def {name}\(.*?:(?: *#[^\n]*)?\n)(?: *"""(.*?)""")?'
+    head = re.search(pattern, source, re.DOTALL)
+    assert head is not None, f"{module}: {name}"
+    function = ast.parse(f"{textwrap.dedent(head[1])}    pass").body[0]
     assert isinstance(function, ast.FunctionDef)
-    words = (ast.get_docstring(function) or "").partition("\n\n")[0].replace("\n", " ")
-    given = function.args
-    places = [each for each in given.args if each.arg != "self"]
-    defaults = [None] * (len(places) - len(given.defaults)) + list(given.defaults)
+    words = inspect.cleandoc(head[2] or "").partition("\n\n")[0].replace("\n", " ")
+    args = function.args
+    places = [each for each in args.args if each.arg != "self"]
+    defaults = [None] * (len(places) - len(args.defaults)) + list(args.defaults)
     read = [_read(each, default) for each, default in zip(places, defaults, strict=True)]
-    read += [
-        _read(each, default, is_keyword=True)
-        for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    ]
+    for each, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        read.append(_read(each, default, is_keyword=True))
     return tuple(read), words
 
 
@@ -157,28 +146,27 @@ def _read(argument: ast.arg, default: ast.expr | None, *, is_keyword: bool = Fal
     if option is not None:
         typed = option.typed if option.typed is not None else _evaluate(kind)
     elif role == "Trace":
-        option, typed = PROMPT, str
+        option, typed = replace(PROMPT, name="prompt"), str
     return Parameter(argument.arg, value, option, typed, role, is_keyword)
 
 
 def _read_annotation(node: ast.expr | None) -> tuple[str, Option | None]:
     """Return a type as it is written, and the option that goes with it."""
     text = "" if node is None else ast.unparse(node)
-    alias = getattr(named, text, None) if isinstance(node, ast.Name) else None
+    alias = getattr(arguments, text, None) if isinstance(node, ast.Name) else None
     if get_origin(alias) is Annotated:
         kind, option = get_args(alias)
-        typed = kind if option.typed is None else option.typed
-        return "", option.but(option.words, typed=typed)
+        return "", replace(option, typed=kind if option.typed is None else option.typed)
     if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
         assert isinstance(node.slice, ast.Tuple)
-        kind, said = node.slice.elts
-        return ast.unparse(kind), _evaluate(ast.unparse(said))
+        kind, option = map(ast.unparse, node.slice.elts)
+        return kind, _evaluate(option)
     return text, None
 
 
 def _evaluate(text: str) -> Any:
     """Evaluate what a signature says of an option; it is our own source, and names options alone."""
-    return eval(text, dict(vars(named)))
+    return eval(text, dict(vars(arguments)))
 
 
 _LISTED = (

@@ -16,7 +16,7 @@ from mcp import Client
 
 from analyses.measured.asking.questions import list_questions
 from analyses.script import new_parser, run_script
-from ffnprobe.serving.protocol import build_server
+from ffnprobe.serving.protocol import AgentServer
 from ffnprobe.serving.service import GB, ServedModels, Service
 from ffnprobe.views.terminal import print_tables
 
@@ -26,7 +26,7 @@ async def ask_all() -> pd.DataFrame:
     service = Service(ServedModels(["pocket"], most_bytes=8 * GB))
     config = service.models.get(None).config
     rows = []
-    async with Client(build_server(service)) as client:
+    async with Client(AgentServer(service)) as client:
 
         async def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
             reply = await client.call_tool(tool, arguments)

@@ -140,7 +140,7 @@ def serve(
         )
     from ffnprobe.corpora.scans import Scan
     from ffnprobe.listening import bind
-    from ffnprobe.serving.protocol import build_server
+    from ffnprobe.serving.protocol import AgentServer
     from ffnprobe.serving.service import GB, ServedModels, Service
     from ffnprobe.serving.transports import HOST, PATH, serve_http, serve_stdio
 
@@ -160,7 +160,7 @@ def serve(
             scan.check(model)
     use_threads(read_threads(common.threads), model.config.parameters())
     common.note(f"serving {', '.join(models.sources)} over MCP")
-    server = build_server(service)
+    server = AgentServer(service)
     if listening is None:
         serve_stdio(server)
         return

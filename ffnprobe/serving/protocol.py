@@ -3,6 +3,12 @@
 A question is answered in a thread, so that other clients are heard meanwhile. It is replied to soon after
 its budget at the latest, whatever the thread does. Where a client goes away, the work is stopped: on stdio
 the server ends; over HTTP a closed connection is noticed while the client's question is being answered.
+
+Pages are read without asking a question:
+
+    ffnprobe://models/NAME/card.md           what the model is, and how to name its neurons
+    ffnprobe://models/NAME/survey.parquet    every neuron, one row each
+    ffnprobe://docs/PAGE.md                  the docs, agents.md first: how to ask
 """
 
 import json
@@ -35,20 +41,26 @@ from ffnprobe.serving.tools import CURSOR, ROWS, TOOLS, write_schema
 from ffnprobe.version import VERSION
 from ffnprobe.views.saving import encode_result
 
-# MERGED: ffnprobe.serving.resources
-# What a client can read without asking a question: model cards, surveys, pages of the docs.
-#
-# ffnprobe://models/NAME/card.md           what the model is, and how to name its neurons
-# ffnprobe://models/NAME/survey.parquet    every neuron, one row each
-# ffnprobe://docs/PAGE.md                  the docs, agents.md first: how to ask
-
-
+T = TypeVar("T")
 SCHEME = "ffnprobe://"
 SKILL = "agents.md"
 HOW_TO_ASK = f"{SCHEME}docs/{SKILL}"
 MARKDOWN, PARQUET = "text/markdown", "application/vnd.apache.parquet"
 # A survey of GPT-2 small takes some minutes on one core.
 SURVEY_SECONDS = 900.0
+# How long after its budget a reply is sent if the work has not stopped by itself.
+GRACE = 2.0
+# How often it is looked whether a client is still there.
+LOOK = 0.5
+THREADS = 16
+INSTRUCTIONS = f"""ffnprobe reads the MLP layers of a language model neuron by neuron.
+Neurons are named L3N12 (layer 3, neuron 12, from 0). Answers begin with their space: " basketball".
+Start with `run` (what is predicted), then `explain` (why, graded). `read` and `search` see weights alone.
+Every answer says what its evidence is worth (grade) and where it is from (provenance). A grade is not a
+location: never conclude that a fact is stored in a neuron. Read {HOW_TO_ASK} before concluding."""
+MORE = "Fetch the next rows of an answer, or another of its tables, by a cursor it gave."
+Asked = Context[Any, Any] | None
+NUMBER: TypeAdapter[types.RequestId | None] = TypeAdapter(types.RequestId | None)
 
 
 class Page(Resource):
@@ -110,22 +122,6 @@ def read_docs() -> dict[str, str]:
         for page in folder.iterdir()
         if page.name.endswith(".md")
     }
-
-
-T = TypeVar("T")
-# How long after its budget a reply is sent if the work has not stopped by itself.
-GRACE = 2.0
-# How often it is looked whether a client is still there.
-LOOK = 0.5
-THREADS = 16
-INSTRUCTIONS = f"""ffnprobe reads the MLP layers of a language model neuron by neuron.
-Neurons are named L3N12 (layer 3, neuron 12, from 0). Answers begin with their space: " basketball".
-Start with `run` (what is predicted), then `explain` (why, graded). `read` and `search` see weights alone.
-Every answer says what its evidence is worth (grade) and where it is from (provenance). A grade is not a
-location: never conclude that a fact is stored in a neuron. Read {HOW_TO_ASK} before concluding."""
-MORE = "Fetch the next rows of an answer, or another of its tables, by a cursor it gave."
-Asked = Context[Any, Any] | None
-NUMBER: TypeAdapter[types.RequestId | None] = TypeAdapter(types.RequestId | None)
 
 
 @asynccontextmanager
@@ -263,6 +259,3 @@ class AgentServer(MCPServer[None]):
         if isinstance(found, Exception):
             raise found
         return found
-
-
-build_server = AgentServer

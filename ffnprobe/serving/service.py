@@ -1,7 +1,8 @@
 """The service: takes a question, waits for its turn, answers it within its budget.
 
 It knows nothing of MCP. Questions are answered one after the other, since each uses all cores; what is
-kept between them (models, tables that cursors lead to, surveys) is bounded.
+kept between them is bounded: models, which are loaded when first asked for and dropped when memory is
+needed, tables that cursors lead to, surveys.
 """
 
 import difflib
@@ -22,14 +23,10 @@ from ffnprobe.models.sources import find_source
 from ffnprobe.serving.budgets import Budget, Cancelled
 from ffnprobe.serving.tools import CURSOR, ROWS, TOOLS, Answer, Answers, Tool, read_arguments
 
-# MERGED: ffnprobe.serving.models
-# The models a server has, by name: loaded when first asked for, dropped when memory is needed.
-
-
 GB = 2**30
-# The weights as they are, and questions, answers and tokens folded in fp32.
-COPIES = 3
-BYTES_OF_A_NUMBER = 4
+SURVEYS_BYTES = 256 * 2**20
+# Of a parameter in fp32: the weights as they are, and questions, answers and tokens folded.
+BYTES_OF_A_PARAMETER = 3 * 4
 
 
 class ServedModels:
@@ -72,10 +69,7 @@ def _short_name(given: str) -> str:
 
 
 def _size(model: Model) -> int:
-    return COPIES * BYTES_OF_A_NUMBER * model.config.parameters()
-
-
-SURVEYS_BYTES = 256 * 2**20
+    return BYTES_OF_A_PARAMETER * model.config.parameters()
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,9 @@
 Every tool also takes the model's name, a time budget and how many rows to send. Arguments are checked in
 the words of Python's own check.
 
+An answer is compact: of a result's first table `rows` rows; what is left of it, and every other table, is
+fetched by a cursor. Numbers have five significant digits, which is more than they are worth; files hold all.
+
 >>> schema = write_schema(TOOLS["stages"].parameters)
 >>> schema["properties"]["layer"]["default"], schema["required"]
 (0, ['prompt'])
@@ -49,17 +52,37 @@ if TYPE_CHECKING:
     from ffnprobe.serving.service import Service
 
 
-# MERGED: ffnprobe.serving.answers
-# A result as a compact answer: its first rows, what they are worth, where they are from.
-#
-# Of the first table `rows` rows are sent; what is left of it, and every other table, is fetched by a cursor.
-# Numbers have five significant digits, which is more than they are worth; files hold them all.
-
-
 DIGITS = 5
 LONGEST_CELL = 300
-KEPT = 64
-KEPT_BYTES = 256 * 2**20
+KEPT_ANSWERS, KEPT_BYTES = 64, 256 * 2**20
+LONGEST_TEXT = 20_000
+# Agents type no command, reach only what is served, and must not ask for more than fits in memory.
+FOR_AGENTS: dict[str, dict[str, Any]] = {
+    "contrast_from": {"words": 'Take contrast prompts from a table of facts that is served: "pocket".'},
+    "Model": {"words": "The other model, one of those served."},
+    "keep": {"most": 1000},
+    "generate": {"least": 0, "most": 200},
+}  # fmt: skip
+MODEL, SECONDS, ROWS, CURSOR, FACTS = (
+    Parameter("model", None, Option("Which model to ask.", default="the first one served"), str | None),
+    Parameter("seconds", 60.0, Option("Time budget; beyond it the question is stopped.", least=0, most=3600), float),
+    Parameter("rows", 20, Option("How many rows to send; the rest by the cursor.", least=1, most=200), int),
+    Parameter("cursor", REQUIRED, Option("Where to go on, as an answer gave it."), str),
+    Parameter("facts", REQUIRED, Option('A table that is served ("pocket"), or facts.', longest=5000), str | list[dict[str, Any]]),
+)  # fmt: skip
+FACT = (
+    Parameter("prompt", REQUIRED, Option("The prompt."), str),
+    Parameter("answer", REQUIRED, Option("The text that truly follows it.", longest=200), str),
+    Parameter("relation", "", Option("What kind of fact it is."), str),
+    Parameter("subject", "", Option("What it is about."), str),
+)
+SUMMARIES = (
+    Parameter("by_relation", False, BY_RELATION, bool),
+    Parameter("overlap", False, OVERLAP, bool),
+    Parameter("remove", None, REMOVE, str | None),
+    Parameter("hubs", False, HUBS, bool),
+    Parameter("seed", 0, get_args(Seed)[1], int),
+)
 Answer = dict[str, Any]
 
 
@@ -76,7 +99,7 @@ class Answers:
     """Write answers, and keep the last of them so that cursors can be followed."""
 
     def __init__(self) -> None:
-        self._kept = LRUCache(most=KEPT, most_bytes=KEPT_BYTES)
+        self._kept = LRUCache(most=KEPT_ANSWERS, most_bytes=KEPT_BYTES)
 
     def write(self, found: Found, *, grade: str, rows: int) -> Answer:
         """Write what was found as a compact answer."""
@@ -133,36 +156,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return value.item() if hasattr(value, "item") else value
-
-
-LONGEST_TEXT = 20_000
-# Agents type no command, reach only what is served, and must not ask for more than fits in memory.
-SAID: dict[str, dict[str, Any]] = {
-    "contrast_from": {"words": 'Take contrast prompts from a table of facts that is served: "pocket".'},
-    "Model": {"words": "The other model, one of those served."},
-    "keep": {"most": 1000},
-    "generate": {"least": 0, "most": 200},
-}  # fmt: skip
-MODEL, SECONDS, ROWS, CURSOR, FACTS = (
-    Parameter("model", None, Option("Which model to ask.", default="the first one served"), str | None),
-    Parameter("seconds", 60.0, Option("Time budget; beyond it the question is stopped.", least=0, most=3600), float),
-    Parameter("rows", 20, Option("How many rows to send; the rest by the cursor.", least=1, most=200), int),
-    Parameter("cursor", REQUIRED, Option("Where to go on, as an answer gave it."), str),
-    Parameter("facts", REQUIRED, Option('A table that is served ("pocket"), or facts.', longest=5000), str | list[dict[str, Any]]),
-)  # fmt: skip
-FACT = (
-    Parameter("prompt", REQUIRED, Option("The prompt."), str),
-    Parameter("answer", REQUIRED, Option("The text that truly follows it.", longest=200), str),
-    Parameter("relation", "", Option("What kind of fact it is."), str),
-    Parameter("subject", "", Option("What it is about."), str),
-)
-SUMMARIES = (
-    Parameter("by_relation", False, BY_RELATION, bool),
-    Parameter("overlap", False, OVERLAP, bool),
-    Parameter("remove", None, REMOVE, str | None),
-    Parameter("hubs", False, HUBS, bool),
-    Parameter("seed", 0, get_args(Seed)[1], int),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +315,7 @@ def _take_parameters(verb: Verb, *instead: Parameter) -> tuple[Parameter, ...]:
     own = {each.front: each for each in (*verb.options, *instead)}  # where the verb has it
     for name, each in own.items():
         if each.option is not None and each not in instead:
-            said = SAID.get(each.role, SAID.get(name, {}))
+            said = FOR_AGENTS.get(each.role, FOR_AGENTS.get(name, {}))
             own[name] = replace(each, option=replace(each.option, name=name, **said))
     offered = (p for p in own.values() if p.option is not None and not p.option.is_local)
     return (*offered, MODEL, SECONDS, ROWS)

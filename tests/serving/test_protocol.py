@@ -19,7 +19,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import ffnprobe as fp
-from ffnprobe.serving.protocol import SKILL, build_server, read_docs
+from ffnprobe.serving.protocol import SKILL, AgentServer, read_docs
 from ffnprobe.serving.service import Service
 from ffnprobe.serving.tools import TOOLS
 from tests.conftest import JORDAN
@@ -112,7 +112,7 @@ def test_the_survey_is_a_parquet_file(service, pocket):
     import base64
 
     async def main() -> bytes:
-        async with Client(build_server(service)) as client:
+        async with Client(AgentServer(service)) as client:
             found = await client.read_resource("ffnprobe://models/pocket/survey.parquet")
             return base64.b64decode(found.contents[0].blob)
 
@@ -264,7 +264,7 @@ def test_a_reply_comes_soon_after_the_budget_whatever_the_work_does(service, mon
     monkeypatch.setattr(Service, "answer", lambda *_: time.sleep(5))
 
     async def main() -> Any:
-        async with Client(build_server(service)) as client:
+        async with Client(AgentServer(service)) as client:
             return await client.call_tool("run", {"prompt": JORDAN, "seconds": 0.1})
 
     began = time.monotonic()
