@@ -65,5 +65,7 @@ from ffnprobe.views.saving import save as save
 from ffnprobe.views.figures import plot as plot
 from ffnprobe.views.publishing import publish as publish
 from ffnprobe.views.page import show as show
+from ffnprobe import results as results
 
+__all__: list[str]
 __version__: str

@@ -9,6 +9,11 @@ its tables and how to read them.
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
 >>> isinstance(trace, Result), list(trace.tables())
 (True, ['predictions'])
+
+Every type of result is in this namespace, wherever it is defined:
+
+>>> isinstance(trace, fp.results.Trace)
+True
 """
 
 from abc import abstractmethod
@@ -17,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
+import ffnprobe
 from ffnprobe.documents.blocks import Block, Figure, Section, Table, Words
 from ffnprobe.documents.html import write_card
 from ffnprobe.documents.text import write_text
@@ -200,3 +206,15 @@ def check_alike(
                 f"{naming} differ in their {name}: {first} and {second}.",
                 remedy=f"make both with the same {name}",
             )
+
+
+def __getattr__(name: str) -> Any:
+    """Return another type of result from where it is defined: `fp.results.Pushes`."""
+    if name not in __dir__():
+        raise AttributeError(f"module 'ffnprobe.results' has no attribute '{name}'")
+    return getattr(ffnprobe, name)
+
+
+def __dir__() -> list[str]:
+    public = [name for name in ffnprobe.__all__ if name[0].isupper()]
+    return [name for name in public if name not in dir(ffnprobe)]

@@ -21,7 +21,7 @@ OPENING = """# Python
 Written from the docstrings by [scripts/api.py](scripts/api.py).
 
 Everything public is a name of `ffnprobe`, imported when first used: `import ffnprobe as fp` loads no
-torch. Verbs return results. A result is plain data (tensors on the CPU, pandas tables) with a `title`,
+torch. `dir(fp)` lists the verbs; the types of what they return are in `fp.results`, too. Verbs return results. A result is plain data (tensors on the CPU, pandas tables) with a `title`,
 a `table`, `tables()` and a `provenance`; it shows itself in a notebook, and `fp.save` and `fp.plot`
 take it. Mistakes end in one exception, `FfnProbeError`, with a `remedy`.
 """
@@ -57,8 +57,9 @@ SECTIONS = {
 def write_page() -> str:
     """Write the page."""
     listed = [name for names in SECTIONS.values() for name in names]
-    if sorted(listed) != sorted(name for name in dir(ffnprobe) if name != "__version__"):
-        differ = set(listed) ^ (set(dir(ffnprobe)) - {"__version__"})
+    public = set(ffnprobe.__all__) - {"__version__"}
+    if sorted(listed) != sorted(public):
+        differ = set(listed) ^ public
         raise SystemExit(f"SECTIONS and the public names differ: {', '.join(sorted(differ))}")
     parts = [OPENING]
     for title, names in SECTIONS.items():

@@ -6,6 +6,8 @@ The examples are run by `--doctest-modules`.
 import ast
 import inspect
 import runpy
+import subprocess
+import sys
 from collections import defaultdict
 from functools import cached_property
 
@@ -27,6 +29,26 @@ def test_a_public_name_has_an_example_in_its_own_words(name):
     assert not words.startswith(f"{name}("), "this is the signature dataclass writes"
     assert words.strip().partition("\n")[0].endswith((".", ":", ",", "?")), words
     assert ">>> " in words, f"{name} has no example"
+
+
+def test_a_newcomer_sees_verbs_and_finds_results_in_one_place():
+    shown = [name for name in dir(fp) if not name.startswith("__")]
+    verbs = {name for name in NAMES if inspect.isfunction(getattr(fp, name))}
+    assert verbs < set(shown)
+    assert set(shown) - verbs == {
+        "results", "FactRow", "FfnProbeError", "Model", "NeuronId", "Scan", "Thresholds",
+    }  # fmt: skip
+    assert {*shown, *dir(fp.results)} == {*NAMES, "results"}
+    assert set(dir(fp.results)).isdisjoint(shown)
+    for name in dir(fp.results):
+        assert getattr(fp.results, name) is getattr(fp, name)
+    with pytest.raises(AttributeError, match=r"'ffnprobe\.results' has no attribute 'Model'"):
+        fp.results.Model  # noqa: B018
+
+
+def test_listing_names_loads_no_torch():
+    code = "import sys, ffnprobe as fp; dir(fp); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.__name__)
