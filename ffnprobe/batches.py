@@ -1,14 +1,8 @@
 """Many prompts, one tidy table: `explain`, `attribute` or any other verb of a prompt, one after the other.
 
 Each row of the table is a row of the verb's own table, with its prompt and answer in front, as texts that
-another batch takes. A prompt that is refused does not stop the others; it is in `problems`. With a store, what is done is kept prompt by
-prompt, and the same call continues where it was stopped.
-
->>> import ffnprobe as fp
->>> prompts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
->>> found = fp.batch(fp.load("pocket"), prompts, verb="run", top=1)
->>> found.table.token.tolist()
-['␣basketball', '␣golf']
+another batch takes. A prompt that is refused does not stop the others; it is in `problems`. With a store,
+what is done is kept prompt by prompt, and the same call continues where it was stopped.
 """
 
 import io

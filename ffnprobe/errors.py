@@ -2,11 +2,6 @@
 
 Every mistake a user can make ends in a `FfnProbeError`: one line that says what and why, and a
 `remedy`, one line that says what to do now. The command line prints both and no traceback.
-
->>> error = FfnProbeError("the prompt is empty.", remedy="type some text")
->>> print(error)
-the prompt is empty.
-  try: type some text
 """
 
 import re
@@ -38,12 +33,10 @@ class FfnProbeError(Exception):
 
 def _shorten(text: str) -> str:
     """Write a text in one line, the middle of long words, and of the whole, left out."""
-    line = _LONG_WORD.sub(
-        lambda word: f"{word[0][:100]}…{word[0][-20:]}", "⏎".join(text.splitlines())
-    )
-    if len(line) <= LONGEST:
-        return line
-    return f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+    line = "⏎".join(text.splitlines())
+    line = _LONG_WORD.sub(lambda word: f"{word[0][:100]}…{word[0][-20:]}", line)
+    half = LONGEST // 2
+    return line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
 
 
 class NameNotUnderstood(FfnProbeError):

@@ -2,13 +2,6 @@
 
 A provenance is data. It becomes text only where it is written out: `as_dict` for JSON and parquet,
 `as_lines` and `describe` for people. No code reads that text again.
-
->>> import ffnprobe as fp
->>> known = fp.load("pocket").provenance(settings={"replace": "mean", "seed": 0})
->>> known.describe()
-'replace mean, seed 0'
->>> Provenance.from_dict(known.as_dict()) == known
-True
 """
 
 import json
@@ -46,6 +39,8 @@ class Provenance:
     >>> known = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of").provenance
     >>> known.model, known.bos, known.tokens[1:3]
     ('pocket', True, ('Michael', '␣Jordan'))
+    >>> Provenance.from_dict(known.as_dict()) == known
+    True
     """
 
     model: str
@@ -71,10 +66,12 @@ class Provenance:
             _check_types(known)
             tokens = known.get("tokens")
             return cls(
-                **dict(known)
-                | {"source": Source.from_dict(known["source"])}
-                | {"tokens": None if tokens is None else tuple(tokens)}
-                | {"settings": dict(known.get("settings", {}))}
+                **{
+                    **known,
+                    "source": Source.from_dict(known["source"]),
+                    "tokens": None if tokens is None else tuple(tokens),
+                    "settings": dict(known.get("settings", {})),
+                }
             )
         except ValueError as error:
             raise DataRefused(f"this is not a provenance that ffnprobe wrote: {error}.") from None

@@ -5,13 +5,10 @@ line), a `table` (the one a reader wants first) and, if there are more, `tables(
 What is read, in a terminal, a notebook, a page or the explorer, is its `document()`: by default its figures,
 its tables and how to read them.
 
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> isinstance(trace, Result), list(trace.tables())
-(True, ['predictions'])
-
 Every type of result is in this namespace, wherever it is defined:
 
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
 >>> isinstance(trace, fp.results.Trace)
 True
 """

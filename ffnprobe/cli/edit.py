@@ -1,7 +1,7 @@
 """`ffnprobe edit FACT…`: write facts into a model, and prove what else changed."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,9 +10,7 @@ from ffnprobe.cli.command import command
 from ffnprobe.cli.invocation import Common
 
 if TYPE_CHECKING:
-    from ffnprobe.editing.key_moments import KeyMoments
     from ffnprobe.facts.rows import FactRow
-    from ffnprobe.models.model import Model
 
 SHOWN = ("edits", "certificate", "changed", "norms")
 ROWS = 20
@@ -81,30 +79,34 @@ def edit(
     """
     if (save is None) != dry_run:
         raise typer.BadParameter("--save FOLDER, or --dry-run")
-    from ffnprobe.editing.exporting import check_folder
+    from ffnprobe.editing.exporting import check_folder, export
 
     if save is not None:
         check_folder(save)
-    told = None if text is None else _read_text(text)
+    drift_text = None if text is None else _read_text(text)
     rows = _read_rows(fact, subject)
     if facts is not None:
         from ffnprobe.facts.formats import read_facts
 
         read_facts(facts)  # a table that cannot be read is refused before the work begins
     model = common.load(hooks=hooks)
-    from ffnprobe.tracing.trace import describe_spelling
-
-    if not isinstance(rows, str):
-        for note in (note for row in rows for note in describe_spelling(model.vocab, row.answer)):
-            common.note(note)
     from ffnprobe.editing.certificates import certify
     from ffnprobe.editing.edits import edit as edit_facts
-    from ffnprobe.editing.exporting import export
+    from ffnprobe.tracing.trace import describe_spelling
 
-    scan = keys if texts is None else _scan(common, model, texts, keys)
+    for row in rows if isinstance(rows, list) else []:
+        for note in describe_spelling(model.vocab, row.answer):
+            common.note(note)
+    scan: Any = keys
+    if texts is not None:
+        from ffnprobe.editing.key_moments import name_store, scan_keys
+
+        store = name_store(model, texts) if keys is None else keys
+        common.note(f"second moments of keys in {store}")
+        scan = scan_keys(model, texts, store=store)
     edited = edit_facts(model, rows, layer=layer, method=method, scan=scan)
     common.note(edited.title)
-    certificate = certify(edited, facts, text=told)
+    certificate = certify(edited, facts, text=drift_text)
     if save is not None:
         export(edited, save, certificate=certificate)
         common.note(f"wrote {save}: {edited.model.fingerprint[:8]}")
@@ -135,18 +137,9 @@ def _read_text(path: Path) -> str:
     from ffnprobe.files import safe_read
 
     try:
-        told = safe_read(path).decode("utf-8")
+        text = safe_read(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataRefused(f"{path} is not UTF-8: byte {error.start}.") from None
-    if not told.strip():
+    if not text.strip():
         raise DataRefused(f"{path} is empty.", remedy="some text to compare predictions on")
-    return told
-
-
-def _scan(common: Common, model: "Model", texts: list[str], folder: Path | None) -> "KeyMoments":
-    """Measure second moments over texts, or read them if that was done before."""
-    from ffnprobe.editing.key_moments import name_store, scan_keys
-
-    store = name_store(model, texts) if folder is None else folder
-    common.note(f"second moments of keys in {store}")
-    return scan_keys(model, texts, store=store)
+    return text
