@@ -94,15 +94,15 @@ class Answered:
 def answer(
     verb: Verb,
     model: Model,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     *,
     scan: "Scan | None" = None,
     progress: Progress | None = None,
     find_model: Callable[[str], Model] | None = None,
     find_facts: Callable[[str], Any] = str,
 ) -> Answered:
-    """Ask a verb; `given` are options by the names that fronts have for them."""
-    values = {each.front: each.default for each in verb.options} | dict(given)
+    """Ask a verb; `options` are options by the names that fronts have for them."""
+    values = {each.front: each.default for each in verb.options} | dict(options)
     for each in verb.options:
         assert each.option is not None
         if each.default is REQUIRED and values[each.front] is REQUIRED:

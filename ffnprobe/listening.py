@@ -63,10 +63,10 @@ def read_host(header: str) -> str:
         return ""
 
 
-def is_own(named: str, *, bound: str) -> bool:
+def is_own_host(named: str, *, bound: str) -> bool:
     """Say whether a host is a server's own: this machine, or the host it is bound to.
 
-    >>> is_own("localhost", bound="127.0.0.1"), is_own("evil.example", bound="127.0.0.1")
+    >>> is_own_host("localhost", bound="127.0.0.1"), is_own_host("evil.example", bound="127.0.0.1")
     (True, False)
     """
     if named in LOCAL or named == bound:
@@ -74,17 +74,13 @@ def is_own(named: str, *, bound: str) -> bool:
     if bound not in WILDCARDS:
         return False
     # Bound to all addresses: a numeric address can only be this machine, a name could be rebound.
-    return _is_address(named) or named in {socket.gethostname().lower(), socket.getfqdn().lower()}
-
-
-def _is_address(text: str) -> bool:
     try:
-        ipaddress.ip_address(text)
+        ipaddress.ip_address(named)
     except ValueError:
-        return False
+        return named in {socket.gethostname().lower(), socket.getfqdn().lower()}
     return True
 
 
-def is_same(given: str, token: str) -> bool:
+def is_same_token(given: str, token: str) -> bool:
     """Compare in a time that does not tell how much was right."""
     return hmac.compare_digest(given.encode("utf-8", errors="replace"), token.encode())

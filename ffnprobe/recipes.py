@@ -56,9 +56,10 @@ def write_recipe(
     lines = [f"model = fp.load({name_model(known)!r}{', hooks=True' * (known.run_by == HOOKED)})"]
     traces = {p.name: given[p.name] for p in verb.parameters if p.role == "Trace"}
     for each, trace in traces.items():
-        bos = "" if _is_usual(trace) else f", bos={trace.has_bos}"
+        is_usual = trace.has_bos == trace.model.vocab.puts_bos(None)  # as the model's files say
+        spelled["bos"] = None if is_usual else trace.has_bos
+        bos = "" if is_usual else f", bos={trace.has_bos}"
         lines.append(f"{each} = fp.run(model, {_prompt(trace)!r}{bos})")
-        spelled["bos"] = None if _is_usual(trace) else trace.has_bos
     if kind is not None:
         lines.append(f"names = fp.survey(model).of_kind({kind!r})")
     lines.append(f"found = fp.{name}({', '.join(_call(verb, given, spelled, kind))})")
@@ -208,8 +209,3 @@ def _reads_back(split: Callable[[str], list[int]], text: str, ids: list[int]) ->
         return bool(text) and "\ufffd" not in text and split(text) == ids
     except TokenNotFound:
         return False
-
-
-def _is_usual(trace: Trace) -> bool:
-    """Say whether the prompt has a BOS as the model's files say."""
-    return trace.has_bos == trace.model.vocab.puts_bos(None)

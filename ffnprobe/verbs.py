@@ -104,6 +104,11 @@ class Verb:
         """Whether it asks about one prompt, so that a batch can ask about many."""
         return any(each.name in ("prompt", "trace") for each in self.parameters)
 
+    @property
+    def takes_scan(self) -> bool:
+        """Whether a scan says more: of texts, examples and labels."""
+        return self.find_role("Scan") is not None or self.name in ("read", "search")
+
     def find_role(self, role: str) -> Parameter | None:
         """Return the parameter that is filled by a front itself, if there is one."""
         return next((p for p in self.parameters if p.role == role and p.option is None), None)
@@ -126,37 +131,33 @@ def read_signature(module: str, before: str, name: str) -> tuple[tuple[Parameter
     pattern = rf'{before}( *def {name}\(.*?:(?: *#[^\n]*)?\n)(?: *"""(.*?)""")?'
     head = re.search(pattern, source, re.DOTALL)
     assert head is not None, f"{module}: {name}"
-    function = ast.parse(f"{textwrap.dedent(head[1])}    pass").body[0]
-    assert isinstance(function, ast.FunctionDef)
     words = inspect.cleandoc(head[2] or "").partition("\n\n")[0].replace("\n", " ")
-    args = function.args
-    places = [each for each in args.args if each.arg != "self"]
-    defaults = [None] * (len(places) - len(args.defaults)) + list(args.defaults)
-    read = [_read(each, default) for each, default in zip(places, defaults, strict=True)]
-    for each, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        read.append(_read(each, default, is_keyword=True))
-    return tuple(read), words
+    # Annotations are read as text: the types in them are not imported.
+    defined: dict[str, Any] = {}
+    exec(f"from __future__ import annotations\n{textwrap.dedent(head[1])}    pass", defined)
+    parameters = inspect.signature(defined[name]).parameters.values()
+    return tuple(_read(each) for each in parameters if each.name != "self"), words
 
 
-def _read(argument: ast.arg, default: ast.expr | None, *, is_keyword: bool = False) -> Parameter:
-    value = REQUIRED if default is None else ast.literal_eval(default)
-    kind, option = _read_annotation(argument.annotation)
+def _read(parameter: inspect.Parameter) -> Parameter:
+    kind, option = _read_annotation(parameter.annotation)
     role = next((r for r in ROLES if re.match(rf"['\"]?{re.escape(r)}", kind)), "")
     typed = None
     if option is not None:
         typed = option.typed if option.typed is not None else _evaluate(kind)
     elif role == "Trace":
         option, typed = replace(PROMPT, name="prompt"), str
-    return Parameter(argument.arg, value, option, typed, role, is_keyword)
+    is_keyword = parameter.kind is parameter.KEYWORD_ONLY
+    return Parameter(parameter.name, parameter.default, option, typed, role, is_keyword)
 
 
-def _read_annotation(node: ast.expr | None) -> tuple[str, Option | None]:
+def _read_annotation(text: str) -> tuple[str, Option | None]:
     """Return a type as it is written, and the option that goes with it."""
-    text = "" if node is None else ast.unparse(node)
-    alias = getattr(arguments, text, None) if isinstance(node, ast.Name) else None
+    alias = getattr(arguments, text, None)
     if get_origin(alias) is Annotated:
         kind, option = get_args(alias)
         return "", replace(option, typed=kind if option.typed is None else option.typed)
+    node = ast.parse(text, mode="eval").body
     if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
         assert isinstance(node.slice, ast.Tuple)
         kind, option = map(ast.unparse, node.slice.elts)

@@ -29,26 +29,25 @@ PROBLEMS = 20
 def scan(
     common: Common,
     store: Annotated[
-        Path,
-        Option("The folder that holds the scan; an unfinished one is resumed.", metavar="DIR"),
+        Path, Option("The folder that holds the scan; an unfinished one is resumed.", metavar="DIR")
     ],
     yes: Annotated[bool, Option("Scan many or large files without asking first.")] = False,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Scan texts once for every neuron's strongest and weakest examples, moments and firing rate.
 
     A scan is resumable: run the same command again, and the result is the same.
     """
-    _check_size(common, given["texts"], given["tokens"], yes)
+    _check_size(common, options["texts"], options["tokens"], yes)
     model = common.load(has_own_threads=True)
     from ffnprobe.corpora.scans import scan as scan_texts
 
     try:
         with (
             _show_rate(common) as progress,
-            _one_thread(common, given["engine"], given["workers"]) as given["workers"],
+            _one_thread(common, options["engine"], options["workers"]) as options["workers"],
         ):
-            found = scan_texts(model, store=store, progress=progress, **given)
+            found = scan_texts(model, store=store, progress=progress, **options)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_name_kept(store)) from None
     known = found.done
@@ -152,7 +151,7 @@ def label(
     common: Common,
     store: Annotated[Path, Option("The scan to label with; labels are kept in it.", metavar="DIR")],
     hooks: Annotated[bool, HOOKS] = False,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Label neurons by rules found on half of a scan's texts and scored on the other half.
 
@@ -163,12 +162,12 @@ def label(
 
     try:
         with show_progress(common, "label") as progress:
-            found = label_neurons(model, store, progress=progress, **given)
+            found = label_neurons(model, store, progress=progress, **options)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command resumes.") from None
     common.note(found.summary)
     tables = found.tables()
-    is_of_all = given["neurons"] is None
+    is_of_all = options["neurons"] is None
     printed = tables["layers"] if is_of_all else tables["neurons"][LABEL_COLUMNS]
     common.emit(found, tables, printed={"layers" if is_of_all else "neurons": printed})
 
@@ -182,7 +181,7 @@ def score(
     hubs: Annotated[bool, HUBS] = False,
     seed: Seed = 0,
     hooks: Annotated[bool, HOOKS] = False,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Score a table of facts: rank, probability, whether it is known, and the neurons that push it."""
     if sum((by_relation, overlap, remove is not None)) > 1:
@@ -196,7 +195,7 @@ def score(
         common.note(f"resuming from {partial}")
     try:
         with show_progress(common, "facts") as progress:
-            scores = score_facts(model, store=partial, progress=progress, **given)
+            scores = score_facts(model, store=partial, progress=progress, **options)
     except KeyboardInterrupt:
         if partial is None or not partial.exists():
             raise
@@ -211,7 +210,7 @@ def score(
     elif overlap:
         common.emit(scores.overlap(hubs=hubs, seed=seed))
     elif remove is not None:
-        common.emit(scores.specificity(remove, given["top"], seed=seed))
+        common.emit(scores.specificity(remove, options["top"], seed=seed))
     else:
         common.emit(scores, printed={"facts": scores.table.drop(columns=LEFT_OUT)})
     if partial is not None:

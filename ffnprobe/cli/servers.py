@@ -107,12 +107,10 @@ def serve(
         list[str] | None, Option("Serve this model too, by name.", metavar="NAME")
     ] = None,
     facts: Annotated[
-        list[Path] | None,
-        Option("Serve this table of facts too, by name.", metavar="FILE"),
+        list[Path] | None, Option("Serve this table of facts too, by name.", metavar="FILE")
     ] = None,
     store: Annotated[
-        list[Path] | None,
-        Option("Show examples and labels of this scan.", metavar="DIR"),
+        list[Path] | None, Option("Show examples and labels of this scan.", metavar="DIR")
     ] = None,
     http: Annotated[bool, Option("Listen on 127.0.0.1 with a token, instead of stdio.")] = False,
     port: Annotated[int, Option("The port of --http; 0 picks a free one.")] = 8051,

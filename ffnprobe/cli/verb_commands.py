@@ -136,22 +136,18 @@ def list_options(verb: Verb) -> list[inspect.Parameter]:
     return [*found, *([take("hooks", HOOKS, False)] if runs else [])]
 
 
-def _takes_store(verb: Verb) -> bool:
-    """Whether a scan says more: of examples and labels, or of means to replace activations by."""
-    names = [each.name for each in verb.parameters]
-    return bool(verb.find_role("Scan")) or "replace" in names or verb.name in ("read", "search")
-
-
 def make_verb(verb: Verb) -> Any:
     """Make the command of a verb."""
     ending = ENDINGS.get(verb.name, end)
     own = list(inspect.signature(ending).parameters.values())[2:]
+    # A scan also has means to replace activations by.
+    takes_store = verb.takes_scan or any(each.name == "replace" for each in verb.parameters)
 
     def ask(common: Common, **given: Any) -> None:
         if "prompt" in given:
             given["prompt"] = read_prompt(given["prompt"])
         rest = {each.name: given.pop(each.name) for each in own}
-        store = given.pop("store") if _takes_store(verb) else None
+        store = given.pop("store") if takes_store else None
         model = common.load(hooks=given.pop("hooks", None), has_own_threads="engine" in given)
         from ffnprobe.asking import answer
 
@@ -164,7 +160,7 @@ def make_verb(verb: Verb) -> Any:
             common.note(note)
         ending(common, answered, **rest)
 
-    stores = [take("store", STORE, None)] if _takes_store(verb) else []
+    stores = [take("store", STORE, None)] if takes_store else []
     return build(verb.name, verb.words, ask, [*list_options(verb), *stores, *own])
 
 

@@ -251,9 +251,8 @@ def ask_verb(
     verb: Verb, service: "Service", model: Model, given: dict[str, Any], budget: Budget
 ) -> Found:
     """Ask a verb as every front does."""
-    has_scan = verb.find_role("Scan") is not None or verb.name in ("read", "search")
     answered = answer(
-        verb, model, given, scan=service.find_scan(model) if has_scan else None,
+        verb, model, given, scan=service.find_scan(model) if verb.takes_scan else None,
         progress=budget.count, find_model=service.models.get, find_facts=service.find_facts,
     )  # fmt: skip
     return Found(answered.result, answered.tables, answered.notes, answered.provenance)

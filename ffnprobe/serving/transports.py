@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ffnprobe.listening import is_own, is_same, read_host
+from ffnprobe.listening import is_own_host, is_same_token, read_host
 
 HOST = "127.0.0.1"
 PATH = "/mcp"
@@ -89,12 +89,12 @@ class Guard:
         await PlainTextResponse(f"{text}\n", status, said)(scope, receive, send)
 
     def _check(self, headers: Headers) -> tuple[int, str] | None:
-        if not is_own(read_host(headers.get("host", "")), bound=HOST):
+        if not is_own_host(read_host(headers.get("host", "")), bound=HOST):
             return 403, "this is not a host of the server."
         origin = headers.get("origin")
-        if origin is not None and not is_own(read_host(urlsplit(origin).netloc), bound=HOST):
+        if origin is not None and not is_own_host(read_host(urlsplit(origin).netloc), bound=HOST):
             return 403, "only a page of this machine may send this request."
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not is_same(given.strip(), self._token):
+        if scheme.lower() != "bearer" or not is_same_token(given.strip(), self._token):
             return 401, "the token is missing or wrong: send it as `Authorization: Bearer TOKEN`."
         return None

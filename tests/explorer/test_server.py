@@ -12,7 +12,7 @@ import pytest
 
 from ffnprobe.cli import servers
 from ffnprobe.errors import OptionRefused
-from ffnprobe.listening import bind, is_own, read_host
+from ffnprobe.listening import bind, is_own_host, read_host
 from ffnprobe.views.explorer.session import Session
 from tests.cli.runner import refused
 from tests.conftest import JORDAN
@@ -55,7 +55,7 @@ def test_its_own_names_are_answered(client, host):
     ],
 )
 def test_hosts_are_its_own_by_where_it_listens(named, bound, own):
-    assert is_own(named, bound=bound) is own
+    assert is_own_host(named, bound=bound) is own
 
 
 def test_a_host_is_read_without_its_port():

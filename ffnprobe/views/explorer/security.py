@@ -24,7 +24,7 @@ from dash import Dash
 from flask import Response, g, request
 from werkzeug.exceptions import BadRequest
 
-from ffnprobe.listening import is_own, is_same, read_host
+from ffnprobe.listening import is_own_host, is_same_token, read_host
 from ffnprobe.views.explorer.addresses import write_address
 
 ACCESS = "access_token"
@@ -55,7 +55,7 @@ def guard(app: Dash, *, host: str, token: str | None) -> None:
     app.server.config["MAX_CONTENT_LENGTH"] = REQUEST_BYTES
 
     def refuse() -> Response | None:
-        if not is_own(read_host(request.host), bound=host):
+        if not is_own_host(read_host(request.host), bound=host):
             return say("this is not a host of the explorer.", 403)
         if token is not None and (stopped := _check_token(token)) is not None:
             return stopped
@@ -92,9 +92,9 @@ def _check_token(token: str) -> Response | None:
     # Browsers send a cookie to every port of a host, so its name has the port.
     cookie = f"ffnprobe-{request.environ['SERVER_PORT']}"
     given = request.args.get(ACCESS)
-    if given is None and is_same(request.cookies.get(cookie, ""), token):
+    if given is None and is_same_token(request.cookies.get(cookie, ""), token):
         return None
-    if given is None or request.method != "GET" or not is_same(given, token):
+    if given is None or request.method != "GET" or not is_same_token(given, token):
         return say(
             "the explorer needs its access token: open the address that `ffnprobe explore` printed "
             "once in this browser.",
