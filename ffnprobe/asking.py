@@ -154,13 +154,13 @@ def _note_answer(model: Model, values: Mapping[str, Any]) -> list[str]:
     from ffnprobe.tracing.runs import run
 
     # Tokens carry the space before a word: a space at the end is a token of its own that few texts hold.
-    said = []
+    ranks = []
     for text, word in ((prompt, wanted), (bare, " " + wanted.lstrip(" "))):
         logits = run(model, text, bos=values.get("bos"), patterns=False).logits[-1]
         token = model.vocab.pieces(word)[0]
         rank = 1 + int((logits > logits[token]).sum())
-        said.append(f'"{model.vocab.show_all([token])[0]}" has rank {rank:,}')
-    return [*notes, f"the prompt ends in a space: {said[0]}; without the space, {said[1]}"]
+        ranks.append(f'"{model.vocab.show_all([token])[0]}" has rank {rank:,}')
+    return [*notes, f"the prompt ends in a space: {ranks[0]}; without the space, {ranks[1]}"]
 
 
 def _find_contrast(model: Model, values: dict[str, Any], find_facts: Callable[[str], Any]) -> None:
@@ -177,11 +177,11 @@ def _find_contrast(model: Model, values: dict[str, Any], find_facts: Callable[[s
 
         trace = run(model, values["prompt"], bos=values["bos"], patterns=False)
         wanted = model.vocab.text([predicted(trace)])
-    found: Sequence[FactRow] = find_contrast_rows(
+    rows: Sequence[FactRow] = find_contrast_rows(
         find_facts(facts), values["prompt"], wanted, model=model.name
     )
     named = values["contrast"] or []
-    values["contrast"] = [*([named] if isinstance(named, str) else named), *found] or None
+    values["contrast"] = [*([named] if isinstance(named, str) else named), *rows] or None
 
 
 def _open_scans(folders: Sequence[Any] | None) -> "list[Scan] | None":

@@ -106,14 +106,14 @@ def batch(
     manifest = describe(BATCH, model, verb=verb, options=_plain(given))
     tables: list[pd.DataFrame] = []
     problems: list[dict[str, str | None]] = []
-    with nullcontext() if store is None else hold_store(Path(store), manifest) as kept:
+    with nullcontext() if store is None else hold_store(Path(store), manifest) as held:
         for number, (prompt, given_answer) in enumerate(asked, start=1):
-            table = None if kept is None else _read_table(kept, prompt, given_answer)
+            table = None if held is None else _read_table(held, prompt, given_answer)
             try:
                 if table is None:
                     table = _ask(model, verb, prompt, given_answer, given)
-                    if kept is not None:
-                        _write_table(kept, prompt, given_answer, table)
+                    if held is not None:
+                        _write_table(held, prompt, given_answer, table)
                 tables.append(table)
             except (OptionRefused, DataRefused, FileNotWritten):
                 raise  # what does not fit does not fit any prompt
@@ -194,10 +194,10 @@ def _find_options(verb: str) -> dict[str, str]:
     if verb not in VERBS or not VERBS[verb].takes_prompt:
         every = (name for name, each in VERBS.items() if each.takes_prompt)
         raise OptionRefused(f'"{verb}" does not take many prompts.', remedy=", ".join(every))
-    found = [each for each in VERBS[verb].options if each.front not in ("prompt", "answer")]
-    found_by_name = {each.name: each.front for each in found} | {p.front: p.front for p in found}
+    options = [each for each in VERBS[verb].options if each.front not in ("prompt", "answer")]
+    fronts = {each.name: each.front for each in options} | {p.front: p.front for p in options}
     scan = VERBS[verb].find_role("Scan")
-    return found_by_name | ({} if scan is None else {"scan": "scan"})
+    return fronts | ({} if scan is None else {"scan": "scan"})
 
 
 def _ask(

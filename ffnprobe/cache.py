@@ -53,8 +53,8 @@ class LRUCache:
     ) -> T:
         """Return the value of a key, or make and keep it; no value is made twice."""
         with self._lock:
-            found: T | None = self.get(key)
-            if found is None:
-                found = make()
-                self.put(key, found, size(found))
-            return found
+            value: T | None = self.get(key)
+            if value is None:
+                value = make()
+                self.put(key, value, size(value))
+            return value

@@ -226,8 +226,8 @@ def seal(data: bytes, *, bound: str = "") -> bytes:
 
 def is_sealed(data: bytes | mmap, *, bound: str = "") -> bool | None:
     """Say whether these are the bytes that were sealed; None if there is no checksum in them."""
-    found = _SEAL.findall(data)
-    return _measure(data, bound) in found if found else None
+    sums = _SEAL.findall(data)
+    return _measure(data, bound) in sums if sums else None
 
 
 def _measure(data: bytes | mmap, bound: str) -> bytes:

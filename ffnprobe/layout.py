@@ -66,7 +66,7 @@ def is_null(value: Any) -> bool:
 
 def escape_bidi(text: str) -> str:
     """Write out characters that turn the direction of writing, as tokens are shown: `⟨U+202E⟩`."""
-    return _TURNS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+    return _TURNS.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
 
 
 def format_value(value: Any) -> str:

@@ -36,23 +36,23 @@ def bind(host: str, port: int) -> socket.socket:
 def _find_free(host: str, port: int) -> int:
     """Return the next free port, or any."""
     for candidate in [*range(port + 1, min(port + 100, PORTS)), 0]:
-        with suppress(OSError), _bind(host, candidate) as found:
-            return int(found.getsockname()[1])
+        with suppress(OSError), _bind(host, candidate) as free:
+            return int(free.getsockname()[1])
     return 0
 
 
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         # A port just closed can be bound again; one in use cannot.
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen(128)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
     except BaseException:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
 def read_host(header: str) -> str:

@@ -14,6 +14,7 @@ L3N12
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from ffnprobe.errors import NameNotUnderstood
 
@@ -43,10 +44,10 @@ class NeuronId:
     @classmethod
     def parse(cls, text: str) -> "NeuronId":
         """Read `L3N12`, or say what a name looks like."""
-        found = _NEURON.fullmatch(text.strip())
-        if found is None:
+        match = _NEURON.fullmatch(text.strip())
+        if match is None:
             raise NameNotUnderstood(f'"{text}" is not the name of a neuron.', remedy=FORMS)
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def check(self, *, layers: int, neurons: int, model: str = "this model") -> "NeuronId":
         """Return this name if the model has such a neuron, or say what it has."""
@@ -117,13 +118,13 @@ def expand_layers(text: str, *, layers: int, model: str = "this model") -> list[
     """
     chosen: set[int] = set()
     for part in text.split(","):
-        found = _LAYERS.fullmatch(part.strip())
-        if found is None:
+        match = _LAYERS.fullmatch(part.strip())
+        if match is None:
             raise NameNotUnderstood(
                 f'"{part}" is not a layer or a range of layers.', remedy='"3", "3-5" or "0,3-5"'
             )
-        start = int(found[1])
-        stop = int(found[2]) if found[2] else start
+        start = int(match[1])
+        stop = int(match[2]) if match[2] else start
         if stop < start:
             raise NameNotUnderstood(f'"{part}" is empty: it ends before it begins.')
         for layer in (start, stop):
@@ -136,7 +137,5 @@ def expand_all(
     texts: Iterable[str], *, layers: int, neurons: int, model: str = "this model"
 ) -> list[NeuronId]:
     """List the neurons of several names, each once, in the order given."""
-    found = dict.fromkeys(
-        name for text in texts for name in expand(text, layers=layers, neurons=neurons, model=model)
-    )
-    return list(found)
+    names = (expand(text, layers=layers, neurons=neurons, model=model) for text in texts)
+    return list(dict.fromkeys(chain.from_iterable(names)))

@@ -60,17 +60,17 @@ class Provenance:
     verified: bool | None = None
 
     @classmethod
-    def from_dict(cls, known: Mapping[str, Any]) -> "Provenance":
+    def from_dict(cls, data: Mapping[str, Any]) -> "Provenance":
         """Read what `as_dict` wrote, or say what is wrong with it."""
         try:
-            _check_types(known)
-            tokens = known.get("tokens")
+            _check_types(data)
+            tokens = data.get("tokens")
             return cls(
                 **{
-                    **known,
-                    "source": Source.from_dict(known["source"]),
+                    **data,
+                    "source": Source.from_dict(data["source"]),
                     "tokens": None if tokens is None else tuple(tokens),
-                    "settings": dict(known.get("settings", {})),
+                    "settings": dict(data.get("settings", {})),
                 }
             )
         except ValueError as error:
@@ -82,10 +82,10 @@ class Provenance:
 
     def as_dict(self) -> dict[str, Any]:
         """List what is known, in a fixed order, as plain data."""
-        known = {one.name: getattr(self, one.name) for one in fields(self)}
-        known |= {"source": self.source.as_dict(), "settings": dict(self.settings)}
-        known["tokens"] = None if self.tokens is None else list(self.tokens)
-        return {name: value for name, value in known.items() if value is not None and value != {}}
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain |= {"source": self.source.as_dict(), "settings": dict(self.settings)}
+        plain["tokens"] = None if self.tokens is None else list(self.tokens)
+        return {name: value for name, value in plain.items() if value is not None and value != {}}
 
     def note(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Write into a table where its numbers come from, and return it."""
@@ -100,26 +100,26 @@ class Provenance:
 
     def as_lines(self) -> list[str]:
         """Write `name: value` lines for people, each on one line whatever the prompt holds."""
-        known = self.as_dict() | {"source": str(self.source)}
+        lines = self.as_dict() | {"source": str(self.source)}
         if self.settings:
-            known["settings"] = self.describe()
-        if known.pop("verified", None) is False:
-            known["checksum"] = "not verified: a file that may have been changed"
-        return [f"{name.replace('_', ' ')}: {_line(value)}" for name, value in known.items()]
+            lines["settings"] = self.describe()
+        if lines.pop("verified", None) is False:
+            lines["checksum"] = "not verified: a file that may have been changed"
+        return [f"{name.replace('_', ' ')}: {_line(value)}" for name, value in lines.items()]
 
 
-def _check_types(known: Mapping[str, Any]) -> None:
+def _check_types(data: Mapping[str, Any]) -> None:
     """Check that every field is there, known and of its type."""
-    if not isinstance(known, Mapping):
-        raise ValueError(f"it is a {type(known).__name__}")
-    if lacking := [name for name in ("model", "source", "fingerprint") if name not in known]:
+    if not isinstance(data, Mapping):
+        raise ValueError(f"it is a {type(data).__name__}")
+    if lacking := [name for name in ("model", "source", "fingerprint") if name not in data]:
         raise ValueError(f"it has no {', '.join(lacking)}")
-    for name, value in known.items():
+    for name, value in data.items():
         if name not in _TYPES:
             raise ValueError(f"it has a field {name!r}")
         if type(value) is not _TYPES[name]:
             raise ValueError(f"its {name} is {value!r}")
-    if not all(isinstance(token, str) for token in known.get("tokens", ())):
+    if not all(isinstance(token, str) for token in data.get("tokens", ())):
         raise ValueError("its tokens are not texts")
 
 

@@ -160,13 +160,13 @@ def as_result(given: object) -> Result:
     if isinstance(given, Result):
         return given
     if isinstance(given, pd.DataFrame):
-        known = given.attrs.get("provenance")
-        if known is None:
+        origin = given.attrs.get("provenance")
+        if origin is None:
             raise DataRefused(
                 "this table does not say where its numbers come from.",
                 remedy="fp.save(table, path, provenance=result), with the result its numbers are from",
             )
-        return TableSet("table", {"rows": given}, Provenance.from_dict(known))
+        return TableSet("table", {"rows": given}, Provenance.from_dict(origin))
     raise DataRefused(
         f"{type(given).__name__} is not a result of ffnprobe.",
         remedy="what fp.run, fp.attribute, fp.explain, … return, or a table of theirs",

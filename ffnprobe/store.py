@@ -97,12 +97,12 @@ class Store:
             ) from None
 
     def write(
-        self, name: str, said: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None
+        self, name: str, fields: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None
     ) -> None:
         """Replace a part; before the first, write the manifest. The folder must be held."""
         if not (self.folder / MANIFEST).is_file():
             atomic_write(self.folder / MANIFEST, self.data)
-        atomic_write(self.path(name), encode_part(said, tensors or {}, bound=self._bind(name)))
+        atomic_write(self.path(name), encode_part(fields, tensors or {}, bound=self._bind(name)))
 
     def remove(self, name: str) -> None:
         """Remove a part that is not needed any more."""
@@ -114,12 +114,12 @@ class Store:
 
 def describe(kind: str, model: Model, **asked: Any) -> dict[str, Any]:
     """Write the manifest of some work with a model, as plain data: all that its numbers depend on."""
-    known = {
+    described = {
         "name": model.name, "source": model.source.as_dict(), "fingerprint": model.fingerprint,
         "identity": model.identity, "layers": model.config.layers, "neurons": model.config.d_mlp,
         "run_by": model.run_by,
     }  # fmt: skip
-    manifest = {"store": kind, "format": FORMAT, "version": VERSION, "model": known, **asked}
+    manifest = {"store": kind, "format": FORMAT, "version": VERSION, "model": described, **asked}
     plain: dict[str, Any] = json.loads(json.dumps(manifest))
     return plain
 
@@ -151,14 +151,14 @@ def hold_store(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Store]:
     with hold(folder, remedy=f"wait for it to end, or {other_store(folder)}"):
         remove_leftovers(folder)
         try:
-            known = _read_manifest(folder)
+            held = _read_manifest(folder)
         except (FfnProbeError, FileNotFoundError) as error:
             is_lost = isinstance(error, FileNotFoundError)
             _mend(wanted, _foreign(folder, kind) if is_lost else error)
-            known = wanted.manifest
-        if difference := _tell_difference(known, wanted.manifest):
+            held = wanted.manifest
+        if difference := _tell_difference(held, wanted.manifest):
             raise DataRefused(f"{folder} {difference}.", remedy=other_store(folder))
-        yield Store(folder, known)
+        yield Store(folder, held)
 
 
 def discard(folder: Path) -> None:
@@ -168,12 +168,12 @@ def discard(folder: Path) -> None:
 
 
 def encode_part(
-    said: Mapping[str, Any], tensors: Mapping[str, Tensor], *, bound: str = ""
+    fields: Mapping[str, Any], tensors: Mapping[str, Tensor], *, bound: str = ""
 ) -> bytes:
     """Write a part as the bytes of a file."""
     held = {name: each.contiguous() for name, each in tensors.items()}
     # One field: several would be written in an order that changes from run to run.
-    metadata = {"ffnprobe": json.dumps({**said, "checksum": BLANK.decode()})}
+    metadata = {"ffnprobe": json.dumps({**fields, "checksum": BLANK.decode()})}
     return seal(save(held, metadata=metadata), bound=bound)
 
 
@@ -187,12 +187,12 @@ def read_part(path: Path, *, bound: str = "") -> Part:
                 if not is_sealed(data, bound=bound):
                     raise DataRefused("its checksum does not fit")
             with safe_open(path, framework="pt") as opened:
-                said = json.loads(opened.metadata()["ffnprobe"])
+                fields = json.loads(opened.metadata()["ffnprobe"])
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
             # A writer puts a new file in its place: what was checked must be what was read.
             if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-                del said["checksum"]
-                return Part(said, tensors)
+                del fields["checksum"]
+                return Part(fields, tensors)
     raise DataRefused("it is being replaced all the time")
 
 
@@ -214,7 +214,9 @@ def hold(folder: Path, *, remedy: str) -> Iterator[None]:
     left behind stops nobody. Folders that had to be made for it are removed again if nothing was put into them.
     """
     check_utf8(folder, refuse=FileNotWritten)
-    made = [each for each in (folder, *folder.absolute().parents) if not os.path.exists(each)]
+    new_folders = [
+        each for each in (folder, *folder.absolute().parents) if not os.path.exists(each)
+    ]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -242,15 +244,15 @@ def hold(folder: Path, *, remedy: str) -> Iterator[None]:
                 path.unlink()
             lock.release()
     finally:
-        for each in made:
+        for each in new_folders:
             with suppress(OSError):
                 each.rmdir()
 
 
 def _name_holder(path: Path) -> str:
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-        return f": process {known['process']} on {known['machine']}, since {known['since']}"
+        holder = json.loads(path.read_text(encoding="utf-8"))
+        return f": process {holder['process']} on {holder['machine']}, since {holder['since']}"
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -279,9 +281,9 @@ def _refuse_earlier(folder: Path, kind: str) -> None:
     if os.path.exists(folder / MANIFEST) or not os.path.isdir(folder):
         return
     for pattern in EARLIER:
-        if found := next(folder.glob(pattern), None):
+        if earlier := next(folder.glob(pattern), None):
             raise DataRefused(
-                f"{folder} is a store of an earlier version ({found.name}), which is not read any more.",
+                f"{folder} is a store of an earlier version ({earlier.name}), which is not read any more.",
                 remedy=f"the {kind} again, with {other_store(folder)}",
             )
 
@@ -313,9 +315,9 @@ def _foreign(folder: Path, kind: str) -> FileNotWritten:
     )
 
 
-def _tell_difference(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+def _tell_difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Say in what the work of a store differs from what is asked; nothing if it does not."""
-    kind, theirs, ours = known["store"], known["model"], wanted["model"]
+    kind, theirs, ours = held["store"], held["model"], wanted["model"]
     if kind != wanted["store"]:
         return f"holds a {kind}, not a {wanted['store']}"
     if theirs["fingerprint"] != ours["fingerprint"]:
@@ -328,7 +330,7 @@ def _tell_difference(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> str
     if theirs["run_by"] != ours["run_by"]:
         return f"was run by {theirs['run_by']}, not by {ours['run_by']}"
     for name, now in wanted.items():
-        was = known[name]
+        was = held[name]
         if was == now or name in ("version", "model"):
             continue
         if isinstance(now, list):
@@ -341,9 +343,9 @@ def _tell_difference(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> str
     return ""
 
 
-def _tell_item(known: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> str:
+def _tell_item(held: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> str:
     """Name the first item of a list that is not the same."""
-    before, now = ({item["name"]: item for item in items} for items in (known, wanted))
+    before, now = ({item["name"]: item for item in items} for items in (held, wanted))
     for name in sorted({*before, *now}):
         if name not in now:
             return f"it has {name}"
