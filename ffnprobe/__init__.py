@@ -8,7 +8,6 @@ homes are in `__init__.pyi`. `dir` lists the verbs and what is handed to them; t
 `fp.results`.
 """
 
-from importlib import import_module
 from typing import Any
 
 from ffnprobe.version import VERSION as __version__  # noqa: F401
@@ -30,6 +29,8 @@ def _find_homes() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name == "__all__":
         value: Any = sorted([*_find_homes(), "__version__"])
     elif name == "results":

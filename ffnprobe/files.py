@@ -26,8 +26,6 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import xxhash
-
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
 
 MB = 1_000_000
@@ -232,6 +230,8 @@ def is_sealed(data: bytes | mmap, *, bound: str = "") -> bool | None:
 
 def _measure(data: bytes | mmap, bound: str) -> bytes:
     """Hash the bytes, what looks like a checksum as if it were blank."""
+    import xxhash  # not by the commands' help
+
     digest, start = xxhash.xxh3_128(f"{bound}\n".encode(errors="surrogatepass")), 0
     with memoryview(data) as view:
         for match in _SEAL.finditer(data):

@@ -1,1 +1,1 @@
-"""One small file a command; nothing here loads torch before a command needs it."""
+"""The verbs as commands; nothing here loads torch before a command needs it."""
