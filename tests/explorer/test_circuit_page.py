@@ -6,7 +6,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.views.explorer.addresses import read_address
-from ffnprobe.views.explorer.circuit import KEEP, gather, read_groups
+from ffnprobe.views.explorer.circuit_page import KEEP, gather, read_groups
 from ffnprobe.views.explorer.exports import Live
 from tests.conftest import JORDAN
 from tests.explorer.client import Client

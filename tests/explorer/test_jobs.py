@@ -58,7 +58,7 @@ def test_a_job_shows_what_it_knows_and_ends():
         return "whole"
 
     job = wait(jobs.start(work))
-    assert (job.state, job.found, job.done, job.total) == ("done", "whole", 1, 2)
+    assert (job.state, job.result, job.done, job.total) == ("done", "whole", 1, 2)
     assert jobs.find(job.name) is job
     assert jobs.find("unknown") is None
 
@@ -75,7 +75,7 @@ def test_a_job_is_cancelled_at_its_next_step_and_the_next_one_runs():
     jobs.cancel(first.name)
     gate.set()
     assert wait(first).state == "cancelled"
-    assert wait(second).found == "next"
+    assert wait(second).result == "next"
 
 
 def test_a_job_that_fails_says_so_and_takes_nobody_with_it():

@@ -56,21 +56,26 @@ class Address:
         """Return an option's number, or refuse text that is not a number."""
         text = self.text(name)
         try:
-            found = float(text) if text else default
+            number = float(text) if text else default
         except ValueError:
-            found = math.nan
-        if not math.isfinite(found):
+            number = math.nan
+        if not math.isfinite(number):
             raise OptionRefused(f'{name} = "{text}" is not a number.', remedy=f"{name}={default:g}")
-        return found
+        return number
 
     def token(self, name: str) -> str | int | None:
         """Return a token by its text, or by its id if its text is not unique."""
         number = self.text(f"{name}_id")
-        if number:
-            if not number.isascii() or not number.isdecimal():
-                raise OptionRefused(f'"{number}" is not a token id.', remedy=f"{name}_id=0")
-            return int(number)
-        return self.text(name) or None
+        if not number:
+            return self.text(name) or None
+        if not number.isascii() or not number.isdecimal():
+            raise OptionRefused(f'"{number}" is not a token id.', remedy=f"{name}_id=0")
+        return int(number)
+
+    @property
+    def position(self) -> int:
+        """The position of the prompt that is looked at; -1 is the last."""
+        return int(self.number("position", -1))
 
     @property
     def bos(self) -> bool | None:
@@ -79,8 +84,8 @@ class Address:
 
     def to(self, path: str, **changes: str | int | None) -> str:
         """Return the address of another page with the same question and these changes."""
-        kept = tuple(pair for pair in self.options if pair[0] in CARRIED)
-        return Address(path, kept).here(**changes)
+        question = tuple(pair for pair in self.options if pair[0] in CARRIED)
+        return Address(path, question).here(**changes)
 
     def listing(self, name: str, values: Sequence[str]) -> str:
         """Return this address with an option given once for each value."""

@@ -1,13 +1,17 @@
-"""The components a page is made of, and documents as components; a token is always text, never markup."""
+"""The components of pages: text, links, tables, figures, a document's blocks, the form of a prompt.
+
+A token is always text, never markup. Forms and clicks become addresses in the browser
+(`assets/script.js`), so that what is asked is in the address.
+"""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
-from dash import dcc, html
+from dash import Dash, Input, Output, State, dcc, html, no_update
 from pandas.api.types import is_numeric_dtype
 
 from ffnprobe.documents import blocks
@@ -15,14 +19,20 @@ from ffnprobe.documents.html import largest, shade
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.layout import escape_bidi, format_value
 from ffnprobe.names import split_position
-from ffnprobe.recipes import Recipe
-from ffnprobe.views.explorer.addresses import Address
+from ffnprobe.recipes import spell_token
+from ffnprobe.tracing.trace import Trace
+from ffnprobe.views.explorer.addresses import Address, read_address
+from ffnprobe.views.explorer.session import PROMPT_BYTES, Session
 from ffnprobe.views.figures import plot, plot_all
 from ffnprobe.views.theme import fit
 
 Component = Any  # dash's own types are not checked
 ROWS = 200
+SUGGESTED = 20
 SITE = re.compile(r"L\d+N\d+(@\d+)?")
+# What a callback reads of the page it is called from.
+PLACE = State("location", "pathname"), State("location", "search")
+HERE = *PLACE, State("screen", "data")
 
 
 @dataclass(frozen=True)
@@ -33,15 +43,10 @@ class Viewport:
     is_narrow: bool = False
 
 
-def read_viewport(data: object) -> Viewport:
+def read_viewport(screen: object) -> Viewport:
     """Read what the browser reports; anything unexpected counts as False."""
-    known = data if isinstance(data, Mapping) else {}
-    return Viewport(known.get("dark") is True, known.get("narrow") is True)
-
-
-def is_untouched(value: float, first: float, live: object) -> bool:
-    """Say whether a slider still has its first value."""
-    return not live and value == first
+    options = screen if isinstance(screen, Mapping) else {}
+    return Viewport(options.get("dark") is True, options.get("narrow") is True)
 
 
 def section(title: str, *children: Component, name: str = "") -> Component:
@@ -63,97 +68,92 @@ def alert(error: FfnProbeError) -> Component:
     return html.Div(parts, className="alert", role="alert")
 
 
-def link(text: Component, href: str, *, is_near: bool = False, **more: Any) -> Component:
+def link(
+    text: Component, href: str, *, is_near: bool = False, is_current: bool = False, **more: Any
+) -> Component:
     """Link to an address; a near one is on the same page, which keeps its scroll position."""
     if is_near:
         more["data-near"] = "yes"
+    if is_current:
+        more["aria-current"] = "true"
     return html.A(text, href=href, **more)
 
 
-def neuron_link(
-    address: Address, name: str, position: int | None = None, *, shown: str = ""
-) -> Component:
-    """Link to a neuron, at a position of the prompt if it is listed there, and keep the question."""
-    at = {} if position is None else {"position": position}
-    return link(shown or name, address.to(f"/neuron/{name}", **at), className="neuron")
+def link_neuron(address: Address, name: str, position: int | None = None) -> Component:
+    """Link to a neuron, at the position it is listed at; names of other things stay text."""
+    if not SITE.fullmatch(name):
+        return name
+    neuron, own = split_position(name)
+    href = address.to(f"/neuron/{neuron}", position=position if own is None else own)
+    return link(name, href, className="neuron")
 
 
 def show_blocks(
-    told: Iterable[blocks.Block], address: Address, viewport: Viewport, *, is_card: bool = False
+    document: Iterable[blocks.Block], address: Address, viewport: Viewport
 ) -> list[Component]:
-    """Show a document's blocks; of a card what is not folded, since its title leads to the neuron."""
-    shown = []
-    for block in told:
-        if isinstance(block, blocks.Words):
-            shown += [html.P(escape_bidi(block.text), className=block.tone)] if block.text else []
-        elif isinstance(block, blocks.Tokens):
-            shown.append(chips(block.tokens, block.values))
-        elif isinstance(block, blocks.Table):
-            shown += _show_table(block, address)
-        elif isinstance(block, blocks.Figure):
-            every = (
-                plot_all(block.result) if block.name is None else [plot(block.result, block.name)]
-            )
-            shown += [figure(each, viewport) for each in every]
-        elif isinstance(block, blocks.Quote):
-            shown.append(_show_quote(block))
-        elif isinstance(block, blocks.Terms):
-            pairs = block.pairs.items()
-            shown.append(html.Dl([part for t, m in pairs for part in (html.Dt(t), html.Dd(m))]))
-        elif isinstance(block, blocks.Code):
-            shown.append(html.Pre(block.text))
-        elif isinstance(block, blocks.Beside):
-            every = [html.Div(show_blocks([each], address, viewport)) for each in block.blocks]
-            shown.append(html.Div(every, className="beside"))
-        elif isinstance(block, blocks.Cards):
-            every = [_show_card(part, address, viewport) for part in block.sections]
-            shown.append(html.Div(every, className="cards"))
-        elif isinstance(block, blocks.Section):
-            shown += [] if is_card and block.is_folded else _show_part(block, address, viewport)
-        else:
-            shown += show_blocks(block.tell(), address, viewport)
-    return shown
+    """Show a document's blocks."""
+
+    def show(block: blocks.Block) -> list[Component]:
+        match block:
+            case blocks.Words():
+                return [html.P(escape_bidi(block.text), className=block.tone)] if block.text else []
+            case blocks.Tokens():
+                return [chips(block.tokens, block.values)]
+            case blocks.Table():
+                return _show_table(block, address)
+            case blocks.Figure(name=None):
+                return [figure(each, viewport) for each in plot_all(block.result)]
+            case blocks.Figure():
+                return [figure(plot(block.result, block.name), viewport)]
+            case blocks.Quote():
+                mark = html.Mark(block.token, style={"backgroundColor": shade(block.share)})
+                where = html.Small(f" {block.numbers} {block.source}", className="soft")
+                return [html.P([block.before, mark, block.after, where], className="quote")]
+            case blocks.Terms():
+                return [define(block.pairs)]
+            case blocks.Code():
+                return [html.Pre(block.text)]
+            case blocks.Beside():
+                return [
+                    html.Div([html.Div(show(each)) for each in block.blocks], className="beside")
+                ]
+            case blocks.Cards():
+                cards = [_show_card(card, address, viewport) for card in block.sections]
+                return [html.Div(cards, className="cards")]
+        inside = show_blocks(block.tell(), address, viewport)
+        if isinstance(block, blocks.OnScreen):
+            return inside
+        if not block.is_folded:
+            return [html.H3(block.title), *inside]
+        named = {"id": f"part-{block.anchor}"} if block.anchor else {}
+        return [html.Details([html.Summary(block.title), *inside], **named)] if inside else []
+
+    return [component for block in document for component in show(block)]
 
 
-def _show_part(part: blocks.Section, address: Address, viewport: Viewport) -> list[Component]:
-    inside = show_blocks(part.tell(), address, viewport)
-    if not part.is_folded:
-        return [html.H3(part.title), *inside]
-    named = {"id": f"part-{part.anchor}"} if part.anchor else {}
-    return [html.Details([html.Summary(part.title), *inside], **named)] if inside else []
-
-
-def _show_card(part: blocks.Section, address: Address, viewport: Viewport) -> Component:
-    mark = html.Span(part.mark or "–", className=f"grade grade-{part.mark[:1]}")
-    head = html.H3(
-        [mark, " ", _link_site(address, part.anchor), part.title.removeprefix(part.anchor)]
-    )
-    return html.Article([head, *show_blocks(part.tell(), address, viewport, is_card=True)])
+def _show_card(card: blocks.Section, address: Address, viewport: Viewport) -> Component:
+    """Show what is not folded of a card, since its title leads to the neuron."""
+    mark = html.Span(card.mark or "–", className=f"grade grade-{card.mark[:1]}")
+    title = [mark, " ", link_neuron(address, card.anchor), card.title.removeprefix(card.anchor)]
+    shown = [b for b in card.tell() if not (isinstance(b, blocks.Section) and b.is_folded)]
+    return html.Article([html.H3(title), *show_blocks(shown, address, viewport)])
 
 
 def _show_table(block: blocks.Table, address: Address) -> list[Component]:
     frame, links = block.shown, {}
     if "name" in frame:
-        places = frame["position"] if "position" in frame else [None] * len(frame)
-        pairs = zip(frame["name"], places, strict=True)
-        links["name"] = [_link_site(address, str(name), position) for name, position in pairs]
-    name = "" if block.name == "rows" else block.name
-    head = [html.H3(name)] if name else []
-    return [*head, table(frame, caption=name or "table", links=links)]
+        positions = frame["position"] if "position" in frame else [None] * len(frame)
+        pairs = zip(frame["name"], positions, strict=True)
+        links["name"] = [link_neuron(address, str(name), position) for name, position in pairs]
+    head = [html.H3(block.title)] if block.title else []
+    return [*head, table(frame, caption=block.title or "table", links=links)]
 
 
-def _link_site(address: Address, name: str, position: int | None = None) -> Component:
-    """Link a neuron's name, with or without its position; other names are text."""
-    if not SITE.fullmatch(name):
-        return name
-    alone, at = split_position(name)
-    return neuron_link(address, alone, position if at is None else at, shown=name)
-
-
-def _show_quote(block: blocks.Quote) -> Component:
-    mark = html.Mark(block.token, style={"backgroundColor": shade(block.share)})
-    where = html.Small(f" {block.numbers} {block.source}", className="soft")
-    return html.P([block.before, mark, block.after, where], className="quote")
+def define(pairs: Mapping[str, Component]) -> Component:
+    """List words and what they mean."""
+    return html.Dl(
+        [part for word, meant in pairs.items() for part in (html.Dt(word), html.Dd(meant))]
+    )
 
 
 def figure(drawn: go.Figure, viewport: Viewport, *, name: str = "") -> Component:
@@ -176,81 +176,147 @@ def table(
     most: int = ROWS,
 ) -> Component:
     """Write a table; a column named in `links` shows those links instead."""
-    shown = frame.head(most)
-    replaced = links or {}
-    is_number = {column: is_numeric_dtype(shown[column]) for column in shown.columns}
-    columns = list(shown.columns)
-    heads = [_head(str(column), is_number=is_number[column]) for column in columns]
-    rows = []
-    for order, values in enumerate(shown.itertuples(index=False)):
-        cells = [
-            html.Td(
-                replaced[column][order] if column in replaced else format_value(value),
-                className="number" if is_number[column] else "text",
-            )
-            for column, value in zip(columns, values, strict=True)
-        ]
-        rows.append(html.Tr(cells))
-    body = html.Table(
-        [html.Caption(caption), html.Thead(html.Tr(heads)), html.Tbody(rows)],
-        className="sortable",
-    )
+    links, names = links or {}, [str(column) for column in frame.columns]
+    kinds = ["number" if is_numeric_dtype(kind) else "text" for kind in frame.dtypes]
+    rows = [
+        html.Tr(
+            [
+                html.Td(
+                    links[name][order] if name in links else format_value(value), className=kind
+                )
+                for name, kind, value in zip(names, kinds, row, strict=True)
+            ]
+        )
+        for order, row in enumerate(frame.head(most).itertuples(index=False))
+    ]
+    # A head sorts by its column (`assets/tables.js`).
+    heads = [
+        html.Th(
+            html.Button(name.replace("_", " "), type="button"),
+            scope="col", className=kind, **{"aria-sort": "none", "data-type": kind},
+        )
+        for name, kind in zip(names, kinds, strict=True)
+    ]  # fmt: skip
+    whole = [html.Caption(caption), html.Thead(html.Tr(heads)), html.Tbody(rows)]
     # A box that scrolls can be reached by keyboard.
-    box = html.Div(body, className="scroll", tabIndex="0", role="region", **{"aria-label": caption})
+    box = html.Div(
+        html.Table(whole, className="sortable"),
+        className="scroll", tabIndex="0", role="region", **{"aria-label": caption},
+    )  # fmt: skip
     if len(frame) <= most:
         return box
     return html.Div([box, words(f"… {len(frame) - most:,} more rows", is_soft=True)])
-
-
-def _head(column: str, *, is_number: bool) -> Component:
-    """Write the head of a column, which sorts by it (`assets/tables.js`)."""
-    kind = "number" if is_number else "text"
-    named = html.Button(column.replace("_", " "), type="button")
-    return html.Th(named, scope="col", className=kind, **{"aria-sort": "none", "data-type": kind})
 
 
 def chips(
     tokens: Sequence[str],
     values: Sequence[float | None] | None = None,
     *,
-    hrefs: Sequence[str] | None = None,
+    address: Address | None = None,
     current: int | None = None,
 ) -> Component:
-    """Write tokens as chips, coloured by their values (if any); `hrefs` makes them links."""
-    given = [None] * len(tokens) if values is None else values
-    most, shown = largest(given), []
-    for order, (token, value) in enumerate(zip(tokens, given, strict=True)):
-        more: dict[str, Any] = {"className": "chip"}
+    """Write tokens as chips, coloured by their values (if any); with an address they lead to their positions."""
+    values = [None] * len(tokens) if values is None else values
+    most, parts = largest(values), []
+    for position, (token, value) in enumerate(zip(tokens, values, strict=True)):
+        look: dict[str, Any] = {"className": "chip"}
         if value is not None:
-            more["style"] = {"backgroundColor": shade(value / most)}
-            more["title"] = format_value(value)
-        if order == current:
-            more["aria-current"] = "true"
-        if hrefs is None:
-            shown.append(html.Span(token, **more))
+            look["style"] = {"backgroundColor": shade(value / most)}
+            look["title"] = format_value(value)
+        if address is None:
+            parts.append(html.Span(token, **look))
         else:
-            shown.append(link(token, hrefs[order], is_near=True, **more))
-    return html.P(shown, className="prompt")
-
-
-def recipes(recipe: Recipe) -> list[Component]:
-    """Write the command and the Python that give what the page shows."""
-    texts = {"command": recipe.command, "Python": recipe.python}
-    return [
-        html.Div(
-            [
-                html.H3(name),
-                html.Pre(html.Code(text), tabIndex="0"),
-                html.Button("copy", className="copy", **{"aria-label": f"copy the {name}"}),
-            ],
-            className="recipe",
-        )
-        for name, text in texts.items()
-        if text
-    ]
+            href, is_current = address.here(position=position), position == current
+            parts.append(link(token, href, is_near=True, is_current=is_current, **look))
+    return html.P(parts, className="prompt")
 
 
 def field(label: str, box: Component, *, hint: str = "") -> Component:
     """Put a label before an input and a hint after it."""
     parts = [html.Label(label, htmlFor=box.id), box]
-    return html.Div([*parts, html.Small(hint, className="soft")] if hint else parts, className="field")  # fmt: skip
+    if hint:
+        parts.append(html.Small(hint, className="soft"))
+    return html.Div(parts, className="field")
+
+
+def follow_slider(
+    app: Dash, name: str, output: str, draw: Callable[[Address, float, Viewport], list[Component]]
+) -> None:
+    """Draw `output` again when a slider is moved; its value goes to `live`, and so into the address."""
+
+    def follow(
+        moved: float | str | None, first: float, live: object, path: str, search: str, screen: object
+    ) -> tuple[object, object]:  # fmt: skip
+        # The page is already drawn with a slider's first value.
+        if moved is None or (not live and float(moved) == first):
+            return no_update, no_update
+        value = float(moved)
+        return draw(read_address(path, search), value, read_viewport(screen)), {name: value}
+
+    app.callback(
+        Output(output, "children"), Output("live", "data", allow_duplicate=True),
+        Input(name, "value"), State("first", "data"), State("live", "data"), *HERE,
+        prevent_initial_call=True,
+    )(follow)  # fmt: skip
+
+
+def prompt_form(
+    session: Session, address: Address, trace: Trace | None, *, has_answer: bool = True
+) -> Component:
+    """Ask for a prompt and, where there is one, for an answer, its rival and what to compare with."""
+    prompt = dcc.Textarea(
+        id="prompt", value=address.text("prompt"), rows=2, maxLength=PROMPT_BYTES, spellCheck=False,
+        placeholder="Michael Jordan plays the sport of",
+    )  # fmt: skip
+    parts = [field("Prompt", prompt, hint="Enter runs it, Shift+Enter begins a new line.")]
+    answers = [
+        field(
+            label,
+            dcc.Input(
+                id=name, value=address.text(name), list="suggested", placeholder=placeholder,
+                spellCheck=False, autoComplete="off",
+            ),
+        )
+        for name, label, placeholder in (
+            ("answer", "Answer", "the next text, with its leading space"),
+            ("versus", "rather than", "optional"),
+        )
+    ]  # fmt: skip
+    contrast, vocab = _ask_contrast(session, address), session.model.vocab
+    run = [html.Button("Run", id="run", className="main")]
+    if vocab.bos is not None:
+        usual = vocab.puts_bos(None)
+        is_on = usual if address.bos is None else address.bos
+        run.insert(0, _switch("bos", f"{vocab.show(vocab.bos)} first", is_on=is_on, usual=usual))
+    if has_answer:
+        parts += [html.Div([*answers, *run], className="row"), contrast]
+    else:  # the inputs stay, hidden, so that their values are kept
+        parts += [html.Div([*answers, contrast], hidden=True), html.Div(run, className="row")]
+    likeliest = [] if trace is None else trace.predictions(min(SUGGESTED, len(vocab))).id.tolist()
+    texts = [spell_token(session.model, token) for token in likeliest]
+    suggested = [html.Option(value=text) for text in texts if isinstance(text, str)]
+    parts.append(html.Datalist(suggested, id="suggested"))
+    return html.Div(parts, className="form", role="search", **{"aria-label": "prompt"})
+
+
+def _ask_contrast(session: Session, address: Address) -> Component:
+    """Ask for the same sentence about other subjects."""
+    typed = dcc.Textarea(
+        id="contrast", value="\n".join(address.texts("contrast")), rows=3, maxLength=PROMPT_BYTES,
+        spellCheck=False, placeholder="Tiger Woods plays the sport of",
+    )  # fmt: skip
+    hint = "The same sentence about other subjects, one a line."
+    parts = [
+        html.Summary("Why this subject, not this kind of sentence?"),
+        field("Contrast prompts", typed, hint=hint),
+    ]
+    is_on = address.has("related")
+    if session.has_relations:
+        parts.append(_switch("related", "contrast with other facts of the relation", is_on=is_on))
+    return html.Details(parts, open=is_on or address.has("contrast"))
+
+
+def _switch(name: str, label: str, *, is_on: bool, usual: bool = False) -> Component:
+    """Offer a switch; the address names it only if it is not as usual."""
+    box = dcc.Checklist([{"label": label, "value": "1"}], ["1"] if is_on else [], id=name)
+    return html.Div(box, className="switch", **{"data-usual": "1" if usual else "0"})

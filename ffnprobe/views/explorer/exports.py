@@ -10,11 +10,10 @@ import pandas as pd
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.provenance import Provenance
 from ffnprobe.recipes import Recipe
 from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.explorer.addresses import Address, read_address
-from ffnprobe.views.explorer.components import Component, alert, recipes
+from ffnprobe.views.explorer.components import PLACE, Component, alert
 from ffnprobe.views.saving import encode_result
 
 Settings = dict[str, Any] | None
@@ -59,21 +58,30 @@ def bar() -> Component:
     )
 
 
-def provenance_of(table: pd.DataFrame) -> Provenance:
-    """Return the provenance of a table."""
-    return as_result(table).provenance
+def _show_recipes(recipe: Recipe) -> list[Component]:
+    return [
+        html.Div(
+            [
+                html.H3(name),
+                html.Pre(html.Code(text), tabIndex="0"),
+                html.Button("copy", className="copy", **{"aria-label": f"copy the {name}"}),
+            ],
+            className="recipe",
+        )
+        for name, text in (("command", recipe.command), ("Python", recipe.python))
+        if text
+    ]
 
 
 def write(export: Export, suffix: str, chosen: str | None) -> bytes:
     """Write an export as a file: the chosen table, or for .html all of it."""
     if suffix == ".html":
         # An explanation and a survey have their own report; others list every table.
-        own = export.stem in ("explanation", "survey")
-        tables = export.result.tables() if own else export.tables
-        return encode_result(export.result, suffix, tables=tables)
+        is_own_host = export.stem in ("explanation", "survey")
+        return encode_result(export.result, suffix, tables=None if is_own_host else export.tables)
     name = chosen if chosen in export.tables else next(iter(export.tables))
     table = export.tables[name]
-    return encode_result(TableSet(name, {name: table}, provenance_of(table)), suffix)
+    return encode_result(TableSet(name, {name: table}, as_result(table).provenance), suffix)
 
 
 def register(app: Dash, gather: Callable[[Address, Live], Export]) -> None:
@@ -91,13 +99,12 @@ def register(app: Dash, gather: Callable[[Address, Live], Export]) -> None:
             return [], None, []
         names = list(export.tables)
         # A late reply must not undo a choice made meanwhile.
-        value = no_update if chosen in names else names[0]
-        return names, value, recipes(export.recipe)
+        return names, no_update if chosen in names else names[0], _show_recipes(export.recipe)
 
     app.callback(
         Output("save-table", "options"), Output("save-table", "value"), Output("recipes", "children"),
         Input("live", "data"), Input("job", "data"), Input("saved", "id"),
-        State("save-table", "value"), State("location", "pathname"), State("location", "search"),
+        State("save-table", "value"), *PLACE,
     )(list_tables)  # fmt: skip
 
     def save(_csv: int, _parquet: int, _report: int, chosen: str | None, live: Settings, job: Settings,
@@ -118,6 +125,6 @@ def register(app: Dash, gather: Callable[[Address, Live], Export]) -> None:
     app.callback(
         Output("download", "data"), Output("saved", "children"),
         *(Input(name, "n_clicks") for name in BUTTONS),
-        State("save-table", "value"), State("live", "data"), State("job", "data"),
-        State("location", "pathname"), State("location", "search"), prevent_initial_call=True,
+        State("save-table", "value"), State("live", "data"), State("job", "data"), *PLACE,
+        prevent_initial_call=True,
     )(save)  # fmt: skip

@@ -51,8 +51,9 @@ POLICY = (
 
 
 def guard(app: Dash, *, host: str, token: str | None) -> None:
-    """Refuse requests that are not the user's, from the explorer's own pages; add security headers."""
+    """Refuse requests no page of the user sends, and those beyond what can be answered; seal replies."""
     app.server.config["MAX_CONTENT_LENGTH"] = REQUEST_BYTES
+    room = BoundedSemaphore(WAITING)
 
     def refuse() -> Response | None:
         if not is_own_host(read_host(request.host), bound=host):
@@ -70,6 +71,25 @@ def guard(app: Dash, *, host: str, token: str | None) -> None:
                 return say("only a page of the explorer may send this request.", 403)
         return None
 
+    def admit() -> Response | None:
+        if request.path != PATH or request.method != "POST":
+            return None
+        try:
+            _check_callback(app, request.get_json())
+        except (BadRequest, RecursionError) as error:
+            why = error.description if isinstance(error, BadRequest) else "it is nested too deeply."
+            return say(f"this is not a callback of the explorer: {why}", 400)
+        g.has_room = room.acquire(blocking=False)
+        if g.has_room:
+            return None
+        reply = say("the explorer is busy: ask again in a second.", 503)
+        reply.headers["Retry-After"] = "1"
+        return reply
+
+    def leave(error: BaseException | None) -> None:
+        if g.pop("has_room", False):
+            room.release()
+
     def seal(response: Response) -> Response:
         response.headers.update(HEADERS)
         scripts = " ".join(["'self'", *app.csp_hashes()])
@@ -79,6 +99,8 @@ def guard(app: Dash, *, host: str, token: str | None) -> None:
         return response
 
     app.server.before_request(refuse)
+    app.server.before_request(admit)
+    app.server.teardown_request(leave)
     app.server.after_request(seal)
 
 
@@ -91,17 +113,17 @@ def _check_token(token: str) -> Response | None:
     """Let a request with the token's cookie pass; set the cookie if the token is in the address."""
     # Browsers send a cookie to every port of a host, so its name has the port.
     cookie = f"ffnprobe-{request.environ['SERVER_PORT']}"
-    given = request.args.get(ACCESS)
-    if given is None and is_same_token(request.cookies.get(cookie, ""), token):
+    typed = request.args.get(ACCESS)
+    if typed is None and is_same_token(request.cookies.get(cookie, ""), token):
         return None
-    if given is None or request.method != "GET" or not is_same_token(given, token):
+    if typed is None or request.method != "GET" or not is_same_token(typed, token):
         return say(
             "the explorer needs its access token: open the address that `ffnprobe explore` printed "
             "once in this browser.",
             403,
         )
-    kept = [pair for pair in request.args.items(multi=True) if pair[0] != ACCESS]
-    clean = escape(write_address(f"/{request.path.lstrip('/')}", kept))
+    others = [pair for pair in request.args.items(multi=True) if pair[0] != ACCESS]
+    clean = escape(write_address(f"/{request.path.lstrip('/')}", others))
     # Not a redirect: where another site linked here, a strict cookie is not sent along with one.
     page = f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={clean}"><a href="{clean}">to the explorer</a>'
     response = Response(page, mimetype="text/html")
@@ -118,7 +140,7 @@ def _is_flag(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not _is_flag(value) and abs(value) <= LARGEST
+    return type(value) in (int, float) and bool(abs(value) <= LARGEST)
 
 
 def _is_slider(value: Any) -> bool:
@@ -130,7 +152,7 @@ def _is_slider(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not _is_flag(value) and 0 <= value < 2**53
+    return type(value) is int and 0 <= value < 2**53
 
 
 def _is_job(value: Any) -> bool:
@@ -162,53 +184,26 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 }  # fmt: skip
 
 
-def check_callbacks(app: Dash) -> None:
-    """Refuse callbacks that no page sends, and those beyond what can be answered."""
-    room = BoundedSemaphore(WAITING)
-
-    def admit() -> Response | None:
-        if request.path != PATH or request.method != "POST":
-            return None
-        try:
-            _check(app, request.get_json())
-        except (BadRequest, RecursionError) as error:
-            why = error.description if isinstance(error, BadRequest) else "it is nested too deeply."
-            return say(f"this is not a callback of the explorer: {why}", 400)
-        g.has_room = room.acquire(blocking=False)
-        if g.has_room:
-            return None
-        reply = say("the explorer is busy: ask again in a second.", 503)
-        reply.headers["Retry-After"] = "1"
-        return reply
-
-    def leave(error: BaseException | None) -> None:
-        if g.pop("has_room", False):
-            room.release()
-
-    app.server.before_request(admit)
-    app.server.teardown_request(leave)
-
-
-def _check(app: Dash, body: Any) -> None:
+def _check_callback(app: Dash, body: Any) -> None:
     if not isinstance(body, dict):
         raise BadRequest("it is not an object.")
     output = body.get("output")
     if not isinstance(output, str) or "callback" not in app.callback_map.get(output, {}):
         raise BadRequest("its output is unknown.")
-    known = app.callback_map[output]
+    callback = app.callback_map[output]
     names = output.strip(".").split("...")
     outputs = body.get("outputs") if len(names) > 1 else [body.get("outputs")]
     if _name_all(outputs) != [name.partition("@")[0] for name in names]:
         raise BadRequest('the list "outputs" does not match its output.')
-    for part, wanted in (("inputs", known["inputs"]), ("state", known["state"])):
-        given = body.get(part, [])
-        if _name_all(given) != _name_all(wanted):
+    for part in ("inputs", "state"):
+        props = body.get(part, [])
+        if _name_all(props) != _name_all(callback[part]):
             raise BadRequest(f'the list "{part}" does not match its output.')
-        for one in given:
-            name, value = f"{one['id']}.{one['property']}", one.get("value")
+        for prop in props:
+            name, value = f"{prop['id']}.{prop['property']}", prop.get("value")
             if value is not None and not KINDS.get(name, _is_count)(value):
                 raise BadRequest(f"the value of {name} is of the wrong kind.")
-    changed, inputs = body.get("changedPropIds", []), _name_all(known["inputs"]) or []
+    changed, inputs = body.get("changedPropIds", []), _name_all(callback["inputs"]) or []
     if not isinstance(changed, list) or not all(name in inputs for name in changed):
         raise BadRequest("what changed is not among its inputs.")
 

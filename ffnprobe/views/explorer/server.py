@@ -1,4 +1,4 @@
-"""Serve the explorer: start the server on a bound port, open the browser.
+"""The app and its server: five pages, chosen by the address, the frame around them, a bound port.
 
 Each connection has a thread, and their number is bounded: beyond it the connection that has sent no
 request for longest is closed, and if all have sent one, the new one is told to come back. A
@@ -26,15 +26,18 @@ from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.listening import WILDCARDS
 from ffnprobe.version import VERSION
-from ffnprobe.views.explorer import circuit, exports, facts, neuron, prompt, search
+from ffnprobe.views.explorer import (
+    circuit_page,
+    exports,
+    neuron_page,
+    prompt_page,
+    search_page,
+)
 from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.components import Component, Viewport, alert, link, read_viewport
 from ffnprobe.views.explorer.exports import Export, Live
-from ffnprobe.views.explorer.security import ACCESS, check_callbacks, guard, say
+from ffnprobe.views.explorer.security import ACCESS, guard, say
 from ffnprobe.views.explorer.session import Session, log_error
-
-# MERGED: ffnprobe.views.explorer.app
-# The app: five pages, chosen by the address, and the frame around them.
 
 
 class ExplorerPage(NamedTuple):
@@ -46,13 +49,13 @@ class ExplorerPage(NamedTuple):
 
 
 PAGES = {
-    "/": ExplorerPage("Prompt", prompt.show, prompt.gather),
-    "/circuit": ExplorerPage("Circuit", circuit.show, circuit.gather),
-    "/neuron": ExplorerPage("Neuron", neuron.show_none, None),
-    "/search": ExplorerPage("Search", search.show, search.gather),
-    "/facts": ExplorerPage("Facts", facts.show, facts.gather),
+    "/": ExplorerPage("Prompt", prompt_page.show, prompt_page.gather),
+    "/circuit": ExplorerPage("Circuit", circuit_page.show, circuit_page.gather),
+    "/neuron": ExplorerPage("Neuron", neuron_page.show_none, None),
+    "/search": ExplorerPage("Search", search_page.show, search_page.gather),
+    "/facts": ExplorerPage("Facts", search_page.show_facts, search_page.gather_facts),
 }
-NEURON = ExplorerPage("Neuron", neuron.show, neuron.gather)
+NEURON = ExplorerPage("Neuron", neuron_page.show, neuron_page.gather)
 # Dash's own page names no language and shows nothing without JavaScript.
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -61,6 +64,21 @@ INDEX = """<!DOCTYPE html>
 {%app_entry%}
 <footer>{%config%}{%scripts%}{%renderer%}</footer></body>
 </html>"""
+# What `assets/script.js` does: a function, the store it is called for, what it waits for.
+IN_BROWSER = (
+    ("watchScreen", "screen", Input("location", "id")),
+    ("writeAddress", "address", Input("live", "data")),
+    ("openCell", "cell", Input("lens", "clickData")),
+    ("openNode", "node", Input("graph", "clickData")),
+    ("openNeuron", "point", Input("kinds", "clickData")),
+    ("nameWindow", "window", Input("page", "children")),
+)
+CONNECTIONS = 64
+BUSY = b"the explorer is busy: try again in a second.\n"
+REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(BUSY), BUSY)
+)
 
 
 def build(session: Session, *, host: str = "127.0.0.1", token: str | None = None) -> Dash:
@@ -71,7 +89,7 @@ def build(session: Session, *, host: str = "127.0.0.1", token: str | None = None
         title="ffnprobe", update_title=None, serve_locally=True, use_pages=False,
         suppress_callback_exceptions=True, add_log_handler=False, enable_mcp=False,
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
-        index_string=INDEX, on_error=_note,
+        index_string=INDEX, on_error=_answer_error,
     )  # fmt: skip
     app.layout = _frame(session)
 
@@ -83,27 +101,19 @@ def build(session: Session, *, host: str = "127.0.0.1", token: str | None = None
         Output("page", "children"), Output("navigation", "children"), Output("live", "data"),
         Input("location", "pathname"), Input("location", "search"), Input("screen", "data"),
     )(show)  # fmt: skip
-    for name, output, trigger in (
-        ("watchScreen", Output("screen", "data"), Input("location", "id")),
-        ("writeAddress", Output("address", "data"), Input("live", "data")),
-        ("openCell", Output("cell", "data"), Input("lens", "clickData")),
-        ("openNode", Output("node", "data"), Input("graph", "clickData")),
-        ("openNeuron", Output("point", "data"), Input("kinds", "clickData")),
-        ("nameWindow", Output("window", "data"), Input("page", "children")),
-    ):
-        app.clientside_callback(ClientsideFunction("explorer", name), output, trigger)
-    for room in (prompt, neuron, search):
-        room.register(app, session)
+    for name, store, trigger in IN_BROWSER:
+        function = ClientsideFunction("explorer", name)
+        app.clientside_callback(function, Output(store, "data"), trigger)
+    for page in (prompt_page, neuron_page, search_page):
+        page.register(app, session)
     exports.register(app, partial(gather, session))
     guard(app, host=host, token=token)
-    check_callbacks(app)
     return app
 
 
 def _frame(session: Session) -> Component:
     """Lay out what all pages share."""
-    model = session.model
-    c = model.config
+    model, c = session.model, session.model.config
     return html.Div(
         [
             dcc.Location(id="location", refresh="callback-nav"),
@@ -132,8 +142,11 @@ def _frame(session: Session) -> Component:
 def _navigation(address: Address) -> list[Component]:
     """Link to every page, keep the question, and mark the current one."""
     here = "/neuron" if address.neuron else address.path
-    marks: dict[str, Any] = {here: {"aria-current": "page"}}
-    return [link(page.title, address.to(path), **marks.get(path, {})) for path, page in PAGES.items()]  # fmt: skip
+    mark: dict[str, Any] = {"aria-current": "page"}
+    return [
+        link(page.title, address.to(path), **(mark if path == here else {}))
+        for path, page in PAGES.items()
+    ]
 
 
 def _find(address: Address) -> ExplorerPage | None:
@@ -144,9 +157,8 @@ def show_page(session: Session, address: Address, viewport: Viewport) -> Compone
     """Show the page of an address, or the error in the address."""
     page = _find(address)
     if page is None:
-        return html.Div(
-            [html.H1("No such page"), html.P(["Start with ", link("a prompt", "/"), "."])]
-        )
+        start = html.P(["Start with ", link("a prompt", "/"), "."])
+        return html.Div([html.H1("No such page"), start])
     try:
         return page.show(session, address, viewport)
     except FfnProbeError as error:
@@ -161,20 +173,12 @@ def gather(session: Session, address: Address, live: Live) -> Export:
     return page.gather(session, address, live)
 
 
-def _note(error: Exception) -> Any:
+def _answer_error(error: Exception) -> Any:
     """Refuse what a page would not ask for; log an unexpected error instead of showing it."""
     if isinstance(error, FfnProbeError):
         abort(say(str(error), 400))
     log_error()
     return None
-
-
-CONNECTIONS = 64
-BUSY = b"the explorer is busy: try again in a second.\n"
-REFUSAL = (
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\n"
-    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(BUSY), BUSY)
-)
 
 
 class Quiet(WSGIRequestHandler):  # type: ignore[misc]

@@ -1,7 +1,9 @@
-"""The session: the model, the scan and the facts behind all pages, and cached calls of the verbs.
+"""The session: the model, the scan and the facts behind all pages, cached calls of the verbs, and jobs.
 
 A page asks the session, not the verbs, so that what was computed for one click is there for the next.
-Pages share the cache and take turns; the background worker computes at the same time.
+Pages share the cache and take turns. What takes long is a job in the background, started, polled and
+cancelled: one thread works on them in turn. A job that no page has polled for a while is cancelled, by an
+exception from its own progress callback, and a finished one dropped, so that a closed tab soon costs nothing.
 """
 
 import logging
@@ -40,19 +42,17 @@ from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.figures import plot
 
-# MERGED: ffnprobe.views.explorer.jobs
-# Work in the background: started, polled, cancelled, dropped.
-#
-# One thread works on jobs in turn. A job that no page has polled for a while is cancelled,
-# and a finished one dropped, so that a closed tab soon costs nothing. A cancelled job is stopped by an
-# exception from its own progress callback.
-
-
 MOST = 64
 # A finished job's result can be large; the cache keeps it too.
 KEPT = 8
 # Browsers wake a background tab at least once a minute.
 PATIENCE = 90.0
+PROMPT_BYTES = 20_000
+# Up to so many characters attention patterns, which grow by their square, are kept.
+PATTERNED = 1_000
+EXAMPLES = 5
+RELATED = 6
+MOST_WRITTEN = 40
 
 
 class JobCancelled(Exception):
@@ -65,7 +65,7 @@ class Job:
 
     work: Callable[["Job"], Any]
     name: str = field(default_factory=lambda: secrets.token_urlsafe(12))
-    found: Any = None
+    result: Any = None
     done: int = 0
     total: int = 0
     error: FfnProbeError | None = None
@@ -83,10 +83,10 @@ class Job:
         self.check()
         self.done, self.total = done, total
 
-    def show(self, found: Any) -> None:
+    def show(self, result: Any) -> None:
         """Keep the result so far."""
         self.check()
-        self.found = found
+        self.result = result
 
     def check(self) -> None:
         """Stop if the job is cancelled or no page has polled it."""
@@ -110,9 +110,8 @@ class Jobs:
         with self._changed:
             self._forget()
             if len(self._jobs) >= MOST:
-                raise OptionRefused(
-                    "too many pages are waiting for effects.", remedy="wait a minute"
-                )
+                why = "too many pages are waiting for effects."
+                raise OptionRefused(why, remedy="wait a minute")
             job = Job(work)
             self._jobs[job.name] = job
             if self._worker is None:
@@ -131,15 +130,15 @@ class Jobs:
 
     def cancel(self, name: object) -> None:
         """Stop a job, if it is known."""
-        if (job := self.find(name)) is not None:
+        if job := self.find(name):
             job.is_unwanted = True
 
     def _forget(self) -> None:
         """Drop ended jobs that are not polled; of the others keep the latest."""
         now = time.monotonic()
         over = [job for job in self._jobs.values() if job.is_over]
-        for number, job in enumerate(over):
-            if now - job.seen > PATIENCE or len(over) - number > KEPT:
+        for order, job in enumerate(over):
+            if now - job.seen > PATIENCE or len(over) - order > KEPT:
                 del self._jobs[job.name]
 
     def _work(self) -> None:
@@ -150,34 +149,23 @@ class Jobs:
                     self._changed.wait()
                     continue
                 job.state = "running"
-            self._run(job)
-
-    def _run(self, job: Job) -> None:
-        state = "done"
-        try:
-            job.check()
-            job.show(job.work(job))
-        except JobCancelled:
-            state = "cancelled"
-        except FfnProbeError as error:
-            job.error, state = error, "failed"
-        except Exception:  # an error in a job must not end the worker
-            job.error, state = FfnProbeError("this could not be computed."), "failed"
-            log_error()
-        job.state = state
+            try:
+                job.check()
+                job.show(job.work(job))
+            except JobCancelled:
+                job.state = "cancelled"
+            except FfnProbeError as error:
+                job.error, job.state = error, "failed"
+            except Exception:  # an error in a job must not end the worker
+                job.error, job.state = FfnProbeError("this could not be computed."), "failed"
+                log_error()
+            else:
+                job.state = "done"
 
 
 def log_error() -> None:
     """Log the traceback of an unexpected error."""
     logging.getLogger("ffnprobe").exception("unexpected error in the explorer")
-
-
-PROMPT_BYTES = 20_000
-# Up to so many characters attention patterns, which grow by their square, are kept.
-PATTERNED = 1_000
-EXAMPLES = 5
-RELATED = 6
-MOST_WRITTEN = 40
 
 
 @dataclass(frozen=True)
@@ -208,18 +196,20 @@ class Session:
     jobs: Jobs = field(default_factory=Jobs)
     # Separate from the jobs of prompts, which may take minutes, so that neither waits for the other.
     surveys: Jobs = field(default_factory=Jobs)
+    # Separate from the cache: it is one table, and its figure, that are needed all the time.
+    _surveyed: LRUCache = field(default_factory=lambda: LRUCache(most=2))
 
     @cached_property
     def facts(self) -> FactTable:
         """The table of facts to choose prompts from."""
-        found = read_facts(self.facts_file)
-        if not found.rows:
-            first = found.problems[0]
+        facts = read_facts(self.facts_file)
+        if not facts.rows:
+            first = facts.problems[0]
             raise DataRefused(
-                f"{found.source} has no fact that can be read.",
+                f"{facts.source} has no fact that can be read.",
                 remedy=f"fix {first.where}: {first.problem}",
             )
-        return found
+        return facts
 
     @cached_property
     def labels(self) -> Labels | None:
@@ -228,17 +218,14 @@ class Session:
 
     def warm(self) -> None:
         """Do in advance what the first click would wait for: fold the weights, load what runs prompts."""
-        reading = self.reading("L0N0")
-        self.related(reading)
-        trace = run(self.model, [0], patterns=False)
-        lens(trace)
+        self.related(self.reading("L0N0"))
+        lens(run(self.model, [0], patterns=False))
 
     def trace(self, address: Address) -> Trace:
         """Run the prompt of an address."""
         prompt = check_size(address.text("prompt"), "prompt")
-        key = ("trace", prompt, address.bos)
         return self.cache.get_or_make(
-            key,
+            ("trace", prompt, address.bos),
             lambda: run(self.model, prompt, bos=address.bos, patterns=len(prompt) <= PATTERNED),
             size=lambda trace: trace.nbytes,
         )
@@ -255,9 +242,9 @@ class Session:
     def reading(self, name: str) -> Reading:
         """Read one neuron."""
         neuron = str(NeuronId.parse(name))
-        found = self.cache.get_or_make(("reading", neuron), lambda: read(self.model, neuron))
-        assert isinstance(found, Reading)
-        return found
+        reading = self.cache.get_or_make(("reading", neuron), lambda: read(self.model, neuron))
+        assert isinstance(reading, Reading)
+        return reading
 
     def related(self, reading: Reading) -> Related:
         """Find a neuron's related neurons."""
@@ -295,28 +282,27 @@ class Session:
 
     def contrast(self, question: AskedPrompt) -> list[str | FactRow] | None:
         """Gather the contrast prompts of a question: those typed, and those of the facts."""
-        found: list[str | FactRow] = [*question.contrast]
+        prompts: list[str | FactRow] = [*question.contrast]
         check_size("".join(question.contrast), "contrast")
         if question.is_related and question.answer is not None:
             answer = question.answer
-            told = answer if isinstance(answer, str) else self.model.vocab.text([answer])
-            found += find_contrast_rows(
-                self.facts_file, question.prompt, told, model=self.model.name
+            text = answer if isinstance(answer, str) else self.model.vocab.text([answer])
+            prompts += find_contrast_rows(
+                self.facts_file, question.prompt, text, model=self.model.name
             )
-        return found or None
+        return prompts or None
 
     def explanation(self, question: AskedPrompt) -> Explanation | None:
         """Return the explanation, if it is in the cache."""
-        found: Explanation | None = self.cache.get(("explanation", question))
-        return found
+        explanation: Explanation | None = self.cache.get(("explanation", question))
+        return explanation
 
     def start_explaining(self, question: AskedPrompt) -> Job:
         """Explain in the background."""
 
         def work(job: Job) -> Explanation:
-            known = self.explanation(question)
-            if known is not None:
-                return known
+            if (explanation := self.explanation(question)) is not None:
+                return explanation
             explanation = explain(
                 self.model, question.prompt, question.answer, versus=question.versus, bos=question.bos,
                 contrast=self.contrast(question), scan=self.scan, progress=job.count,
@@ -336,29 +322,24 @@ class Session:
                 self.model, question.prompt, question.answer, versus=question.versus,
                 bos=question.bos, contrast=self.contrast(question), keep=keep,
             ),
-            size=lambda found: 3 * found.trace.nbytes,
+            size=lambda circuit: 3 * circuit.trace.nbytes,
         )  # fmt: skip
 
     @property
     def neurons(self) -> Survey | None:
         """The survey of all neurons, or None until it is finished."""
-        found: Survey | None = self._surveyed.get("survey")
-        return found
-
-    @cached_property
-    def _surveyed(self) -> LRUCache:
-        # Separate from the cache: it is one table that is needed all the time.
-        return LRUCache(most=2)
+        neurons: Survey | None = self._surveyed.get("survey")
+        return neurons
 
     def survey(self) -> Job:
         """Survey every neuron in the background."""
 
         def work(job: Job) -> Survey:
-            found = self.neurons
-            if found is None:
-                found = survey(self.model, top=min(5, self.model.config.vocab), progress=job.count)
-                self._surveyed.put("survey", found)
-            return found
+            if (neurons := self.neurons) is not None:
+                return neurons
+            neurons = survey(self.model, top=min(5, self.model.config.vocab), progress=job.count)
+            self._surveyed.put("survey", neurons)
+            return neurons
 
         return self.surveys.start(work)
 
