@@ -2,7 +2,7 @@
 
 A result's `document()` gives them in the order they are read. Renderers know blocks and nothing of verbs:
 the terminal, the page, the notebook's card, Markdown, the explorer. What costs something to measure stands
-in a `Section` or a `OnScreen`, which is told only where it is shown.
+in a `Section` or an `OnScreen`, which is told only where it is shown.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,6 +46,11 @@ class Table:
     is_whole: bool = False
     is_long: bool = False
     has_cards: bool = False
+
+    @property
+    def title(self) -> str:
+        """The name to show: "rows" says nothing."""
+        return "" if self.name == "rows" else self.name
 
     @property
     def shown(self) -> "pd.DataFrame":

@@ -1,27 +1,14 @@
 """Blocks as lines of text, for the terminal and for `print`: what is folded or needs a screen is left out.
 
->>> print(write_text("a title", [Words("a sentence"), Section("more", lambda: [Words("left out")], is_folded=True)]))
+>>> folded = blocks.Section("more", lambda: [blocks.Words("left out")], is_folded=True)
+>>> print(write_text("a title", [blocks.Words("a sentence"), folded]))
 a title
 a sentence
 """
 
 from collections.abc import Iterable, Iterator
 
-from ffnprobe.documents.blocks import (
-    ROWS,
-    Beside,
-    Block,
-    Cards,
-    Code,
-    Figure,
-    OnScreen,
-    Quote,
-    Section,
-    Table,
-    Terms,
-    Tokens,
-    Words,
-)
+from ffnprobe.documents import blocks
 from ffnprobe.layout import UNLIMITED, find_width, wrap, write_grid, write_table
 
 # A line is made of pieces, each with its tone: of a block's words, or above and below zero.
@@ -29,16 +16,17 @@ Line = tuple[tuple[str, str], ...]
 BLANK: Line = (("", "plain"),)
 
 
-def write_text(title: str, blocks: Iterable[Block]) -> str:
+def write_text(title: str, document: Iterable[blocks.Block]) -> str:
     """Write a title and blocks as wide as the terminal, or 80 columns where there is none."""
     width = find_width()
-    lines = write_lines(title, blocks, width=80 if width == UNLIMITED else width, most=ROWS)
+    width = 80 if width == UNLIMITED else width
+    lines = write_lines(title, document, width=width, most=blocks.ROWS)
     return "\n".join("".join(text for text, _ in line) for line in lines).rstrip("\n")
 
 
 def write_lines(
     title: str,
-    blocks: Iterable[Block],
+    document: Iterable[blocks.Block],
     *,
     width: int,
     most: int | None = None,
@@ -49,65 +37,67 @@ def write_lines(
 
     Of a table `most` rows where the width has an end; `rest` says how to see all of them.
     """
-    told = list(_unfold(blocks, is_full=is_full))
+    shown = list(_unfold(document, is_full=is_full))
     # One table alone is named by the title.
-    is_alone = bool(title) and sum(isinstance(block, Table) for block in told) == 1
+    is_alone = bool(title) and sum(isinstance(block, blocks.Table) for block in shown) == 1
     last: Line | None = None
-    for block in [Words(title, "strong"), *told]:
+    for block in [blocks.Words(title, "strong"), *shown]:
         if isinstance(block, _Title) and last not in (None, BLANK):
             yield BLANK
-        if isinstance(block, Table):
+        if isinstance(block, blocks.Table):
             name = "" if is_alone or (title and block.name == "rows") else block.name
-            lines = _table(block, name, width, most, rest)
+            lines = _write_table(block, name, width, most, rest)
         else:
             lines = _write(block, width)
         for last in lines:
             yield last
 
 
-class _Title(Words):
+class _Title(blocks.Words):
     """The title of a section."""
 
 
-def _unfold(blocks: Iterable[Block], *, is_full: bool) -> Iterator[Block]:
+def _unfold(document: Iterable[blocks.Block], *, is_full: bool) -> Iterator[blocks.Block]:
     """Go through what text can show, each section after its title; one that says nothing has none."""
-    for block in blocks:
-        if isinstance(block, Figure):
+    for block in document:
+        if isinstance(block, blocks.Figure):
             yield from _unfold([block.instead] if block.instead else [], is_full=is_full)
-        elif isinstance(block, Beside):
+        elif isinstance(block, blocks.Beside):
             yield from _unfold(block.blocks, is_full=is_full)
-        elif isinstance(block, Section):
+        elif isinstance(block, blocks.Section):
             if is_full or not block.is_folded:
-                told = list(_unfold(block.tell(), is_full=is_full))
-                yield from [_Title(block.title, "strong"), *told] if told else []
-        elif not isinstance(block, OnScreen | Cards | Tokens):
+                inside = list(_unfold(block.tell(), is_full=is_full))
+                yield from [_Title(block.title, "strong"), *inside] if inside else []
+        elif not isinstance(block, blocks.OnScreen | blocks.Cards | blocks.Tokens):
             yield block
 
 
-def _write(block: Block, width: int) -> Iterator[Line]:
-    if isinstance(block, Words):
-        yield from _tell(block.text, block.tone, width)
-    elif isinstance(block, Quote):
+def _write(block: blocks.Block, width: int) -> Iterator[Line]:
+    if isinstance(block, blocks.Words):
+        yield from _wrap(block.text, block.tone, width)
+    elif isinstance(block, blocks.Quote):
         tone = "above" if block.share > 0 else "below"
         start = (f"{block.numbers}  {block.before}", "plain")
         yield start, (f"[{block.token}]", tone), (block.after, "plain"), (f"  {block.source}", "soft")  # fmt: skip
-    elif isinstance(block, Terms):
+    elif isinstance(block, blocks.Terms):
         for word, meaning in block.pairs.items():
-            yield from _tell(f"{word}: {meaning}", "plain", width)
-    elif isinstance(block, Code):
+            yield from _wrap(f"{word}: {meaning}", "plain", width)
+    elif isinstance(block, blocks.Code):
         yield ((block.text, "plain"),)
 
 
-def _tell(text: str, tone: str, width: int) -> Iterator[Line]:
+def _wrap(text: str, tone: str, width: int) -> Iterator[Line]:
     if text:
         yield from (((line, tone),) for line in wrap(text, width))
 
 
-def _table(block: Table, name: str, width: int, most: int | None, rest: str) -> Iterator[Line]:
+def _write_table(
+    block: blocks.Table, name: str, width: int, most: int | None, rest: str
+) -> Iterator[Line]:
     frame = block.shown
     limit = len(frame) if most is None or width == UNLIMITED else most
     write = write_grid if block.is_whole else write_table
-    yield from _tell(name, "strong", width)
+    yield from _wrap(name, "strong", width)
     yield BLANK
     yield from (((line, "plain"),) for line in write(frame.head(limit), width=width).split("\n"))
     yield BLANK
