@@ -25,7 +25,7 @@ from ffnprobe.errors import OptionRefused
 # The question being asked goes with the user from page to page.
 CARRIED = ("prompt", "answer", "answer_id", "versus", "versus_id", "contrast", "related", "bos")
 FIELDS = 64
-Pairs = tuple[tuple[str, str], ...]
+Option = str | int | list[str] | None
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Address:
     """The address of a page: its path and its options."""
 
     path: str
-    options: Pairs
+    options: tuple[tuple[str, str], ...]
 
     @property
     def neuron(self) -> str:
@@ -82,21 +82,16 @@ class Address:
         """Whether BOS is prepended to the prompt; None is the model's default."""
         return {"0": False, "1": True}.get(self.text("bos"))
 
-    def to(self, path: str, **changes: str | int | None) -> str:
+    def to(self, path: str, **changes: Option) -> str:
         """Return the address of another page with the same question and these changes."""
         question = tuple(pair for pair in self.options if pair[0] in CARRIED)
         return Address(path, question).here(**changes)
 
-    def listing(self, name: str, values: Sequence[str]) -> str:
-        """Return this address with an option given once for each value."""
-        pairs = [pair for pair in self.options if pair[0] != name]
-        return write_address(self.path, [*pairs, *((name, value) for value in values)])
-
-    def here(self, **changes: str | int | None) -> str:
-        """Return this address with options changed; None removes one."""
-        pairs = [pair for pair in self.options if pair[0] not in changes]
-        pairs += [(name, str(value)) for name, value in changes.items() if value is not None]
-        return write_address(self.path, pairs)
+    def here(self, **changes: Option) -> str:
+        """Return this address with options changed: None removes one, a list gives one more than once."""
+        others = [pair for pair in self.options if pair[0] not in changes]
+        changed = [(name, value) for name, value in changes.items() if value is not None]
+        return write_address(self.path, [*others, *changed])
 
 
 def read_address(path: str | None, search: str | None) -> Address:
@@ -105,12 +100,13 @@ def read_address(path: str | None, search: str | None) -> Address:
     return Address(path or "/", tuple(pairs[:FIELDS]))
 
 
-def name_token(name: str, token: str | int) -> dict[str, str | int | None]:
+def name_token(name: str, token: str | int) -> dict[str, Option]:
     """Name a token in an address: by its text, or by its id."""
     is_id = isinstance(token, int)
     return {name: None if is_id else token, f"{name}_id": token if is_id else None}
 
 
-def write_address(path: str, pairs: list[tuple[str, str]]) -> str:
+def write_address(path: str, options: Sequence[tuple[str, Option]]) -> str:
     """Write an address."""
-    return quote(path) + (f"?{urlencode(pairs)}" if pairs else "")
+    query = urlencode(options, doseq=True)
+    return quote(path) + (f"?{query}" if query else "")

@@ -25,9 +25,9 @@ HIDDEN = ["layer", "neuron", "gate_tokens"]
 
 def show(session: Session, address: Address, viewport: Viewport) -> Component:
     """Show the circuit of a prompt's answer, or ask for a prompt."""
-    heading = html.H1("From the words to the answer")
+    heading = "From the words to the answer"
     if not address.text("prompt"):
-        return html.Div([heading, ui.prompt_form(session, address, None)])
+        return ui.page(heading, ui.prompt_form(session, address, None))
     try:
         form = ui.prompt_form(session, address, session.trace(address))
         circuit = _find(session, address)
@@ -39,8 +39,8 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
             _list_neurons(circuit, address),
         ]
     except FfnProbeError as error:
-        return html.Div([heading, ui.prompt_form(session, address, None), ui.alert(error)])
-    return html.Div([html.H1(circuit.title), form, *parts, bar()])
+        return ui.page(heading, ui.prompt_form(session, address, None), ui.alert(error))
+    return ui.page(circuit.title, form, *parts, bar())
 
 
 def _find(session: Session, address: Address) -> Circuit:
@@ -86,7 +86,7 @@ def _show_node(circuit: Circuit, address: Address) -> Component:
     return ui.section(
         f"One node: {node}",
         html.P([ui.link_neuron(address, str(site[0])), about]),
-        html.P([ui.link(toggle, address.listing("without", removed), is_near=True)]),
+        html.P([ui.link(toggle, address.here(without=removed), is_near=True)]),
         html.Div(join, className="row"),
         html.H3("What it was driven by"),
         _list_edges(circuit, address, edges[edges.target == node], "source"),
@@ -119,7 +119,7 @@ def _show_without(circuit: Circuit, address: Address) -> Component:
         f"Without {', '.join(names)} the answer is at {circuit.logit - effect:.3f} logits, not {circuit.logit:.3f}: "
         f"it loses {effect:+.3f}."
     )
-    back = ui.link("put all back", address.listing("without", []), is_near=True)
+    back = ui.link("put all back", address.here(without=None), is_near=True)
     return ui.section("Without some", html.P(html.Output(result)), html.P(back))
 
 
@@ -140,7 +140,7 @@ def _show_groups(circuit: Circuit, address: Address) -> Component:
     about = (
         "effect: what the answer loses without all of the group, the model run again, in logits."
     )
-    undo = ui.link("remove the groups", address.listing("group", []), is_near=True)
+    undo = ui.link("remove the groups", address.here(group=None), is_near=True)
     listed = ui.table(frame, caption="groups made by hand")
     return ui.section("Groups", listed, ui.words(about, is_soft=True), html.P(undo))
 

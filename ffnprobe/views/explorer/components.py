@@ -49,6 +49,11 @@ def read_viewport(screen: object) -> Viewport:
     return Viewport(options.get("dark") is True, options.get("narrow") is True)
 
 
+def page(heading: Component, *parts: Component) -> Component:
+    """Put a page together."""
+    return html.Div([html.H1(heading), *parts])
+
+
 def section(title: str, *children: Component, name: str = "") -> Component:
     """Group children under a title."""
     named = {"id": name} if name else {}
@@ -100,7 +105,8 @@ def show_blocks(
             case blocks.Tokens():
                 return [chips(block.tokens, block.values)]
             case blocks.Table():
-                return _show_table(block, address)
+                head = [html.H3(block.title)] if block.title else []
+                return [*head, neuron_table(block.frame, address, caption=block.title or "table")]
             case blocks.Figure(name=None):
                 return [figure(each, viewport) for each in plot_all(block.result)]
             case blocks.Figure():
@@ -114,9 +120,8 @@ def show_blocks(
             case blocks.Code():
                 return [html.Pre(block.text)]
             case blocks.Beside():
-                return [
-                    html.Div([html.Div(show(each)) for each in block.blocks], className="beside")
-                ]
+                beside = [html.Div(show(each)) for each in block.blocks]
+                return [html.Div(beside, className="beside")]
             case blocks.Cards():
                 cards = [_show_card(card, address, viewport) for card in block.sections]
                 return [html.Div(cards, className="cards")]
@@ -139,21 +144,10 @@ def _show_card(card: blocks.Section, address: Address, viewport: Viewport) -> Co
     return html.Article([html.H3(title), *show_blocks(shown, address, viewport)])
 
 
-def _show_table(block: blocks.Table, address: Address) -> list[Component]:
-    frame, links = block.shown, {}
-    if "name" in frame:
-        positions = frame["position"] if "position" in frame else [None] * len(frame)
-        pairs = zip(frame["name"], positions, strict=True)
-        links["name"] = [link_neuron(address, str(name), position) for name, position in pairs]
-    head = [html.H3(block.title)] if block.title else []
-    return [*head, table(frame, caption=block.title or "table", links=links)]
-
-
 def define(pairs: Mapping[str, Component]) -> Component:
     """List words and what they mean."""
-    return html.Dl(
-        [part for word, meant in pairs.items() for part in (html.Dt(word), html.Dd(meant))]
-    )
+    rows = [(html.Dt(word), html.Dd(meaning)) for word, meaning in pairs.items()]
+    return html.Dl([part for row in rows for part in row])
 
 
 def figure(drawn: go.Figure, viewport: Viewport, *, name: str = "") -> Component:
@@ -178,17 +172,12 @@ def table(
     """Write a table; a column named in `links` shows those links instead."""
     links, names = links or {}, [str(column) for column in frame.columns]
     kinds = ["number" if is_numeric_dtype(kind) else "text" for kind in frame.dtypes]
-    rows = [
-        html.Tr(
-            [
-                html.Td(
-                    links[name][order] if name in links else format_value(value), className=kind
-                )
-                for name, kind, value in zip(names, kinds, row, strict=True)
-            ]
-        )
-        for order, row in enumerate(frame.head(most).itertuples(index=False))
-    ]
+    rows = []
+    for order, row in enumerate(frame.head(most).itertuples(index=False)):
+        values = map(format_value, row)
+        cells = [links[n][order] if n in links else v for n, v in zip(names, values, strict=True)]
+        cells = [html.Td(cell, className=kind) for cell, kind in zip(cells, kinds, strict=True)]
+        rows.append(html.Tr(cells))
     # A head sorts by its column (`assets/tables.js`).
     heads = [
         html.Th(
@@ -206,6 +195,16 @@ def table(
     if len(frame) <= most:
         return box
     return html.Div([box, words(f"… {len(frame) - most:,} more rows", is_soft=True)])
+
+
+def neuron_table(frame: pd.DataFrame, address: Address, *, caption: str) -> Component:
+    """Write a table whose names lead to the neurons, at the positions they are listed at."""
+    if "name" not in frame:
+        return table(frame, caption=caption)
+    positions = frame["position"] if "position" in frame else [None] * len(frame)
+    pairs = zip(frame["name"], positions, strict=True)
+    names = [link_neuron(address, str(name), position) for name, position in pairs]
+    return table(blocks.Table(frame).shown, caption=caption, links={"name": names})
 
 
 def chips(

@@ -13,7 +13,7 @@ from ffnprobe.errors import FfnProbeError
 from ffnprobe.recipes import Recipe
 from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.views.explorer.addresses import Address, read_address
-from ffnprobe.views.explorer.components import PLACE, Component, alert
+from ffnprobe.views.explorer.components import PLACE, Component, alert, section
 from ffnprobe.views.saving import encode_result
 
 Settings = dict[str, Any] | None
@@ -47,30 +47,23 @@ def bar() -> Component:
     """Offer the files and the recipes; the list of tables is filled in once the page is shown."""
     buttons = [html.Button(title, id=name, n_clicks=0) for name, (title, _, _) in BUTTONS.items()]
     chosen = dcc.RadioItems(options=[], value=None, id="save-table", inline=True, className="radio")
-    return html.Section(
-        [
-            html.H2("Export"),
-            html.Fieldset([html.Legend("Table for csv and parquet"), chosen]),
-            html.Div(buttons, className="row"),
-            html.Div(id="saved", role="status"),
-            html.Div(id="recipes"),
-        ]
+    return section(
+        "Export",
+        html.Fieldset([html.Legend("Table for csv and parquet"), chosen]),
+        html.Div(buttons, className="row"),
+        html.Div(id="saved", role="status"),
+        html.Div(id="recipes"),
     )
 
 
 def _show_recipes(recipe: Recipe) -> list[Component]:
-    return [
-        html.Div(
-            [
-                html.H3(name),
-                html.Pre(html.Code(text), tabIndex="0"),
-                html.Button("copy", className="copy", **{"aria-label": f"copy the {name}"}),
-            ],
-            className="recipe",
-        )
-        for name, text in (("command", recipe.command), ("Python", recipe.python))
-        if text
-    ]
+    shown = []
+    for name, text in (("command", recipe.command), ("Python", recipe.python)):
+        if text:
+            code = html.Pre(html.Code(text), tabIndex="0")
+            copy = html.Button("copy", className="copy", **{"aria-label": f"copy the {name}"})
+            shown.append(html.Div([html.H3(name), code, copy], className="recipe"))
+    return shown
 
 
 def write(export: Export, suffix: str, chosen: str | None) -> bytes:

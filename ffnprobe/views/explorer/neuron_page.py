@@ -31,7 +31,7 @@ def show_none(session: Session, address: Address, viewport: Viewport) -> Compone
     """Ask for a neuron."""
     c = session.model.config
     about = f"{session.model.name} has {c.layers} layers of {c.d_mlp:,} neurons: L0N0 to L{c.layers - 1}N{c.d_mlp - 1}."
-    return html.Div([html.H1("Which neuron?"), ui.words(about), _choose(address)])
+    return ui.page("Which neuron?", ui.words(about), _choose(address))
 
 
 def _choose(address: Address) -> Component:
@@ -45,18 +45,16 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
     try:
         reading = session.reading(address.neuron)
     except FfnProbeError as error:
-        return html.Div([html.H1("Which neuron?"), _choose(address), ui.alert(error)])
+        return ui.page("Which neuron?", _choose(address), ui.alert(error))
     related = ui.show_blocks(session.related(reading).document(), address, viewport)
-    return html.Div(
-        [
-            html.H1([reading.name, " ", html.Span(reading.kind, className="kind")]),
-            _choose(address),
-            _show_card(session, reading, address),
-            *_show_on_prompt(session, address, reading, viewport),
-            *_show_examples(session, reading, address, viewport),
-            ui.section("Related neurons", *related),
-            bar(),
-        ]
+    return ui.page(
+        [reading.name, " ", html.Span(reading.kind, className="kind")],
+        _choose(address),
+        _show_card(session, reading, address),
+        *_show_on_prompt(session, address, reading, viewport),
+        *_show_examples(session, reading, address, viewport),
+        ui.section("Related neurons", *related),
+        bar(),
     )
 
 
@@ -127,9 +125,8 @@ def _show_drivers(drivers: Drivers, address: Address) -> Component:
     caption = "parts of the stream, the strongest first"
     tables = [ui.table(parts, caption=caption, most=DRIVERS)]
     if earlier := drivers.account.neurons.numel():
-        neurons = drivers.top(min(DRIVERS, earlier)).drop(columns=["layer", "neuron"])
-        names = [ui.link_neuron(address, name) for name in neurons.name]
-        tables.append(ui.table(neurons, caption="earlier neurons", links={"name": names}))
+        neurons = drivers.top(min(DRIVERS, earlier))
+        tables.append(ui.neuron_table(neurons, address, caption="earlier neurons"))
     about = f"{drivers.title}. What in the stream gave it this score: all parts add up to it."
     pair = html.Div(tables, className="pair")
     return ui.section("Who asked", ui.words(about), pair, name="drivers")

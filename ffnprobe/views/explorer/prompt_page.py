@@ -9,7 +9,6 @@ from typing import Any
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.evidence.explanation import Explanation
 from ffnprobe.recipes import spell_token, write_recipe
 from ffnprobe.results import TableSet, as_result
 from ffnprobe.tracing.trace import Trace, name_streams
@@ -34,20 +33,18 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
         trace = session.trace(address)
     except FfnProbeError as error:
         form = ui.prompt_form(session, address, None)
-        return html.Div([html.H1("What does the model predict next?"), form, ui.alert(error)])
+        return ui.page("What does the model predict next?", form, ui.alert(error))
     about = "What the model reads. Click a token to see the prediction at it."
     chips = ui.chips(trace.tokens, address=address, current=trace.at(address.position))
-    return html.Div(
-        [
-            html.H1(f"{trace.predictions(1).token[0]} comes next"),
-            ui.prompt_form(session, address, trace),
-            *_note_spelling(session, address),
-            ui.section("Tokens", chips, ui.words(about, is_soft=True)),
-            _show_next(address, trace, viewport),
-            _show_lens(session, address, trace, viewport),
-            _show_why(session, address, trace, viewport),
-            bar(),
-        ]
+    return ui.page(
+        f"{trace.predictions(1).token[0]} comes next",
+        ui.prompt_form(session, address, trace),
+        *_note_spelling(session, address),
+        ui.section("Tokens", chips, ui.words(about, is_soft=True)),
+        _show_next(address, trace, viewport),
+        _show_lens(session, address, trace, viewport),
+        _show_why(session, address, trace, viewport),
+        bar(),
     )
 
 
@@ -63,13 +60,11 @@ def _welcome(session: Session, address: Address) -> Component:
         html.Li(ui.link(prompt, address.to("/", prompt=prompt)))
         for prompt in list(prompts.values())[:EXAMPLES]
     ]
-    return html.Div(
-        [
-            html.H1("What does the model predict next, and why?"),
-            ui.words(about),
-            ui.prompt_form(session, address, None),
-            ui.section("Or start with one of these", html.Ul(examples)),
-        ]
+    return ui.page(
+        "What does the model predict next, and why?",
+        ui.words(about),
+        ui.prompt_form(session, address, None),
+        ui.section("Or start with one of these", html.Ul(examples)),
     )
 
 
@@ -156,7 +151,9 @@ def _show_why(session: Session, address: Address, trace: Trace, viewport: Viewpo
         offer = html.P(["Choose an answer above, or ask about the model's own: ", own])
         return ui.section("Why?", offer, name="why")
     explanation = session.explanation(question)
-    evidence = [] if explanation is None else _show_evidence(explanation, address, viewport)
+    evidence = (
+        [] if explanation is None else ui.show_blocks(explanation.document(), address, viewport)
+    )
     progress = [
         html.Div(id="progress", role="status"),
         html.Button("Cancel", id="cancel", n_clicks=0, hidden=True),
@@ -187,12 +184,6 @@ def _name_answer(session: Session, question: AskedPrompt) -> str:
 
     than = "" if question.versus is None else f" rather than {show(question.versus)}"
     return f"{show(question.answer or '')}{than}"
-
-
-def _show_evidence(
-    explanation: Explanation, address: Address, viewport: Viewport
-) -> list[Component]:
-    return ui.show_blocks(explanation.document(), address, viewport)
 
 
 def _show_progress(job: Job) -> Component:
@@ -280,7 +271,9 @@ def register(app: Dash, session: Session) -> None:
         # If the job was dropped, the result may be in the cache, else it can be asked for again.
         explanation = session.explanation(question) if running is None else running.result
         evidence = (
-            no_update if explanation is None else _show_evidence(explanation, address, viewport)
+            no_update
+            if explanation is None
+            else ui.show_blocks(explanation.document(), address, viewport)
         )
         if running is None:
             return evidence, "", no_update, True, explanation is not None, no_update

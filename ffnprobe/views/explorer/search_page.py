@@ -52,20 +52,14 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
         dcc.Store(id="survey-job"),
         dcc.Interval(id="clock", interval=TICK, max_intervals=0),
     ]
-    return html.Div(
-        [
-            html.H1("Which neurons promote a token?"),
-            _show_form(address),
-            html.Div(_show_results(session, address, viewport), id="found"),
-            ui.section(
-                "All neurons",
-                ui.words(about),
-                html.Div(waiting),
-                html.Div(id="surveyed", role="status"),
-                html.Div(survey, id="survey"),
-            ),
-            bar(),
-        ]
+    progress = html.Div(id="surveyed", role="status")
+    holder = html.Div(survey, id="survey")
+    return ui.page(
+        "Which neurons promote a token?",
+        _show_form(address),
+        html.Div(_show_results(session, address, viewport), id="found"),
+        ui.section("All neurons", ui.words(about), html.Div(waiting), progress, holder),
+        bar(),
     )
 
 
@@ -115,9 +109,7 @@ def _show_results(session: Session, address: Address, viewport: Viewport) -> lis
         found = find(session, address)
     except FfnProbeError as error:
         return [ui.alert(error)]
-    names = [ui.link_neuron(address, name) for name in found.table.name]
-    shown = found.table.drop(columns=["layer", "neuron"])
-    listed = ui.table(shown, caption="the neurons found", links={"name": names})
+    listed = ui.neuron_table(found.table, address, caption="the neurons found")
     return [ui.section("Found", listed, ui.figure(plot(found), viewport))]
 
 
@@ -126,12 +118,11 @@ def _show_survey(
 ) -> list[Component]:
     """Draw the survey and list the most selective neurons."""
     best = join_labels(neurons.top(min(LISTED, len(neurons))), session.labels)
-    names = [ui.link_neuron(address, name) for name in best.name]
     caption = f"the {len(best)} neurons with the most selective answers"
     return [
         ui.figure(session.field(neurons), viewport, name="kinds"),
         html.H3(caption.capitalize()),
-        ui.table(best.filter(SURVEYED), caption=caption, links={"name": names}),
+        ui.neuron_table(best.filter(SURVEYED), address, caption=caption),
     ]
 
 
@@ -204,19 +195,14 @@ def show_facts(session: Session, address: Address, viewport: Viewport) -> Compon
     shown = listed[["prompt", "answer", "subject"]].copy()
     shown["answer"] = shown.answer.str.replace(" ", "␣", regex=False)
     caption, links = f"the facts of {relation}", {"prompt": prompts}
-    return html.Div(
-        [
-            html.H1("Facts to ask about"),
-            ui.words(about),
-            html.Nav(relations, className="prompt", **{"aria-label": "relations"}),
-            ui.section(
-                relation or "Facts",
-                ui.table(shown, caption=caption, links=links, most=FACTS)
-                if len(listed)
-                else ui.words("There are no facts of this relation."),
-            ),
-            bar(),
-        ]
+    rows = ui.table(shown, caption=caption, links=links, most=FACTS)
+    nothing = ui.words("There are no facts of this relation.")
+    return ui.page(
+        "Facts to ask about",
+        ui.words(about),
+        html.Nav(relations, className="prompt", **{"aria-label": "relations"}),
+        ui.section(relation or "Facts", rows if len(listed) else nothing),
+        bar(),
     )
 
 

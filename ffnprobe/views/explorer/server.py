@@ -26,15 +26,10 @@ from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from ffnprobe.errors import FfnProbeError
 from ffnprobe.listening import WILDCARDS
 from ffnprobe.version import VERSION
-from ffnprobe.views.explorer import (
-    circuit_page,
-    exports,
-    neuron_page,
-    prompt_page,
-    search_page,
-)
+from ffnprobe.views.explorer import circuit_page, exports, neuron_page, prompt_page, search_page
+from ffnprobe.views.explorer import components as ui
 from ffnprobe.views.explorer.addresses import Address, read_address
-from ffnprobe.views.explorer.components import Component, Viewport, alert, link, read_viewport
+from ffnprobe.views.explorer.components import Component, Viewport, read_viewport
 from ffnprobe.views.explorer.exports import Export, Live
 from ffnprobe.views.explorer.security import ACCESS, guard, say
 from ffnprobe.views.explorer.session import Session, log_error
@@ -144,7 +139,7 @@ def _navigation(address: Address) -> list[Component]:
     here = "/neuron" if address.neuron else address.path
     mark: dict[str, Any] = {"aria-current": "page"}
     return [
-        link(page.title, address.to(path), **(mark if path == here else {}))
+        ui.link(page.title, address.to(path), **(mark if path == here else {}))
         for path, page in PAGES.items()
     ]
 
@@ -157,12 +152,11 @@ def show_page(session: Session, address: Address, viewport: Viewport) -> Compone
     """Show the page of an address, or the error in the address."""
     page = _find(address)
     if page is None:
-        start = html.P(["Start with ", link("a prompt", "/"), "."])
-        return html.Div([html.H1("No such page"), start])
+        return ui.page("No such page", html.P(["Start with ", ui.link("a prompt", "/"), "."]))
     try:
         return page.show(session, address, viewport)
     except FfnProbeError as error:
-        return html.Div([html.H1("This cannot be shown"), alert(error)])
+        return ui.page("This cannot be shown", ui.alert(error))
 
 
 def gather(session: Session, address: Address, live: Live) -> Export:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Condition, Thread
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any
 
 import plotly.graph_objects as go
@@ -99,7 +100,8 @@ class Jobs:
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
-        self._changed = Condition()
+        self._lock = Lock()
+        self._waiting = SimpleQueue[Job]()
         self._worker: Thread | None = None
 
     def __len__(self) -> int:
@@ -107,22 +109,22 @@ class Jobs:
 
     def start(self, work: Callable[[Job], Any]) -> Job:
         """Queue work; refuse if too many jobs wait."""
-        with self._changed:
+        with self._lock:
             self._forget()
             if len(self._jobs) >= MOST:
                 why = "too many pages are waiting for effects."
                 raise OptionRefused(why, remedy="wait a minute")
             job = Job(work)
             self._jobs[job.name] = job
+            self._waiting.put(job)
             if self._worker is None:
                 self._worker = Thread(target=self._work, name="explorer-jobs", daemon=True)
                 self._worker.start()
-            self._changed.notify()
             return job
 
     def find(self, name: object) -> Job | None:
         """Return a job and note that it was polled, or None if it was dropped."""
-        with self._changed:
+        with self._lock:
             job = self._jobs.get(name) if isinstance(name, str) else None
             if job is not None:
                 job.seen = time.monotonic()
@@ -143,24 +145,22 @@ class Jobs:
 
     def _work(self) -> None:
         while True:
-            with self._changed:
-                job = next((j for j in self._jobs.values() if j.state == "waiting"), None)
-                if job is None:
-                    self._changed.wait()
-                    continue
-                job.state = "running"
-            try:
-                job.check()
-                job.show(job.work(job))
-            except JobCancelled:
-                job.state = "cancelled"
-            except FfnProbeError as error:
-                job.error, job.state = error, "failed"
-            except Exception:  # an error in a job must not end the worker
-                job.error, job.state = FfnProbeError("this could not be computed."), "failed"
-                log_error()
-            else:
-                job.state = "done"
+            self._run(self._waiting.get())
+
+    def _run(self, job: Job) -> None:
+        job.state = "running"
+        try:
+            job.check()
+            job.show(job.work(job))
+        except JobCancelled:
+            job.state = "cancelled"
+        except FfnProbeError as error:
+            job.error, job.state = error, "failed"
+        except Exception:  # an error in a job must not end the worker
+            job.error, job.state = FfnProbeError("this could not be computed."), "failed"
+            log_error()
+        else:
+            job.state = "done"
 
 
 def log_error() -> None:
