@@ -6,7 +6,6 @@ Everything chosen is in the address: the node, the nodes removed, the groups. So
 import pandas as pd
 from dash import dcc, html
 
-from ffnprobe.circuits.checking import measure_effects
 from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.recipes import write_recipe
@@ -69,7 +68,7 @@ def _show_node(circuit: Circuit, address: Address) -> Component:
         return ui.section("One node", ui.words(ask, is_soft=True))
     site = _find_site(circuit, node)
     row = circuit.table.iloc[circuit.kept.index(site)]
-    (effect,) = measure_effects(circuit, [[site]])
+    (effect,) = circuit.question.remove_groups([[site]])
     about = (
         f" at {row.token} (position {site[1]}): activation {row.activation:.3f}, {row.removed:.3f} when removed. "
         f"Influence {row.influence:+.3f} logits; removed, with the model run again, the answer loses {effect:+.3f}. "
@@ -114,7 +113,7 @@ def _show_without(circuit: Circuit, address: Address) -> Component:
     names = address.texts("without")
     if not names:
         return html.Div()
-    (effect,) = measure_effects(circuit, [[_find_site(circuit, name) for name in names]])
+    (effect,) = circuit.question.remove_groups([[_find_site(circuit, name) for name in names]])
     result = (
         f"Without {', '.join(names)} the answer is at {circuit.logit - effect:.3f} logits, not {circuit.logit:.3f}: "
         f"it loses {effect:+.3f}."
@@ -134,7 +133,7 @@ def _show_groups(circuit: Circuit, address: Address) -> Component:
             "group": list(groups),
             "neurons": [" ".join(map(_name_site, group)) for group in groups.values()],
             "influence": [sum(influence[site] for site in group) for group in groups.values()],
-            "effect": measure_effects(circuit, list(groups.values())),
+            "effect": circuit.question.remove_groups(list(groups.values())),
         }
     )
     about = (
