@@ -11,13 +11,42 @@
     gate_cosine                  cos(g_n, q_n): near 1 a gate asks what the question asks
     gate_writes                  cos(g_n, w_n): near 1 the answer is what the gate asks for
 
+Moments are those of the population, as scipy's `moment`, `skew` and `kurtosis(fisher=False)`: a
+normal distribution has kurtosis 3. A token or an answer without length counts as cosine 0; where all
+cosines are equal skew and kurtosis are not defined (not a number).
+
+The kind is the first that fits. The defaults of `Thresholds` follow published observations on GPT-2,
+and other models may need others.
+
+    entropy       a long answer of a late layer that lies in the unembedding's null space: it works
+                  through the final scale, and its token lists mean nothing
+    prediction    kurtosis above the threshold, skew positive: promotes a few tokens strongly
+    suppression   kurtosis above the threshold, skew negative: suppresses a few tokens strongly
+    partition     much variance, low kurtosis: pushes one large set of tokens against another
+    unlabelled    none of these
+
+The role is what a neuron does to what it reads. A gated neuron whose question and answer are both
+negated is the same neuron, and its role is the same.
+
+    strengthens   cos(question, answer) at least the threshold: it writes more of what it asks for
+    erases        at most minus the threshold: it takes away what it asks for
+    translates    in between: it writes something else
+
 Token columns of a table are text, tokens in their shown form with a space between: no shown token
 holds a space, so `.str.split(" ")` gives the list back from every file format.
+
+>>> shape = Shape(variance=0.001, skew=2.0, kurtosis=11.0, null_space=0.1, relative_norm=1.0,
+...               depth=0.5, d_model=768)
+>>> name_kind(shape), name_kind(shape, Thresholds(kurtosis=12))
+('prediction', 'unlabelled')
+>>> [name_role(cosine) for cosine in (0.7, -0.7, 0.1)]
+['strengthens', 'erases', 'translates']
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,90 +55,17 @@ from jaxtyping import Float
 from torch import Tensor, linalg
 
 from ffnprobe.models.model import Model
+from ffnprobe.names import NeuronId
 from ffnprobe.reading.projection import Directions, answer_readers, project_blocks
 from ffnprobe.reading.spectrum import token_directions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# MERGED: ffnprobe.reading.moments
-# The shape of an answer over the vocabulary: moments over tokens of cos(w_n, u_t).
-#
-#     mean       μ = mean cos             skew      mean (cos − μ)³ / variance^1.5
-#     variance   mean (cos − μ)²          kurtosis  mean (cos − μ)⁴ / variance²
-#
-# Population moments, as scipy's `moment`, `skew` and `kurtosis(fisher=False)`: a normal distribution
-# has kurtosis 3. A token or an answer without length counts as cosine 0; where all cosines are equal
-# skew and kurtosis are not defined (not a number).
-
-
-# Rows stay in a core's cache over the passes below: 8 × 50,257 floats are 1.6 MB.
-ROWS_IN_CACHE = 8
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Mean, variance, skew and kurtosis of an answer's cosines with all tokens."""
-
-    mean: float
-    variance: float
-    skew: float
-    kurtosis: float
-
-
-def measure_moments(
-    dots: Float[Tensor, "row vocab"],
-    means: Float[Tensor, " row"],
-    token_norms: Float[Tensor, " vocab"],
-) -> list[Moments]:
-    """Measure moments from each row's products with the tokens and its mean cosine.
-
-    Rows are of answers of length 1, so that a product over the token's norm is the cosine.
-    """
-    per_token = 1 / torch.where(token_norms > 0, token_norms, torch.inf)
-    found: list[Moments] = []
-    for start in range(0, len(dots), ROWS_IN_CACHE):
-        rows = slice(start, start + ROWS_IN_CACHE)
-        away = torch.addcmul(-means[rows, None], dots[rows], per_token)
-        found += _moments(means[rows], away)
-    return found
-
-
-def _moments(means: Float[Tensor, " row"], away: Float[Tensor, "row vocab"]) -> list[Moments]:
-    """Measure rows of cosines whose mean has been taken away."""
-    count = away.shape[-1]
-    squares = away.square()
-    # Not einsum: on CPU it multiplies rows by rows ten times slower than these do.
-    variance = reduce(squares, "row vocab -> row", "mean").double()
-    third = linalg.vecdot(squares, away).double() / count
-    fourth = linalg.vector_norm(squares, dim=-1).double().square() / count
-    columns = (means, variance, third / variance**1.5, fourth / variance.square())
-    return [Moments(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
-
-
-# MERGED: ffnprobe.reading.kinds
-# Kinds of neuron, from weights alone: a label for the numbers, which are always shown with it.
-#
-#     entropy       a long answer of a late layer that lies in the unembedding's null space: it works
-#                   through the final scale, and its token lists mean nothing
-#     prediction    kurtosis above the threshold, skew positive: promotes a few tokens strongly
-#     suppression   kurtosis above the threshold, skew negative: suppresses a few tokens strongly
-#     partition     much variance, low kurtosis: pushes one large set of tokens against another
-#     unlabelled    none of these
-#
-# The first that fits is the kind. Every threshold is an argument of `Thresholds`; the defaults
-# follow published observations on GPT-2, and other models may need others.
-#
-# >>> shape = Shape(variance=0.001, skew=2.0, kurtosis=11.0, null_space=0.1, relative_norm=1.0,
-# ...               depth=0.5, d_model=768)
-# >>> name_kind(shape)
-# 'prediction'
-# >>> name_kind(shape, Thresholds(kurtosis=12))
-# 'unlabelled'
-
-
 KINDS = ("entropy", "prediction", "suppression", "partition", "unlabelled")
+ROLES = ("strengthens", "translates", "erases")
+# Rows stay in a core's cache while moments are measured: 8 × 50,257 floats are 1.6 MB.
+ROWS_IN_CACHE = 8
 
 
 @dataclass(frozen=True)
@@ -178,23 +134,6 @@ def name_kind(shape: Shape, thresholds: Thresholds | None = None) -> str:
     return "unlabelled"
 
 
-# MERGED: ffnprobe.reading.roles
-# Roles of neurons, from weights alone: what a neuron does to what it reads.
-#
-#     strengthens   cos(question, answer) at least the threshold: it writes more of what it asks for
-#     erases        at most minus the threshold: it takes away what it asks for
-#     translates    in between: it writes something else
-#
-# A gated neuron whose question and answer are both negated is the same neuron, and its cosine is the
-# same; what its gate reads has a number of its own, cos(gate, answer).
-#
-# >>> [name_role(cosine) for cosine in (0.7, -0.7, 0.1)]
-# ['strengthens', 'erases', 'translates']
-
-
-ROLES = ("strengthens", "translates", "erases")
-
-
 def name_role(reads_writes: float, thresholds: Thresholds | None = None) -> str:
     """Name the role of a neuron; a neuron without a question or an answer has none."""
     least = (Thresholds() if thresholds is None else thresholds).role
@@ -203,6 +142,16 @@ def name_role(reads_writes: float, thresholds: Thresholds | None = None) -> str:
     if abs(reads_writes) < least:
         return "translates"
     return "strengthens" if reads_writes > 0 else "erases"
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean, variance, skew and kurtosis of an answer's cosines with all tokens."""
+
+    mean: float
+    variance: float
+    skew: float
+    kurtosis: float
 
 
 @dataclass(frozen=True)
@@ -242,15 +191,36 @@ def project_measured(
     units = answers / torch.where(norms > 0, norms, 1.0)
     readers, tokens = answer_readers(model, units, convention="centred")
     means = readers @ known.mean_unit_row
+    per_token = 1 / torch.where(known.unembedding_norms > 0, known.unembedding_norms, torch.inf)
     for rows, dots in project_blocks(readers, tokens):
-        yield dots, measure_moments(dots, means[rows], known.unembedding_norms)
+        yield dots, _measure_moments(dots, means[rows], per_token)
+
+
+def _measure_moments(
+    dots: Float[Tensor, "row vocab"],
+    means: Float[Tensor, " row"],
+    per_token: Float[Tensor, " vocab"],
+) -> list[Moments]:
+    """Measure moments from each row's products with the tokens and its mean cosine.
+
+    Rows are of answers of length 1, so that a product over the token's norm is the cosine.
+    """
+    moments: list[Moments] = []
+    for start in range(0, len(dots), ROWS_IN_CACHE):
+        rows = slice(start, start + ROWS_IN_CACHE)
+        away = torch.addcmul(-means[rows, None], dots[rows], per_token)
+        squares, count = away.square(), away.shape[-1]
+        # Not einsum: on CPU it multiplies rows by rows ten times slower than these do.
+        variance = reduce(squares, "row vocab -> row", "mean").double()
+        third = linalg.vecdot(squares, away).double() / count
+        fourth = linalg.vector_norm(squares, dim=-1).double().square() / count
+        columns = (means[rows], variance, third / variance**1.5, fourth / variance.square())
+        moments += [Moments(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+    return moments
 
 
 def measure_neurons(
-    model: Model,
-    directions: Directions,
-    moments: Sequence[Moments],
-    thresholds: Thresholds,
+    model: Model, directions: Directions, moments: Sequence[Moments], thresholds: Thresholds
 ) -> list[Measures]:
     """Measure neurons of one layer whose moments are known."""
     question_norms = linalg.vector_norm(directions.questions, dim=-1)
@@ -263,42 +233,44 @@ def measure_neurons(
         spectrum.null_shares(directions.answers),
     )  # fmt: skip
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    depth = directions.layer / max(1, model.config.layers - 1)
+    layer, d_model = directions.layer, model.config.d_model
+    depth = layer / max(1, model.config.layers - 1)
     # Zero where most answers of a layer are nothing: then a norm is taken as it is.
-    median = directions.median_answer_norm
-    gates = _measure_gates(directions, question_norms)
+    usual_norm = directions.median_answer_norm or 1.0
+    gates = _measure_gates(directions, question_norms, answer_norms)
     measured = []
-    for name, neuron, shape, row, gate in zip(
-        directions.names, directions.neurons, moments, rows, gates, strict=True
-    ):
+    for neuron, shape, row, gate in zip(directions.neurons, moments, rows, gates, strict=True):
         question_norm, question_bias, answer_norm, reads_writes, null_space = row
         kind = name_kind(
             Shape(
-                shape.variance, shape.skew, shape.kurtosis, null_space,
-                answer_norm / (median or 1.0), depth, model.config.d_model,
-                null_part=spectrum.weakest / model.config.d_model,
+                shape.variance, shape.skew, shape.kurtosis, null_space, answer_norm / usual_norm,
+                depth, d_model, null_part=spectrum.weakest / d_model,
             ),
             thresholds,
         )  # fmt: skip
+        role = name_role(reads_writes, thresholds)
         measured.append(
-            Measures(name, directions.layer, neuron, kind, question_norm, question_bias,
-                     answer_norm, reads_writes, name_role(reads_writes, thresholds), shape, null_space, gate)
+            Measures(
+                str(NeuronId(layer, neuron)), layer, neuron, kind, question_norm, question_bias,
+                answer_norm, reads_writes, role, shape, null_space, gate,
+            )
         )  # fmt: skip
     return measured
 
 
 def _measure_gates(
-    directions: Directions, question_norms: Float[Tensor, " row"]
+    directions: Directions,
+    question_norms: Float[Tensor, " row"],
+    answer_norms: Float[Tensor, " row"],
 ) -> Sequence[GateMeasures | None]:
     """Measure the neurons' gates, if they have gates."""
     if directions.gates is None or directions.gate_biases is None:
         return [None] * len(directions.neurons)
     norms = linalg.vector_norm(directions.gates, dim=-1)
-    dots = einsum(directions.gates, directions.questions, "row d_model, row d_model -> row")
+    reads = einsum(directions.gates, directions.questions, "row d_model, row d_model -> row")
     writes = einsum(directions.gates, directions.answers, "row d_model, row d_model -> row")
-    answer_norms = linalg.vector_norm(directions.answers, dim=-1)
     columns = (
-        norms, directions.gate_biases, dots / (norms * question_norms),
+        norms, directions.gate_biases, reads / (norms * question_norms),
         writes / (norms * answer_norms),
     )  # fmt: skip
     rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -312,23 +284,14 @@ def table_measures(
     import pandas as pd
 
     def column(name: str) -> list[object]:
-        return [getattr(row, name) for row in measured]
+        return list(map(attrgetter(name), measured))
 
-    def moment(name: str) -> list[float]:
-        return [getattr(row.moments, name) for row in measured]
-
+    gates = ("norm", "bias", "cosine", "writes") if any(m.gate_measures for m in measured) else ()
     return pd.DataFrame(
         {name: column(name) for name in ("name", "layer", "neuron", "kind")}
         | {side: [" ".join(tokens) for tokens in rows] for side, rows in lists.items()}
         | {n: column(n) for n in ("question_norm", "question_bias", "answer_norm", "reads_writes", "role")}
-        | {f"vocab_{name}": moment(name) for name in ("mean", "variance", "skew", "kurtosis")}
+        | {f"vocab_{n}": column(f"moments.{n}") for n in ("mean", "variance", "skew", "kurtosis")}
         | {"null_space": column("null_space")}
-        | _gate_columns([row.gate_measures for row in measured])
+        | {f"gate_{name}": column(f"gate_measures.{name}") for name in gates}
     )  # fmt: skip
-
-
-def _gate_columns(gates: Sequence[GateMeasures | None]) -> dict[str, list[float]]:
-    """Name the columns of the gates; none where neurons have none."""
-    known = [gate for gate in gates if gate is not None]
-    names = ("norm", "bias", "cosine", "writes") if known else ()
-    return {f"gate_{name}": [getattr(gate, name) for gate in known] for name in names}

@@ -82,15 +82,15 @@ def list_neurons(
     table = pd.DataFrame(rows, columns=["name", "layer", "neuron", "position", "token"])
     if tokens is None:
         table = table.drop(columns=["position", "token"])
-    given = dict(columns)
+    named = dict(columns)
     if signs is not None:
         assert model is not None  # its weights say the tokens
         if (opened := gate_tokens(model, names, TOKENS)) is not None:
-            given["gate_tokens"] = opened
-        given["question_tokens"] = question_tokens(model, names, TOKENS)
+            named["gate_tokens"] = opened
+        named["question_tokens"] = question_tokens(model, names, TOKENS)
         signed = pick(signs).tolist()
-        given["answer_tokens"] = answer_tokens(model, names, TOKENS, signs=signed)
-    for column, values in given.items():
+        named["answer_tokens"] = answer_tokens(model, names, TOKENS, signs=signed)
+    for column, values in named.items():
         if isinstance(values, Tensor):
             chosen = pick(values).cpu()
             table[column] = (chosen.double() if chosen.is_floating_point() else chosen).numpy()

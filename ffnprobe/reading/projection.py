@@ -1,4 +1,4 @@
-"""Project directions of the residual stream onto tokens.
+"""From neurons' weights to tokens: their directions, projected onto tokens, the largest listed in order.
 
 Four conventions circulate for an answer w, and ranks differ between them:
 
@@ -15,11 +15,12 @@ Where the final norm is an RMSNorm nothing is centred over d_model and there is 
 
 The gain is folded into the direction, not into the unembedding: w · u_t = (γ_f ⊙ (w − mean w)) ·
 W_U[:, t], one row to fold instead of one for each token. A direction so prepared is a *reader*.
+
+Equal values are ordered by layer, neuron and token id, so that a list is the same on every run.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import torch
 from einops import rearrange, reduce
@@ -31,13 +32,123 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise
 from ffnprobe.names import NeuronId, Site
 
-# MERGED: ffnprobe.reading.ordering
-# Put neurons and tokens in order: by value, and equal values by layer, neuron and token id.
-#
-# A table is the same on every run because no order is left to chance.
-
-
+CONVENTIONS = ("centred", "gain", "raw", "normed")
+THROUGH = ("embed", "unembed")
+ROWS_AT_ONCE = 256
 TOKENS_IN_GROUP = 128
+# A token in its shown form, its id, and its value.
+TokenValue = tuple[str, int, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """The directions of neurons of one layer, a row each, folded for these neurons alone."""
+
+    layer: int
+    neurons: tuple[int, ...]
+    questions: Float[Tensor, "row d_model"]
+    question_biases: Float[Tensor, " row"]
+    # None where neurons have no gates.
+    gates: Float[Tensor, "row d_model"] | None
+    gate_biases: Float[Tensor, " row"] | None
+    answers: Float[Tensor, "row d_model"]
+    # Of every neuron of the layer: how long an answer usually is there.
+    median_answer_norm: float
+
+
+def pick_directions(model: Model, layer: int, neurons: Sequence[int]) -> Directions:
+    """Fold the questions of a layer's neurons and pick their answers."""
+    answers = pick_answers(model, layer)
+    questions, biases = pick_questions(model, layer, neurons)
+    is_gated = model.config.is_gated
+    gates, gate_biases = pick_gates(model, layer, neurons) if is_gated else (None, None)
+    median = float(linalg.vector_norm(answers, dim=-1).median())
+    return Directions(
+        layer, tuple(neurons), questions, biases, gates, gate_biases, answers[list(neurons)], median
+    )
+
+
+def pick_questions(
+    model: Model, layer: int, neurons: Sequence[int] | None = None
+) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
+    """Fold the questions, and their biases, of some of a layer's neurons, or of all."""
+    chosen = slice(None) if neurons is None else list(neurons)
+    return model.fold(layer, model.layout.mlp_norm, model.layout.up, chosen)
+
+
+def pick_gates(
+    model: Model, layer: int, neurons: Sequence[int] | None = None
+) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
+    """Fold the gates, and their biases, of some of a layer's neurons, or of all."""
+    if model.layout.gate is None:
+        raise OptionRefused(
+            f"the neurons of {model.name} have no gates.", remedy="by question (--by question)"
+        )
+    chosen = slice(None) if neurons is None else list(neurons)
+    return model.fold(layer, model.layout.mlp_norm, model.layout.gate, chosen)
+
+
+def pick_answers(model: Model, layer: int) -> Float[Tensor, "neuron d_model"]:
+    """Return the answers of a layer's neurons as they are on disk, without a copy if in fp32."""
+    return model.answers_of(layer)
+
+
+def pick_rows(model: Model, layer: int, *, by: str) -> Float[Tensor, "neuron d_model"]:
+    """Return one row for each of a layer's neurons: its `answer`, its `question` or its `gate`."""
+    if by == "answer":
+        return pick_answers(model, layer)
+    return (pick_gates if by == "gate" else pick_questions)(model, layer)[0]
+
+
+def gather(
+    rows: Float[Tensor, "layer neuron d_model"], neurons: Sequence[NeuronId]
+) -> Float[Tensor, "row d_model"]:
+    """Pick the rows of the neurons named."""
+    return rows[[name.layer for name in neurons], [name.neuron for name in neurons]]
+
+
+def answer_readers(
+    model: Model, answers: Float[Tensor, "row d_model"], *, convention: str
+) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, "vocab d_model"]]:
+    """Return the two matrices whose product is the projection (before centring over tokens)."""
+    if convention not in CONVENTIONS:
+        raise OptionRefused(
+            f'"{convention}" is not a convention of projection.', remedy=", ".join(CONVENTIONS)
+        )
+    if convention == "raw":
+        return answers, model.head
+    if convention == "gain":
+        return answers * model.final_gain, model.head
+    if convention == "centred":
+        return model.centre(answers) * model.final_gain, model.head
+    normed = normalise(model, answers) * model.final_gain
+    shift = model.final_shift
+    return normed if shift is None else normed + shift, model.head
+
+
+def question_readers(
+    model: Model, questions: Float[Tensor, "row d_model"], *, through: str
+) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, "vocab d_model"]]:
+    """Return the two matrices whose product is the projection of questions."""
+    if through not in THROUGH:
+        raise OptionRefused(
+            f'a question is not projected through "{through}".', remedy=", ".join(THROUGH)
+        )
+    if through == "embed":
+        return questions, model.embedding
+    return model.centre(questions) * model.final_gain, model.head
+
+
+def project_blocks(
+    readers: Float[Tensor, "row d_model"], tokens: Float[Tensor, "vocab d_model"]
+) -> Iterator[tuple[slice, Float[Tensor, "block vocab"]]]:
+    """Yield the product a few rows at a time, in one buffer that every step overwrites."""
+    columns = rearrange(tokens, "vocab d_model -> d_model vocab")
+    size = max(1, min(ROWS_AT_ONCE, len(readers)))
+    buffer = torch.empty(size, len(tokens), device=tokens.device)
+    for start in range(0, len(readers), size):
+        rows = slice(start, min(start + size, len(readers)))
+        yield rows, torch.matmul(readers[rows], columns, out=buffer[: rows.stop - start])
 
 
 def check_top(top: int | None, most: int, *, of: str) -> int:
@@ -53,15 +164,15 @@ def sort_neurons(
     values: Float[Tensor, "layer neuron"], k: int, *, smallest: bool = False
 ) -> list[NeuronId]:
     """Name the k neurons of largest (or smallest) value, ties by layer and neuron."""
-    flat = rearrange(values, "layer neuron -> 1 (layer neuron)")
-    (order,) = _best_columns(flat, min(k, flat.shape[-1]), smallest=smallest).tolist()
-    return [NeuronId(*divmod(number, values.shape[-1])) for number in order]
+    k = min(k, values.numel())
+    (cells,) = top_tokens(values.ravel()[None], k, smallest=smallest)[1].tolist()
+    return [NeuronId(*divmod(cell, values.shape[-1])) for cell in cells]
 
 
 def sort_sites(values: Float[Tensor, "layer pos neuron"], k: int) -> list[Site]:
     """Name the k neurons at positions of largest value, ties by layer, position and neuron."""
-    (order,) = top_tokens(values.ravel()[None], min(k, values.numel()))[1].tolist()
-    return [name_site(cell, values.shape) for cell in order]
+    (cells,) = top_tokens(values.ravel()[None], min(k, values.numel()))[1].tolist()
+    return [name_site(cell, values.shape) for cell in cells]
 
 
 def name_site(cell: int, shape: Sequence[int]) -> Site:
@@ -104,14 +215,14 @@ def _best_columns(
 ) -> Int[Tensor, "row k"]:
     """Find the columns of each row's k best values, the best first, ties by column."""
     more = min(k + 1, values.shape[-1])
-    found = torch.topk(values, more, largest=not smallest)
+    best = torch.topk(values, more, largest=not smallest)
     # Which of several equal values topk takes is left to chance. So sort them, and where the next
     # value is equal too, sort the whole row.
-    columns = torch.sort(found.indices[:, :k], dim=-1).values
-    kept = torch.take_along_dim(values, columns, dim=-1)
-    columns = torch.take_along_dim(columns, _order(kept, smallest=smallest), dim=-1)
+    columns = torch.sort(best.indices[:, :k], dim=-1).values
+    in_order = torch.take_along_dim(values, columns, dim=-1)
+    columns = torch.take_along_dim(columns, _order(in_order, smallest=smallest), dim=-1)
     if more > k:
-        is_tied = found.values[:, k - 1] == found.values[:, k]
+        is_tied = best.values[:, k - 1] == best.values[:, k]
         columns[is_tied] = _order(values[is_tied], smallest=smallest)[:, :k]
     return columns
 
@@ -120,153 +231,10 @@ def _order(values: Float[Tensor, "row column"], *, smallest: bool) -> Int[Tensor
     return torch.sort(values, dim=-1, descending=not smallest, stable=True).indices
 
 
-# MERGED: ffnprobe.reading.directions
-# The questions and answers of chosen neurons, folded for these alone.
-#
-# `Model.questions` folds every neuron; to read one neuron, or one layer after another, that is
-# more time and memory than the task needs.
-
-
-@dataclass(frozen=True, eq=False)
-class Directions:
-    """The directions of neurons of one layer, a row each."""
-
-    layer: int
-    neurons: tuple[int, ...]
-    questions: Float[Tensor, "row d_model"]
-    question_biases: Float[Tensor, " row"]
-    # None where neurons have no gates.
-    gates: Float[Tensor, "row d_model"] | None
-    gate_biases: Float[Tensor, " row"] | None
-    answers: Float[Tensor, "row d_model"]
-    # Of every neuron of the layer: how long an answer usually is there.
-    median_answer_norm: float
-
-    @property
-    def names(self) -> list[str]:
-        """The neurons' names."""
-        return [str(NeuronId(self.layer, neuron)) for neuron in self.neurons]
-
-
-def pick_directions(model: Model, layer: int, neurons: Sequence[int]) -> Directions:
-    """Fold the questions of a layer's neurons and pick their answers."""
-    questions, biases = pick_questions(model, layer, neurons)
-    gates, gate_biases = (
-        pick_gates(model, layer, neurons) if model.config.is_gated else (None, None)
-    )
-    answers = pick_answers(model, layer)
-    median = float(linalg.vector_norm(answers, dim=-1).median())
-    return Directions(
-        layer, tuple(neurons), questions, biases, gates, gate_biases, answers[list(neurons)], median
-    )
-
-
-def pick_questions(
-    model: Model, layer: int, neurons: Sequence[int] | None = None
-) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
-    """Fold the questions, and their biases, of some of a layer's neurons, or of all."""
-    chosen = slice(None) if neurons is None else list(neurons)
-    return model.fold(layer, model.layout.mlp_norm, model.layout.up, chosen)
-
-
-def pick_gates(
-    model: Model, layer: int, neurons: Sequence[int] | None = None
-) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
-    """Fold the gates, and their biases, of some of a layer's neurons, or of all."""
-    if model.layout.gate is None:
-        raise OptionRefused(
-            f"the neurons of {model.name} have no gates.", remedy="by question (--by question)"
-        )
-    chosen = slice(None) if neurons is None else list(neurons)
-    return model.fold(layer, model.layout.mlp_norm, model.layout.gate, chosen)
-
-
-def pick_answers(model: Model, layer: int) -> Float[Tensor, "neuron d_model"]:
-    """Return the answers of a layer's neurons as they are on disk, without a copy if in fp32."""
-    return model.answers_of(layer)
-
-
-def layer_runs(names: Sequence[NeuronId]) -> Iterator[tuple[int, list[int]]]:
-    """Split neurons into runs of one layer, the order kept."""
-    for layer, run in groupby(names, key=lambda name: name.layer):
-        yield layer, [name.neuron for name in run]
-
-
-CONVENTIONS = ("centred", "gain", "raw", "normed")
-THROUGH = ("embed", "unembed")
-ROWS_AT_ONCE = 256
-
-
-def answer_readers(
-    model: Model, answers: Float[Tensor, "row d_model"], *, convention: str
-) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, "vocab d_model"]]:
-    """Return the two matrices whose product is the projection (before centring over tokens)."""
-    check_convention(convention)
-    if convention == "raw":
-        return answers, model.head
-    if convention == "gain":
-        return answers * model.final_gain, model.head
-    if convention == "centred":
-        return model.centre(answers) * model.final_gain, model.head
-    normed = normalise(model, answers) * model.final_gain
-    shift = model.final_shift
-    return normed if shift is None else normed + shift, model.head
-
-
-def question_readers(
-    model: Model, questions: Float[Tensor, "row d_model"], *, through: str
-) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, "vocab d_model"]]:
-    """Return the two matrices whose product is the projection of questions."""
-    check_through(through)
-    if through == "embed":
-        return questions, model.embedding
-    return model.centre(questions) * model.final_gain, model.head
-
-
-def project_blocks(
-    readers: Float[Tensor, "row d_model"], tokens: Float[Tensor, "vocab d_model"]
-) -> Iterator[tuple[slice, Float[Tensor, "block vocab"]]]:
-    """Yield the product a few rows at a time, in one buffer that every step overwrites."""
-    columns = rearrange(tokens, "vocab d_model -> d_model vocab")
-    size = max(1, min(ROWS_AT_ONCE, len(readers)))
-    buffer = torch.empty(size, len(tokens), device=tokens.device)
-    for start in range(0, len(readers), size):
-        rows = slice(start, min(start + size, len(readers)))
-        yield rows, torch.matmul(readers[rows], columns, out=buffer[: rows.stop - start])
-
-
-def check_convention(convention: str) -> None:
-    """Refuse a convention that is not one of the four."""
-    if convention not in CONVENTIONS:
-        raise OptionRefused(
-            f'"{convention}" is not a convention of projection.', remedy=", ".join(CONVENTIONS)
-        )
-
-
-def check_through(through: str) -> None:
-    """Refuse a matrix that questions are not projected on."""
-    if through not in THROUGH:
-        raise OptionRefused(
-            f'a question is not projected through "{through}".', remedy=", ".join(THROUGH)
-        )
-
-
-# MERGED: ffnprobe.reading.tokens
-# The tokens that stand for a neuron: what opens its question, what its answer promotes.
-#
-# Equal values are ordered by token id, so that a list is the same on every run.
-
-
-# A token in its shown form, its id, and its value.
-TokenValue = tuple[str, int, float]
-
-
-def question_tokens(
-    model: Model, neurons: Sequence[NeuronId], k: int, *, through: str = "embed"
-) -> list[list[str]]:
+def question_tokens(model: Model, neurons: Sequence[NeuronId], k: int) -> list[list[str]]:
     """List, for each neuron, the k tokens that open its question most, in their shown form."""
-    questions = gather(model.questions, neurons)
-    return only_tokens(list_tokens(model, *question_readers(model, questions, through=through), k))
+    readers = question_readers(model, gather(model.questions, neurons), through="embed")
+    return only_tokens(list_tokens(model, *readers, k))
 
 
 def gate_tokens(model: Model, neurons: Sequence[NeuronId], k: int) -> list[list[str]] | None:
@@ -278,16 +246,10 @@ def gate_tokens(model: Model, neurons: Sequence[NeuronId], k: int) -> list[list[
 
 
 def answer_tokens(
-    model: Model,
-    neurons: Sequence[NeuronId],
-    k: int,
-    *,
-    signs: Sequence[float] | None = None,
-    convention: str = "centred",
+    model: Model, neurons: Sequence[NeuronId], k: int, *, signs: Sequence[float] | None = None
 ) -> list[list[str]]:
     """List, for each neuron, the k tokens its answer promotes; negated where its sign is negative."""
-    answers = gather(model.answers, neurons)
-    readers, tokens = answer_readers(model, answers, convention=convention)
+    readers, tokens = answer_readers(model, gather(model.answers, neurons), convention="centred")
     if signs is not None:
         signed = torch.tensor([-1.0 if sign < 0 else 1.0 for sign in signs], device=readers.device)
         readers = readers * signed[:, None]
@@ -306,17 +268,14 @@ def list_sides(
 ) -> dict[str, list[list[TokenValue]]]:
     """List what opens each gate and question, and what each answer `promotes` and `suppresses`."""
     lists: dict[str, list[list[TokenValue]]] = {}
-    if gates is not None:
-        opened = question_readers(model, gates, through=through)
-        lists["gate_tokens"] = list_tokens(model, *opened, k)
-    asked = question_readers(model, questions, through=through)
-    lists |= {"question_tokens": list_tokens(model, *asked, k), "promotes": [], "suppresses": []}
-    answered = answer_readers(model, answers, convention=convention)
+    for side, rows in (("gate_tokens", gates), ("question_tokens", questions)):
+        if rows is not None:
+            lists[side] = list_tokens(model, *question_readers(model, rows, through=through), k)
+    lists |= {"promotes": [], "suppresses": []}
     is_centred = convention == "centred"
-    for _, values in project_blocks(*answered):
-        for side in ("promotes", "suppresses"):
-            is_low = side == "suppresses"
-            lists[side] += list_values(model, values, k, smallest=is_low, is_centred=is_centred)
+    for _, values in project_blocks(*answer_readers(model, answers, convention=convention)):
+        lists["promotes"] += _list_values(model, values, k, is_centred=is_centred)
+        lists["suppresses"] += _list_values(model, values, k, smallest=True, is_centred=is_centred)
     return lists
 
 
@@ -329,39 +288,35 @@ def list_tokens(
     smallest: bool = False,
     is_centred: bool = False,
 ) -> list[list[TokenValue]]:
-    """List the k tokens that each reader has the largest (or smallest) product with."""
+    """List the k tokens that each reader has the largest (or smallest) product with.
+
+    If centred, values are less the mean of the reader's products with all tokens.
+    """
     lists: list[list[TokenValue]] = []
     for _, values in project_blocks(readers, tokens):
-        lists += list_values(model, values, k, smallest=smallest, is_centred=is_centred)
+        lists += _list_values(model, values, k, smallest=smallest, is_centred=is_centred)
     return lists
 
 
-def list_values(
+def _list_values(
     model: Model,
     values: Float[Tensor, "row vocab"],
     k: int,
     *,
     smallest: bool = False,
-    is_centred: bool = False,
+    is_centred: bool,
 ) -> list[list[TokenValue]]:
-    """List each row's k tokens of largest (or smallest) value; if centred, less the row's mean."""
+    """List each row's k tokens of largest (or smallest) value."""
     check_top(k, model.config.vocab, of="tokens")
-    found, ids = top_tokens(values, k, smallest=smallest)
+    best, ids = top_tokens(values, k, smallest=smallest)
     if is_centred:
-        found = found - reduce(values, "row vocab -> row 1", "mean")
+        best = best - reduce(values, "row vocab -> row 1", "mean")
     return [
         list(zip(model.vocab.show_all(row), row, row_values, strict=True))
-        for row, row_values in zip(ids.tolist(), found.tolist(), strict=True)
+        for row, row_values in zip(ids.tolist(), best.tolist(), strict=True)
     ]
 
 
 def only_tokens(lists: Sequence[Sequence[TokenValue]]) -> list[list[str]]:
     """Leave out ids and values."""
     return [[token for token, _, _ in row] for row in lists]
-
-
-def gather(
-    rows: Float[Tensor, "layer neuron d_model"], neurons: Sequence[NeuronId]
-) -> Float[Tensor, "row d_model"]:
-    """Pick the rows of the neurons named."""
-    return rows[[name.layer for name in neurons], [name.neuron for name in neurons]]

@@ -9,20 +9,19 @@
 
 Promotes and suppresses are of the weights: on a prompt where the activation is negative the answer
 is negated. Values of an answer are logits per unit of activation and of the final scale.
-
-The two sides of a neuron: the question it asks and the answer it gives, each with its tokens.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, ClassVar, overload
 
 import torch
 from jaxtyping import Float
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from torch import Tensor
 
-from ffnprobe.arguments import NAMES, TOP, Argument, Option, verb
+from ffnprobe.arguments import NAMES, TOP, Option, verb
 from ffnprobe.documents.blocks import Beside, Block, Figure, Table, Words
 from ffnprobe.errors import NameNotUnderstood
 from ffnprobe.layout import UNLIMITED, find_width, wrap
@@ -31,18 +30,15 @@ from ffnprobe.names import FORMS, NeuronId, split_position
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.measures import (
     Measures,
-    Moments,
     Thresholds,
     measure_neurons,
     project_measured,
     table_measures,
 )
 from ffnprobe.reading.projection import (
-    Directions,
     TokenValue,
     answer_readers,
     check_top,
-    layer_runs,
     list_sides,
     list_tokens,
     only_tokens,
@@ -55,11 +51,7 @@ from ffnprobe.results import Result, Tables
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# MERGED: ffnprobe.reading.cards
-# A neuron's card: its token lists side by side, its numbers below, as text.
-
-
+LISTED = 10  # tokens in a list that nobody asked the length of
 Lists = Mapping[str, Sequence[TokenValue]]
 ABOUT = (
     "A neuron asks a question about the text so far. The better the text matches it, the more of its answer it "
@@ -73,30 +65,28 @@ TITLES = {
 }
 
 
-def card_text(measures: Measures, lists: Lists, *, width: int = UNLIMITED) -> str:
+def write_card(measures: Measures, lists: Lists, *, width: int = UNLIMITED) -> str:
     """Write a card that pastes as text: aligned columns, no colour, as many lists in a row as fit."""
-    columns = [
-        [TITLES[side], *(f"{_pad(token, _width(row))}  {value:9.4f}" for token, _, value in row)]
-        for side, row in lists.items()
-    ]
-    blocks = [columns[:1]]
-    for column in columns[1:]:
-        if sum(map(_breadth, [*blocks[-1], column])) + 3 * len(blocks[-1]) > width:
-            blocks.append([])
-        blocks[-1].append(column)
+    rows: list[list[list[str]]] = [[]]
+    for side, listed in lists.items():
+        widest = max(cell_len(token) for token, _, _ in listed)
+        cells = [f"{set_cell_size(token, widest)}  {value:9.4f}" for token, _, value in listed]
+        column = [TITLES[side], *cells]
+        if rows[-1] and sum(map(_breadth, [*rows[-1], column])) + 3 * len(rows[-1]) > width:
+            rows.append([])
+        rows[-1].append(column)
     numbers = [line for text in describe(measures) for line in wrap(text, width)]
-    return "\n".join(
-        [f"{measures.name}  {measures.kind}", "", *(_side_by_side(b) for b in blocks), *numbers]
-    )
+    head = f"{measures.name}  {measures.kind}"
+    return "\n".join([head, "", *map(_side_by_side, rows), *numbers])
 
 
 def _side_by_side(columns: Sequence[Sequence[str]]) -> str:
     widths = [_breadth(column) for column in columns]
-    rows = (
-        "   ".join(_pad(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in zip(*columns, strict=True)
+    lines = (
+        "   ".join(map(set_cell_size, cells, widths)).rstrip()
+        for cells in zip(*columns, strict=True)
     )
-    return "\n".join([*rows, ""])
+    return "\n".join([*lines, ""])
 
 
 def _breadth(column: Sequence[str]) -> int:
@@ -140,18 +130,6 @@ def describe(m: Measures) -> list[str]:
     return lines
 
 
-def _width(listed: Sequence[TokenValue]) -> int:
-    return max(cell_len(token) for token, _, _ in listed)
-
-
-def _pad(text: str, width: int) -> str:
-    """Pad to a width in the terminal, where some characters take two columns and some none."""
-    return text + " " * (width - cell_len(text))
-
-
-LISTED = 10  # tokens in a list that nobody asked the length of
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class QuestionSide:
     """What a neuron asks of the residual stream: a direction, and the tokens that open it."""
@@ -163,11 +141,7 @@ class QuestionSide:
     def top(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` tokens that open the question most: token, id, value."""
         readers = question_readers(self.model, self.direction[None], through=self.through)
-        table = _table(
-            list_tokens(self.model, *readers, check_top(top, self.model.config.vocab, of="tokens"))[
-                0
-            ]
-        )
+        table = _table_tokens(self.model, readers, top)
         return self.model.provenance(settings={"questions_through": self.through}).note(table)
 
 
@@ -188,17 +162,26 @@ class AnswerSide:
         return self._table(top, smallest=True)
 
     def _table(self, top: int | None, *, smallest: bool) -> "pd.DataFrame":
-        k = check_top(top, self.model.config.vocab, of="tokens")
         readers = answer_readers(self.model, self.direction[None], convention=self.convention)
         is_centred = self.convention == "centred"
-        found = list_tokens(self.model, *readers, k, smallest=smallest, is_centred=is_centred)
-        return self.model.provenance(convention=self.convention).note(_table(found[0]))
+        table = _table_tokens(self.model, readers, top, smallest=smallest, is_centred=is_centred)
+        return self.model.provenance(convention=self.convention).note(table)
 
 
-def _table(listed: list[TokenValue]) -> "pd.DataFrame":
+def _table_tokens(
+    model: Model,
+    readers: tuple[Tensor, Tensor],
+    top: int | None,
+    *,
+    smallest: bool = False,
+    is_centred: bool = False,
+) -> "pd.DataFrame":
+    """Table the tokens of one reader: token, id, value."""
     import pandas as pd
 
-    return pd.DataFrame(listed, columns=["token", "id", "value"])
+    k = check_top(top, model.config.vocab, of="tokens")
+    (row,) = list_tokens(model, *readers, k, smallest=smallest, is_centred=is_centred)
+    return pd.DataFrame(row, columns=["token", "id", "value"])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -251,7 +234,7 @@ class Reading(Result, Measures):
 
     def card(self, top: int = 10) -> str:
         """Write the neuron's card as text, as wide as the terminal, `top` tokens in each list."""
-        return card_text(self, self._lists(top), width=find_width())
+        return write_card(self, self._lists(top), width=find_width())
 
     def _lists(self, k: int) -> dict[str, list[TokenValue]]:
         lists = list_sides(
@@ -398,47 +381,25 @@ def read(
         convention=convention,
         settings={"questions_through": through, "thresholds": asdict(limits)},
     )
+    readings: list[Reading] = []
     with torch.no_grad():
-        readings = tuple(
-            Reading(
-                **vars(measures),
-                question=QuestionSide(model, question, through),
-                gate=None if gate is None else QuestionSide(model, gate, through),
-                answer=AnswerSide(model, answer, convention),
-                provenance=provenance,
-            )
-            for layer, numbers in layer_runs(chosen)
-            for measures, question, gate, answer in _measure(
-                model, pick_directions(model, layer, numbers), limits
-            )
-        )
+        for layer, run in groupby(chosen, key=lambda name: name.layer):
+            directions = pick_directions(model, layer, [name.neuron for name in run])
+            blocks = project_measured(model, directions.answers)
+            moments = [one for _, block in blocks for one in block]
+            measured = measure_neurons(model, directions, moments, limits)
+            gates = [None] * len(measured) if directions.gates is None else directions.gates
+            readings += [
+                Reading(
+                    **vars(measures),
+                    question=QuestionSide(model, question, through),
+                    gate=None if gate is None else QuestionSide(model, gate, through),
+                    answer=AnswerSide(model, answer, convention),
+                    provenance=provenance,
+                )
+                for measures, question, gate, answer in zip(
+                    measured, directions.questions, gates, directions.answers, strict=True
+                )
+            ]
     is_one = isinstance(neurons, str) and len(readings) == 1
-    return readings[0] if is_one else Readings(model, readings, provenance)
-
-
-@verb
-def related(
-    model: Model,
-    neuron: Annotated[str, Argument("The neuron, such as L3N12.")],
-    *,
-    top: Annotated[int, TOP.but("How many neurons in each table.")] = 10,
-) -> Related:
-    """Find the neurons that one neuron feeds, is fed by, or resembles.
-
-    >>> import ffnprobe as fp
-    >>> list(fp.related(fp.load("pocket"), "L3N12", top=3).tables())
-    ['feeds', 'fed_by', 'similar']
-    """
-    return find_related(model, split_position(neuron)[0], top=top)
-
-
-def _measure(
-    model: Model, directions: Directions, thresholds: Thresholds
-) -> Iterator[tuple[Measures, Tensor, Tensor | None, Tensor]]:
-    """Yield each neuron's numbers, question, gate (if it has one) and answer."""
-    moments: list[Moments] = []
-    for _, found in project_measured(model, directions.answers):
-        moments += found
-    measured = measure_neurons(model, directions, moments, thresholds)
-    gates = [None] * len(measured) if directions.gates is None else directions.gates
-    yield from zip(measured, directions.questions, gates, directions.answers, strict=True)
+    return readings[0] if is_one else Readings(model, tuple(readings), provenance)

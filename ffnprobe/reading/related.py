@@ -11,23 +11,24 @@ The first two are ordered by size, whatever the sign. They come from the weights
 the LayerNorm's scale divides them, and attention also carries answers over from other positions.
 
 >>> import ffnprobe as fp
->>> related = find_related(fp.load("pocket"), "L3N12", top=3)
->>> bool((related.feeds.layer > 3).all() and (related.fed_by.layer < 3).all())
+>>> found = fp.related(fp.load("pocket"), "L3N12", top=3)
+>>> bool((found.feeds.layer > 3).all() and (found.fed_by.layer < 3).all())
 True
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, linalg
 
+from ffnprobe.arguments import TOP, Argument, verb
 from ffnprobe.documents.blocks import Block, Table, Words
 from ffnprobe.models.model import Model
-from ffnprobe.names import NeuronId
+from ffnprobe.names import NeuronId, split_position
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.projection import answer_tokens, check_top, sort_neurons
@@ -89,60 +90,78 @@ class Related(Result):
         return tables
 
 
+@verb
+def related(
+    model: Model,
+    neuron: Annotated[str, Argument("The neuron, such as L3N12.")],
+    *,
+    top: Annotated[int, TOP.but("How many neurons in each table.")] = 10,
+) -> Related:
+    """Find the neurons that one neuron feeds, is fed by, or resembles.
+
+    >>> import ffnprobe as fp
+    >>> list(fp.related(fp.load("pocket"), "L3N12", top=3).tables())
+    ['feeds', 'fed_by', 'similar']
+    """
+    return find_related(model, split_position(neuron)[0], top=top)
+
+
 def find_related(model: Model, name: str, *, top: int = 10) -> Related:
     """Find the `top` neurons of each relation to the neuron named."""
-    c = model.config
     neuron = model.find_neuron(name)
-    check_top(top, c.neurons - 1, of="other neurons")
-    later, earlier = slice(neuron.layer + 1, c.layers), slice(0, neuron.layer)
+    check_top(top, model.config.neurons - 1, of="other neurons")
+    first = neuron.layer + 1
     question = model.questions[neuron.layer, neuron.neuron]
     answer = model.answers[neuron.layer, neuron.neuron]
+    earlier = model.answers[: neuron.layer]
     dots, cosines = _compare(model.answers, answer)
     # A neuron is not listed as similar to itself.
     ranked = cosines.clone()
     ranked[neuron.layer, neuron.neuron] = -torch.inf
-    feeds = _table_strongest(model, _compare(model.questions[later], answer), later.start, top)
-    fed_by = _table_strongest(model, _compare(model.answers[earlier], question), 0, top)
+    feeds = _table_strongest(model, model.questions[first:], answer, top, first_layer=first)
+    fed_by = _table_strongest(model, earlier, question, top)
     similar = _table(model, sort_neurons(ranked, top), dots, cosines)
     opens = opened_by = None
     if (gates := model.gates) is not None:
-        opens = _table_strongest(model, _compare(gates[later], answer), later.start, top)
-        gate = gates[neuron.layer, neuron.neuron]
-        opened_by = _table_strongest(model, _compare(model.answers[earlier], gate), 0, top)
+        opens = _table_strongest(model, gates[first:], answer, top, first_layer=first)
+        opened_by = _table_strongest(model, earlier, gates[neuron.layer, neuron.neuron], top)
     provenance = model.provenance(settings={"related_to": str(neuron), "k": top})
-    related = Related(str(neuron), feeds, fed_by, similar, provenance, opens, opened_by)
-    for table in related.tables().values():
+    found = Related(str(neuron), feeds, fed_by, similar, provenance, opens, opened_by)
+    for table in found.tables().values():
         provenance.note(table)
-    return related
-
-
-Compared = tuple[Float[Tensor, "layer neuron"], Float[Tensor, "layer neuron"]]
+    return found
 
 
 def _compare(
     rows: Float[Tensor, "layer neuron d_model"], one: Float[Tensor, " d_model"]
-) -> Compared:
+) -> tuple[Float[Tensor, "layer neuron"], Float[Tensor, "layer neuron"]]:
     """Return each row's dot product and cosine with one direction; cosine 0 where there is none."""
     dots = einsum(rows, one, "layer neuron d_model, d_model -> layer neuron")
     lengths = linalg.vector_norm(rows, dim=-1) * linalg.vector_norm(one)
     return dots, torch.where(lengths > 0, dots / lengths, 0.0)
 
 
-def _table_strongest(model: Model, compared: Compared, first_layer: int, k: int) -> "pd.DataFrame":
+def _table_strongest(
+    model: Model,
+    rows: Float[Tensor, "layer neuron d_model"],
+    one: Float[Tensor, " d_model"],
+    k: int,
+    *,
+    first_layer: int = 0,
+) -> "pd.DataFrame":
     """Table the neurons of largest dot product, of either sign."""
-    dots, cosines = compared
+    dots, cosines = _compare(rows, one)
     return _table(model, sort_neurons(dots.abs(), k), dots, cosines, first_layer=first_layer)
 
 
 def _table(
     model: Model, order: list[NeuronId], dots: Tensor, cosines: Tensor, *, first_layer: int = 0
 ) -> "pd.DataFrame":
-    layers, numbers = [n.layer for n in order], [n.neuron for n in order]
+    picked = [one.layer for one in order], [one.neuron for one in order]
     names = [NeuronId(first_layer + one.layer, one.neuron) for one in order]
-    promotes = answer_tokens(model, names, min(TOKENS, model.config.vocab)) if names else []
     columns = {
-        "dot": dots[layers, numbers].tolist(),
-        "cosine": cosines[layers, numbers].tolist(),
-        "promotes": promotes,
+        "dot": dots[picked].tolist(),
+        "cosine": cosines[picked].tolist(),
+        "promotes": answer_tokens(model, names, min(TOKENS, model.config.vocab)) if names else [],
     }
     return list_neurons(model, names, columns)

@@ -1,14 +1,32 @@
-"""What a search for tokens has found."""
+"""Search neurons by token: which push toward it, with hub neurons discounted.
+
+Some neurons have a large dot product with almost every token: ranked by it, these hubs top every
+list. The default rank is therefore z, how unusual a token is for the neuron:
+
+    z = (w_n · u_t − mean over tokens) / std over tokens        (answers)
+    z = (q_n · W_E[t] − mean over tokens) / std over tokens     (questions)
+
+The mean and the standard deviation follow from the covariance of the tokens (`spectrum`), without
+projecting every neuron onto every token. `dot` (for answers less its mean over tokens, as `read`
+shows it) and `cosine`, of w_n and u_t or of q_n and W_E[t], have columns of their own.
+
+Several tokens are searched for jointly. In each of the three columns a neuron has its value for the
+token it pushes least, and there is one more column with z for each token.
+
+>>> import ffnprobe as fp
+>>> found = fp.search(fp.load("pocket"), " basketball", top=3)
+>>> list(found.table.columns)
+['name', 'layer', 'neuron', 'z', 'dot', 'cosine', 'promotes']
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from weakref import WeakKeyDictionary
 
 import torch
-from einops import einsum, reduce
+from einops import reduce
 from jaxtyping import Float
-from torch import Tensor, linalg
+from torch import Tensor
 
 from ffnprobe.arguments import RANKS, SIDES, TOP, Argument, Layers, Option, verb
 from ffnprobe.errors import OptionRefused, TokenNotFound
@@ -21,17 +39,17 @@ from ffnprobe.reading.projection import (
     check_top,
     list_tokens,
     only_tokens,
-    pick_answers,
-    pick_gates,
-    pick_questions,
+    pick_rows,
     question_readers,
     sort_neurons,
 )
-from ffnprobe.reading.spectrum import Spectrum, token_directions
+from ffnprobe.reading.spectrum import compare_tokens
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
+
+TOKENS = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,11 +114,14 @@ class Search(Result):
     @property
     def caption(self) -> str:
         """How the neurons were compared."""
-        known = self.provenance.settings
-        layers = known["layers"]
+        settings = self.provenance.settings
+        layers = settings["layers"]
         first, last = (layers[0], layers[-1]) if isinstance(layers, list) and layers else (0, 0)
-        said = f"{self.by}s ranked by {self.rank}, {self.provenance.convention}; layers {first} to {last}"
-        return said if "among" not in known else f"{said}, among {known['among']} neurons"
+        among = f", among {settings['among']} neurons" if "among" in settings else ""
+        return (
+            f"{self.by}s ranked by {self.rank}, {self.provenance.convention}; "
+            f"layers {first} to {last}{among}"
+        )
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table: the neurons."""
@@ -116,33 +137,6 @@ def name_own_tokens(*, by: str, away: bool) -> str:
     if by != "answer":
         return f"{by}_tokens"
     return "suppresses" if away else "promotes"
-
-
-# MERGED: ffnprobe.reading.rankings
-# Search neurons by token: which push toward it, with hub neurons discounted.
-#
-# Some neurons have a large dot product with almost every token: ranked by it, these hubs top every
-# list. The default rank is therefore z, how unusual a token is for the neuron:
-#
-#     z = (w_n · u_t − mean over tokens) / std over tokens        (answers)
-#     z = (q_n · W_E[t] − mean over tokens) / std over tokens     (questions)
-#
-# The mean and the standard deviation follow from the covariance of the tokens (`spectrum`), without
-# projecting every neuron onto every token. `dot` (for answers less its mean over tokens, as `read`
-# shows it) and `cosine`, of w_n and u_t or of q_n and W_E[t], have columns of their own.
-#
-# Several tokens are searched for jointly. In each of the three columns a neuron has its value for the
-# token it pushes least, and there is one more column with z for each token.
-#
-# >>> import ffnprobe as fp
-# >>> found = fp.search(fp.load("pocket"), " basketball", top=3)
-# >>> list(found.table.columns)
-# ['name', 'layer', 'neuron', 'z', 'dot', 'cosine', 'promotes']
-
-
-TOKENS = 5
-# A spread this small, as a share of the greatest possible, is rounding: all tokens are alike.
-NO_SPREAD = 1e-6
 
 
 @verb
@@ -176,10 +170,11 @@ def search(
 ) -> Search:  # fmt: skip
     """Find the neurons that promote tokens; hub neurons are discounted.
 
-    They are ranked by their vocabulary projection. `by="question"` finds the neurons that the tokens open, `by="gate"` those whose gate they open,
-    where neurons have gates. `among` names the only neurons to look at, such as those of one kind in
-    a survey; if there are fewer than k, all are listed. Columns of `table`: name, layer, neuron, z,
-    dot, cosine, z of each token if there are several, and the neuron's own tokens.
+    They are ranked by their vocabulary projection. `by="question"` finds the neurons that the tokens
+    open, `by="gate"` those whose gate they open, where neurons have gates. `among` names the only
+    neurons to look at, such as those of one kind in a survey; if there are fewer than k, all are
+    listed. Columns of `table`: name, layer, neuron, z, dot, cosine, z of each token if there are
+    several, and the neuron's own tokens.
 
     >>> import ffnprobe as fp
     >>> fp.search(fp.load("pocket"), [" basketball", " football"], top=2).table.name.tolist()
@@ -199,21 +194,22 @@ def search(
             for name, each in values.items()
         }
         order = _pick_order(weakest[rank], top, chosen, named, smallest=away)
-    found = [NeuronId(chosen[one.layer], one.neuron) for one in order]
-    frame = list_neurons(model, found, {name: _pick(weakest[name], order) for name in RANKS})
+    neurons = [NeuronId(chosen[one.layer], one.neuron) for one in order]
+    picked = [one.layer for one in order], [one.neuron for one in order]
+    table = list_neurons(model, neurons, {name: weakest[name][picked].tolist() for name in RANKS})
     shown = model.vocab.show_all(ids)
     if len(ids) > 1:
         for token, each in zip(shown, values["z"], strict=True):
-            frame[f"z of {token}"] = _pick(each, order)
-    lists = _own_tokens(model, found, by=by, away=away)
-    frame[name_own_tokens(by=by, away=away)] = [" ".join(row) for row in lists]
+            table[f"z of {token}"] = each[picked].tolist()
+    own_tokens = _list_own_tokens(model, neurons, by=by, away=away)
+    table[name_own_tokens(by=by, away=away)] = [" ".join(row) for row in own_tokens]
     settings: dict[str, Setting] = {"by": by, "rank": rank, "away": away, "layers": list(chosen)}
     if named is not None:
         settings["among"] = len(named)
     provenance = model.provenance(
         convention="centred" if by == "answer" else "embed", tokens=tuple(shown), settings=settings
     )
-    return Search(provenance.note(frame), provenance)
+    return Search(provenance.note(table), provenance)
 
 
 def _pick_order(
@@ -227,73 +223,22 @@ def _pick_order(
     """Order neurons by value, all or those named; layers are counted among the chosen ones."""
     if named is None:
         return sort_neurons(values, k, smallest=smallest)
-    order = {layer: row for row, layer in enumerate(layers)}
-    kept = {NeuronId(order[n.layer], n.neuron) for n in named if n.layer in order}
-    if not kept:
+    among = {NeuronId(layers.index(n.layer), n.neuron) for n in named if n.layer in layers}
+    if not among:
         raise OptionRefused("no neuron of these layers is among those named.")
-    return [n for n in sort_neurons(values, values.numel(), smallest=smallest) if n in kept][:k]
+    return [n for n in sort_neurons(values, values.numel(), smallest=smallest) if n in among][:k]
 
 
-def compare_tokens(
-    model: Model, ids: list[int], *, by: str, layers: list[int]
-) -> dict[str, Float[Tensor, "token layer neuron"]]:
-    """Compare every neuron of the layers with each token: z, dot and cosine."""
-    known = token_directions(model)
-    if by == "answer":
-        spectrum = known.unembedding
-        exact = model.centre(model.head[ids].cpu().double() * model.final_gain.cpu().double())
-    else:
-        spectrum, exact = known.embedding, model.embedding[ids].cpu().double()
-    # What tokens have in common is taken away in fp64: it may be far larger than what they do not.
-    targets, apart = (part.to(model.head) for part in (exact, exact - spectrum.mean))
-    target_norms = linalg.vector_norm(targets, dim=-1)
-    parts: dict[str, list[Tensor]] = {name: [] for name in RANKS}
-    for layer in layers:
-        rows = _rows(model, layer, by=by)
-        norms, spreads = _lengths(model, spectrum, rows, layer, by=by)
-        dots = einsum(targets, rows, "token d_model, neuron d_model -> token neuron")
-        away = einsum(apart, rows, "token d_model, neuron d_model -> token neuron")
-        lengths = target_norms[:, None] * norms
-        parts["z"].append(torch.where(spreads > 0, away / spreads, 0.0))
-        parts["cosine"].append(torch.where(lengths > 0, dots / lengths, 0.0))
-        parts["dot"].append(away if by == "answer" else dots)
-    return {name: torch.stack(each, dim=1) for name, each in parts.items()}
-
-
-def _rows(model: Model, layer: int, *, by: str) -> Float[Tensor, "neuron d_model"]:
-    if by == "answer":
-        return pick_answers(model, layer)
-    return (pick_gates if by == "gate" else pick_questions)(model, layer)[0]
-
-
-_lengths_known: "WeakKeyDictionary[Model, dict[tuple[str, int], tuple[Tensor, Tensor]]]"
-_lengths_known = WeakKeyDictionary()
-
-
-def _lengths(
-    model: Model, spectrum: Spectrum, rows: Float[Tensor, "neuron d_model"], layer: int, *, by: str
-) -> tuple[Float[Tensor, " neuron"], Float[Tensor, " neuron"]]:
-    """Return a layer's norms and spreads over tokens, which are the same for every search."""
-    known = _lengths_known.setdefault(model, {})
-    if (by, layer) not in known:
-        norms, spreads = linalg.vector_norm(rows, dim=-1), spectrum.spreads(rows)
-        is_spread = spreads > NO_SPREAD * norms * spectrum.deviations.max()
-        known[by, layer] = (norms, torch.where(is_spread, spreads, 0.0))
-    return known[by, layer]
-
-
-def _pick(values: Float[Tensor, "layer neuron"], order: list[NeuronId]) -> list[float]:
-    picked: list[float] = values[[n.layer for n in order], [n.neuron for n in order]].tolist()
-    return picked
-
-
-def _own_tokens(model: Model, found: list[NeuronId], *, by: str, away: bool) -> list[list[str]]:
-    """List the tokens that stand for each neuron found."""
-    layers = {layer: _rows(model, layer, by=by) for layer in {name.layer for name in found}}
-    rows = torch.stack([layers[name.layer][name.neuron] for name in found])
+def _list_own_tokens(
+    model: Model, neurons: list[NeuronId], *, by: str, away: bool
+) -> list[list[str]]:
+    """List the tokens that stand for each neuron."""
+    layers = {layer: pick_rows(model, layer, by=by) for layer in {n.layer for n in neurons}}
+    rows = torch.stack([layers[n.layer][n.neuron] for n in neurons])
+    readers = (
+        answer_readers(model, rows, convention="centred")
+        if by == "answer"
+        else question_readers(model, rows, through="embed")
+    )
     k = min(TOKENS, model.config.vocab)
-    if by != "answer":
-        readers = question_readers(model, rows, through="embed")
-        return only_tokens(list_tokens(model, *readers, k))
-    readers = answer_readers(model, rows, convention="centred")
-    return only_tokens(list_tokens(model, *readers, k, smallest=away))
+    return only_tokens(list_tokens(model, *readers, k, smallest=away and by == "answer"))

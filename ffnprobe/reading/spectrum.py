@@ -1,4 +1,4 @@
-"""The directions tokens differ in: principal directions over the vocabulary, weakest first.
+"""The directions tokens differ in, weakest first, and how unusual a token is for a neuron.
 
 With C the covariance over tokens of their directions (u_t, or the embeddings), C = V diag(σ²) Vᵀ:
 
@@ -13,6 +13,9 @@ works through the final scale. A random direction has a share of sqrt(|V₀| / d
 
 The mean is taken away before anything is squared, so that a large vector common to all tokens costs
 no digits. Sums run in fp64; over a large vocabulary in fp32 over some thousand tokens at a time.
+
+A token t is unusual for a neuron by z = (w · u_t − mean over tokens) / spread of w; for questions and
+gates by the same with the token embeddings.
 """
 
 from dataclasses import dataclass
@@ -21,11 +24,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from einops import rearrange, reduce
+from einops import einsum, rearrange, reduce
 from jaxtyping import Float
 from torch import Tensor, linalg
 
+from ffnprobe.arguments import RANKS
 from ffnprobe.models.model import Model
+from ffnprobe.reading.projection import pick_rows
 
 TOKENS_AT_ONCE = 8192
 TOKENS_IN_CACHE = 512
@@ -34,6 +39,8 @@ NULL_PART = 64
 EXACT_BELOW = 2**34
 # A direction in which tokens spread less than this, of their widest spread, is read by none of them.
 UNREAD_IN_FP64, UNREAD_IN_FP32 = 1e-6, 3e-4
+# A spread this small, as a share of the greatest possible, is rounding: all tokens are alike.
+NO_SPREAD = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +130,9 @@ def _covariance(
     # Any vector near the mean will do: what is left of the mean is taken away in the end.
     near = reduce(rows, "vocab d_model -> d_model", "mean")
     total, left = np.zeros((len(near), len(near))), np.zeros(len(near))
-    kind = torch.float64 if _is_exact(rows) else torch.float32
+    precision = torch.float64 if _is_exact(rows) else torch.float32
     for part in torch.split(rows, TOKENS_AT_ONCE):
-        some = (part - near).cpu().to(kind).numpy()
+        some = (part - near).cpu().to(precision).numpy()
         # NumPy knows that a matrix times itself is symmetric and does half the work torch does.
         total += rearrange(some, "vocab d_model -> d_model vocab") @ some
         left += some.sum(axis=0, dtype=np.float64)
@@ -156,3 +163,45 @@ def _decompose(
         is_centred=is_centred,
         weakest=max(2, len(mean) // NULL_PART, unread),
     )
+
+
+def compare_tokens(
+    model: Model, ids: list[int], *, by: str, layers: list[int]
+) -> dict[str, Float[Tensor, "token layer neuron"]]:
+    """Compare every neuron of the layers with each token: z, dot and cosine."""
+    known = token_directions(model)
+    if by == "answer":
+        spectrum = known.unembedding
+        exact = model.centre(model.head[ids].cpu().double() * model.final_gain.cpu().double())
+    else:
+        spectrum, exact = known.embedding, model.embedding[ids].cpu().double()
+    # What tokens have in common is taken away in fp64: it may be far larger than what they do not.
+    targets, apart = (part.to(model.head) for part in (exact, exact - spectrum.mean))
+    target_norms = linalg.vector_norm(targets, dim=-1)
+    columns: dict[str, list[Tensor]] = {name: [] for name in RANKS}
+    for layer in layers:
+        rows = pick_rows(model, layer, by=by)
+        norms, spreads = _measure_lengths(model, spectrum, rows, layer, by=by)
+        dots = einsum(targets, rows, "token d_model, neuron d_model -> token neuron")
+        away = einsum(apart, rows, "token d_model, neuron d_model -> token neuron")
+        lengths = target_norms[:, None] * norms
+        columns["z"].append(torch.where(spreads > 0, away / spreads, 0.0))
+        columns["cosine"].append(torch.where(lengths > 0, dots / lengths, 0.0))
+        columns["dot"].append(away if by == "answer" else dots)
+    return {name: torch.stack(column, dim=1) for name, column in columns.items()}
+
+
+_lengths: "WeakKeyDictionary[Model, dict[tuple[str, int], tuple[Tensor, Tensor]]]"
+_lengths = WeakKeyDictionary()
+
+
+def _measure_lengths(
+    model: Model, spectrum: Spectrum, rows: Float[Tensor, "neuron d_model"], layer: int, *, by: str
+) -> tuple[Float[Tensor, " neuron"], Float[Tensor, " neuron"]]:
+    """Measure a layer's norms and spreads over tokens once: they are the same for every search."""
+    known = _lengths.setdefault(model, {})
+    if (by, layer) not in known:
+        norms, spreads = linalg.vector_norm(rows, dim=-1), spectrum.spreads(rows)
+        is_spread = spreads > NO_SPREAD * norms * spectrum.deviations.max()
+        known[by, layer] = (norms, torch.where(is_spread, spreads, 0.0))
+    return known[by, layer]

@@ -5,12 +5,12 @@ token embeddings) and one for the answers (`centred`). They are made a few hundr
 time and used up at once, so that the products, 7.4 GB a side for GPT-2 small, never exist whole.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from ffnprobe.arguments import Progress
 from ffnprobe.documents.blocks import Block, Figure, OnScreen, Section, Table, Terms, Words
@@ -82,19 +82,16 @@ class Survey(Result):
 
     def document(self, tables: Tables = None) -> Iterator[Block]:
         """Show all neurons in figures, and in one table; of many only the most selective, and say so."""
-        layers, known = _spell(self.layers), self.provenance.model
-        shown, said = (
-            self,
-            f"Every neuron of {layers} of {known}, {len(self):,} in all, read from the weights alone.",
-        )
+        shown, layers, model = self, _spell(self.layers), self.provenance.model
+        intro = f"Every neuron of {layers} of {model}, {len(self):,} in all, read from the weights alone."
         if len(self) > ROWS:
             shown = replace(self, table=self.top(ROWS).sort_index())
-            said = (
-                f"{layers.capitalize()} of {known} have {len(self):,} neurons; this shows the {ROWS:,} whose "
+            intro = (
+                f"{layers.capitalize()} of {model} have {len(self):,} neurons; this shows the {ROWS:,} whose "
                 "answers are the most selective (largest kurtosis). All of them: save to .csv or .parquet, or "
                 "survey a layer at a time."
             )
-        yield OnScreen(lambda: [Words(said), Words(ABOUT), Figure(shown)])
+        yield OnScreen(lambda: [Words(intro), Words(ABOUT), Figure(shown)])
         yield Table(shown.table, "neurons", is_long=True)
         yield OnScreen(
             lambda: [Section("What the columns mean", lambda: [Terms(COLUMNS)], is_folded=True)]
@@ -144,46 +141,24 @@ def survey_layers(
     """Table every neuron of these layers, k tokens in each list."""
     check_top(k, model.config.vocab, of="tokens")
     measured: list[Measures] = []
-    lists: dict[str, list[list[int]]] = {}
+    ids: dict[str, list[list[int]]] = defaultdict(list)
     with torch.no_grad():
         for layer in layers:
-            found, ids = _survey_layer(model, layer, k, thresholds)
-            measured += found
+            directions = pick_directions(model, layer, range(model.config.d_mlp))
+            asked = {"gate_tokens": directions.gates, "question_tokens": directions.questions}
+            for side, rows in asked.items():
+                if rows is not None:
+                    readers = question_readers(model, rows, through="embed")
+                    for _, dots in project_blocks(*readers):
+                        ids[side] += top_tokens(dots, k)[1].tolist()
+            moments: list[Moments] = []
+            for dots, block in project_measured(model, directions.answers):
+                moments += block
+                ids["promotes"] += top_tokens(dots, k)[1].tolist()
+                ids["suppresses"] += top_tokens(dots, k, smallest=True)[1].tolist()
+            measured += measure_neurons(model, directions, moments, thresholds)
             if progress is not None:
                 progress(len(measured), len(layers) * model.config.d_mlp)
-            for column, rows in ids.items():
-                lists.setdefault(column, []).extend(rows)
     shown = model.vocab.shown
-    texts = {name: [[shown[i] for i in row] for row in rows] for name, rows in lists.items()}
+    texts = {side: [[shown[i] for i in row] for row in rows] for side, rows in ids.items()}
     return table_measures(measured, texts)
-
-
-def _survey_layer(
-    model: Model, layer: int, k: int, thresholds: Thresholds
-) -> tuple[list[Measures], dict[str, list[list[int]]]]:
-    """Measure one layer's neurons and find the ids of the tokens that stand for them."""
-    directions = pick_directions(model, layer, range(model.config.d_mlp))
-    moments: list[Moments] = []
-    promoted: list[Tensor] = []
-    suppressed: list[Tensor] = []
-    for dots, measured in project_measured(model, directions.answers):
-        moments += measured
-        promoted.append(top_tokens(dots, k)[1])
-        suppressed.append(top_tokens(dots, k, smallest=True)[1])
-    ids = (
-        {}
-        if directions.gates is None
-        else {"gate_tokens": _list_openers(model, directions.gates, k)}
-    )
-    ids["question_tokens"] = _list_openers(model, directions.questions, k)
-    ids |= {"promotes": promoted, "suppresses": suppressed}
-    return (
-        measure_neurons(model, directions, moments, thresholds),
-        {name: torch.cat(blocks).tolist() for name, blocks in ids.items()},
-    )
-
-
-def _list_openers(model: Model, questions: Tensor, k: int) -> list[Tensor]:
-    """Find the ids of the tokens that open each question (or gate) most."""
-    readers = question_readers(model, questions, through="embed")
-    return [top_tokens(dots, k)[1] for _, dots in project_blocks(*readers)]
