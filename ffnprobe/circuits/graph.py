@@ -30,7 +30,7 @@ from ffnprobe.circuits.influence import read_answers
 from ffnprobe.names import NeuronId, Site
 from ffnprobe.reading.projection import gather, name_site
 from ffnprobe.tracing.account import check_closed
-from ffnprobe.tracing.attention import post_gain, seek
+from ffnprobe.tracing.attention import post_gain, read_values
 from ffnprobe.tracing.attribution import Pushes
 from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.trace import Trace
@@ -344,7 +344,7 @@ class _Walk:
         readers = self.stream[:rows]
         pattern = "row pos d_model, pos d_model -> row"
         self.biases[:rows] += einsum(readers, written.expand_as(readers[0]), pattern)
-        sought = seek(self.trace, layer, readers)
+        sought = read_values(self.trace, layer, readers)
         values = a.for_heads(a.value)
         self._name_heads(layer, rows, sought, values)
         pattern = "row head pos d_head, head d_head d_model -> row pos d_model"

@@ -38,8 +38,9 @@ from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.step import ACTIVATION_FUNCTIONS
-from ffnprobe.tracing.attention import seek
-from ffnprobe.tracing.attribution import Pushes, read_direction
+from ffnprobe.tracing.attention import read_values
+from ffnprobe.tracing.account import read_direction
+from ffnprobe.tracing.attribution import Pushes
 from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.trace import Trace
 
@@ -164,7 +165,7 @@ def follow_back(trace: Trace, reader: Reader, rule: ActivationSlopes | None) -> 
         written = reader if model.config.is_parallel else reader + asked
         values = model.attention[layer].for_heads(model.attention[layer].value)
         pattern = "head pos d_head, head d_head d_model -> pos d_model"
-        reader = reader + asked + einsum(seek(trace, layer, written), values, pattern)
+        reader = reader + asked + einsum(read_values(trace, layer, written), values, pattern)
     return Slopes(activations, reader)
 
 

@@ -23,6 +23,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.errors import AccountNotClosed
+from ffnprobe.models.model import Model
+from ffnprobe.models.step import cap, normalise
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -86,8 +88,8 @@ class Account:
                 if bias := float(self.mlp_biases[layer]):
                     rows.append((f"L{layer} b_out", "MLP bias", layer, None, bias))
         rows += [(name, name, None, None, value) for name, value in self.constants.items()]
-        frame = pd.DataFrame(rows, columns=["part", "kind", "layer", "head", column])
-        return frame.astype({"layer": "Int64", "head": "Int64"})
+        table = pd.DataFrame(rows, columns=["part", "kind", "layer", "head", column])
+        return table.astype({"layer": "Int64", "head": "Int64"})
 
 
 def close_account(
@@ -112,9 +114,9 @@ def close_account(
     for layer in range(attentions):
         out, attention = write_along(trace, layer, position, along), model.attention[layer]
         reader = einsum(attention.out, out, "head d_head d_model, d_model -> head d_head")
-        mix = trace.mixes[layer, position].to(model.device)
+        z = trace.mixes[layer, position].to(model.device)
         bias = attention.for_heads(attention.value_bias)
-        heads[layer] = einsum(mix - bias, reader, "head d_head, head d_head -> head")
+        heads[layer] = einsum(z - bias, reader, "head d_head, head d_head -> head")
         constant = einsum(bias, reader, "head d_head, head d_head ->")
         biases[layer] = constant + attention.out_bias @ out
     positions = model.position_embedding
@@ -149,3 +151,60 @@ def check_closed(total: float, measured: float, *, named: str) -> None:
             f"{named} is {measured:.4f} in the model, and its parts add up to {total:.4f}.",
             remedy="load the model and run the prompt again: the weights are not those of this run",
         )
+
+
+def account_logit(
+    trace: Trace, answer: int, versus: int | None, position: int, convention: str
+) -> Account:
+    """Account for a token's logit at a position, or for how far it is above another's."""
+    model, logits = trace.model, trace.logits[position]
+    constants = {"unembedding bias": float(model.unembedding_bias[answer])}
+    measured = float(logits[answer])
+    named = f"the logit of {model.vocab.show(answer)}"
+    if versus is not None:
+        constants["unembedding bias"] -= float(model.unembedding_bias[versus])
+        measured -= float(logits[versus])
+        named += f" less that of {model.vocab.show(versus)}"
+    elif convention == "centred":
+        constants["unembedding bias"] -= float(model.unembedding_bias.mean())
+        constants["vocabulary mean"] = _mean_logit(trace, position)
+    if model.config.logit_cap is not None:
+        constants["logit cap"] = measured - _uncap(trace, position, answer)
+        if versus is not None:
+            constants["logit cap"] += _uncap(trace, position, versus)
+    layers = model.config.layers
+    return close_account(
+        trace, read_direction(model, answer, versus, convention), position=position,
+        scale=float(trace.final_scale[position]), attentions=layers, mlps=layers,
+        constants=constants, measured=measured, named=named,
+    )  # fmt: skip
+
+
+def read_direction(
+    model: Model, answer: int, versus: int | None, convention: str
+) -> Float[Tensor, " d_model"]:
+    """Return the direction of the stream along which an answer is pushed."""
+    if versus is not None:
+        return model.unembedding[answer] - model.unembedding[versus]
+    if convention == "centred":
+        return model.unembedding[answer] - model.mean_unembedding
+    return model.unembedding[answer]
+
+
+def _uncap(trace: Trace, position: int, token: int) -> float:
+    """Return a token's logit before the cap, or raise if the cap does not lead to the model's own."""
+    model = trace.model
+    seen = normalise(model, trace.final[position].to(model.device))
+    logit = seen @ model.unembedding[token] + model.unembedding_bias[token]
+    own = float(trace.logits[position, token])
+    check_closed(float(cap(model, logit)), own, named=f"the logit of {model.vocab.show(token)}")
+    return float(logit)
+
+
+def _mean_logit(trace: Trace, position: int) -> float:
+    """Return the mean of all logits at a position, before the cap if there is one."""
+    model = trace.model
+    if model.config.logit_cap is None:
+        return float(trace.logits[position].double().mean())
+    seen = normalise(model, trace.final[position].to(model.device))
+    return float(seen @ model.mean_unembedding + model.unembedding_bias.mean())

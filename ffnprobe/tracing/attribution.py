@@ -1,12 +1,30 @@
-"""Pushes toward an answer of several tokens: one block per piece, none dropped.
+"""Who pushed this word: every neuron's push toward a token, in logits.
 
-Teacher-forced: a piece is predicted after the pieces before it, and log-probabilities add.
+    push of n on t = a_n (w_n · u_t) / s        with `versus` v: u_t − u_v
+
+a_n is the activation at the position, w_n the answer, s the scale of the final LayerNorm, which is
+taken as it was (frozen): pushes are direct, and what later layers made of a neuron is not in them.
+
+Two conventions for u_t of a single token, which `versus` makes one:
+
+    centred   u_t less its mean over the vocabulary (the default, as published tables have it); the
+              mean logit at the position, which is taken from every token alike, is a part of its own
+    folded    u_t as the model's logit reads it; the mean is spread over all parts
+
+The account is closed against the model's own logit each time, or an error says both numbers. Where
+a model caps its logits, pushes are in logits before the cap, and what it takes is a part of its own.
+
+An answer of several tokens is teacher-forced: each piece is predicted at its own position after the
+pieces before it, and log-probabilities add. `versus` compares two tokens at one position, so there
+both must be one token.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> pushes = fp.attribute(trace, " basketball and football")
->>> [piece.position - pushes.pieces[0].position for piece in pushes.pieces]
-[0, 1, 2]
+>>> pushes = fp.attribute(trace, " basketball", versus=" football")
+>>> abs(pushes.remainder) < 1e-3
+True
+>>> float(pushes.by_part().push.sum() - pushes.logit) < 1e-3
+True
 """
 
 import math
@@ -20,12 +38,10 @@ from torch import Tensor
 
 from ffnprobe.arguments import CONTRAST, Answer, Convention, Position, Shown, Versus, verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.model import Model
-from ffnprobe.models.step import cap, normalise
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top, order_columns
 from ffnprobe.results import Result
-from ffnprobe.tracing.account import Account, check_closed, close_account
+from ffnprobe.tracing.account import Account, account_logit, read_direction
 from ffnprobe.tracing.runs import extend
 from ffnprobe.tracing.trace import Trace, answer_ids, one_token, predicted, rank_of
 
@@ -34,127 +50,6 @@ if TYPE_CHECKING:
 
     from ffnprobe.tracing.comparison import ContrastPushes
     from ffnprobe.tracing.contrast import Contrast, Prompts
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PushesByPiece(Result):
-    """An answer of several tokens: the pushes toward each piece, at its own position.
-
-    >>> import ffnprobe as fp
-    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> fp.attribute(trace, " basketball and football")
-    PushesByPiece(␣basketball ␣and ␣football: log-probability -13.1...)
-    """
-
-    in_terminal: ClassVar = ("rows",)
-
-    trace: Trace
-    answer: str
-    pieces: "tuple[Pushes, ...]"
-
-    @property
-    def caption(self) -> str:
-        """How to read the table."""
-        return "pushes in logits, piece by piece"
-
-    @property
-    def title(self) -> str:
-        """Name the pieces and the log-probability of all of them."""
-        shown = " ".join(piece.provenance.answer or "" for piece in self.pieces)
-        return f"{shown}: log-probability {self.log_probability:.3f}"
-
-    @property
-    def values(self) -> Float[Tensor, "piece layer neuron"]:
-        """Every neuron's push toward each piece, in logits."""
-        return torch.stack([piece.values for piece in self.pieces])
-
-    @property
-    def log_probability(self) -> float:
-        """The natural logarithm of the probability of all pieces, one after the other."""
-        return sum(piece.log_probability for piece in self.pieces)
-
-    @property
-    def remainder(self) -> float:
-        """The largest of the pieces' remainders."""
-        return max((piece.remainder for piece in self.pieces), key=abs)
-
-    @property
-    def provenance(self) -> Provenance:
-        """The model, prompt, tokens and conventions behind these numbers."""
-        first = self.pieces[0]
-        return self.trace.provenance_at(
-            first.position, convention=first.convention, answer=self.answer
-        )
-
-    def top(self, top: int | None = 10) -> "pd.DataFrame":
-        """Table, for each piece, the `top` neurons that pushed hardest toward it."""
-        return order_columns(self._join([piece.top(top) for piece in self.pieces]))
-
-    def against(self, top: int | None = 10) -> "pd.DataFrame":
-        """Table, for each piece, the `top` neurons that pushed hardest away from it."""
-        return order_columns(self._join([piece.against(top) for piece in self.pieces]))
-
-    @property
-    def table(self) -> "pd.DataFrame":
-        """The ten neurons that pushed each piece hardest."""
-        return self.top(min(10, self.pieces[0].values.numel()))
-
-    def by_layer(self) -> "pd.DataFrame":
-        """Table each layer's pushes, piece by piece."""
-        return self._join([piece.by_layer() for piece in self.pieces])
-
-    def by_part(self) -> "pd.DataFrame":
-        """Table every part once for each piece: each piece's pushes add up to its logit."""
-        return self._join([piece.by_part() for piece in self.pieces])
-
-    def _join(self, frames: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
-        import pandas as pd
-
-        for frame, piece in zip(frames, self.pieces, strict=True):
-            frame.insert(0, "piece", self.trace.model.vocab.show(piece.answer))
-            frame.insert(1, "position", piece.position)
-        return self.provenance.note(pd.concat(frames, ignore_index=True))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Say how likely each piece is, and all of them together."""
-        said = [note for piece in self.pieces for note in piece.notes]
-        return (*said, f"together: log-probability {self.log_probability:.3f}")
-
-    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
-        """Name the tables a file of these pushes holds, each with a block per piece."""
-        rows = self.table if top is None else self.top(top)
-        return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
-
-
-# MERGED: ffnprobe.tracing.pushes
-# Who pushed this word: every neuron's push toward a token, in logits.
-#
-#     push of n on t = a_n (w_n · u_t) / s        with `versus` v: u_t − u_v
-#
-# a_n is the activation at the position, w_n the answer, s the scale of the final LayerNorm, which is
-# taken as it was (frozen): pushes are direct, and what later layers made of a neuron is not in them.
-#
-# Two conventions for u_t of a single token, which `versus` makes one:
-#
-#     centred   u_t less its mean over the vocabulary (the default, as published tables have it); the
-#               mean logit at the position, which is taken from every token alike, is a part of its own
-#     folded    u_t as the model's logit reads it; the mean is spread over all parts
-#
-# The account is closed against the model's own logit each time, or an error says both numbers. Where
-# a model caps its logits, pushes are in logits before the cap, and what it takes is a part of its own.
-#
-# An answer of several tokens is teacher-forced: each piece is predicted at its own position after the
-# pieces before it, and log-probabilities add. `versus` compares two tokens at one position, so there
-# both must be one token.
-#
-# >>> import ffnprobe as fp
-# >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-# >>> pushes = fp.attribute(trace, " basketball", versus=" football")
-# >>> abs(pushes.remainder) < 1e-3
-# True
-# >>> float(pushes.by_part().push.sum() - pushes.logit) < 1e-3
-# True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -203,15 +98,15 @@ class Pushes(Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """Say how likely the answer is, and how well the parts add up."""
-        said = f"{self.provenance.answer}: logit {self.logit:.3f}"
-        said += "" if self.versus is None else f" above {self.provenance.versus}"
-        said += (
-            f", probability {math.exp(self.log_probability):.4g}, rank {self.rank}; "
+        above = "" if self.versus is None else f" above {self.provenance.versus}"
+        numbers = (
+            f"{self.provenance.answer}: logit {self.logit:.3f}{above}, "
+            f"probability {math.exp(self.log_probability):.4g}, rank {self.rank}; "
             f"the parts add up to the model's logit within {abs(self.remainder):.1e}"
         )
         if self.trace.has_bos and self.position == 0:
-            return "position 0 is BOS: no word of the prompt is read there", said
-        return (said,)
+            return "position 0 is BOS: no word of the prompt is read there", numbers
+        return (numbers,)
 
     @property
     def pieces(self) -> tuple["Pushes", ...]:
@@ -315,6 +210,97 @@ class Pushes(Result):
         return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class PushesByPiece(Result):
+    """An answer of several tokens: the pushes toward each piece, at its own position.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.attribute(trace, " basketball and football")
+    PushesByPiece(␣basketball ␣and ␣football: log-probability -13.1...)
+    """
+
+    in_terminal: ClassVar = ("rows",)
+
+    trace: Trace
+    answer: str
+    pieces: tuple[Pushes, ...]
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return "pushes in logits, piece by piece"
+
+    @property
+    def title(self) -> str:
+        """Name the pieces and the log-probability of all of them."""
+        shown = " ".join(piece.provenance.answer or "" for piece in self.pieces)
+        return f"{shown}: log-probability {self.log_probability:.3f}"
+
+    @property
+    def values(self) -> Float[Tensor, "piece layer neuron"]:
+        """Every neuron's push toward each piece, in logits."""
+        return torch.stack([piece.values for piece in self.pieces])
+
+    @property
+    def log_probability(self) -> float:
+        """The natural logarithm of the probability of all pieces, one after the other."""
+        return sum(piece.log_probability for piece in self.pieces)
+
+    @property
+    def remainder(self) -> float:
+        """The largest of the pieces' remainders."""
+        return max((piece.remainder for piece in self.pieces), key=abs)
+
+    @property
+    def provenance(self) -> Provenance:
+        """The model, prompt, tokens and conventions behind these numbers."""
+        first = self.pieces[0]
+        return self.trace.provenance_at(
+            first.position, convention=first.convention, answer=self.answer
+        )
+
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table, for each piece, the `top` neurons that pushed hardest toward it."""
+        return order_columns(self._join([piece.top(top) for piece in self.pieces]))
+
+    def against(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table, for each piece, the `top` neurons that pushed hardest away from it."""
+        return order_columns(self._join([piece.against(top) for piece in self.pieces]))
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons that pushed each piece hardest."""
+        return self.top(min(10, self.pieces[0].values.numel()))
+
+    def by_layer(self) -> "pd.DataFrame":
+        """Table each layer's pushes, piece by piece."""
+        return self._join([piece.by_layer() for piece in self.pieces])
+
+    def by_part(self) -> "pd.DataFrame":
+        """Table every part once for each piece: each piece's pushes add up to its logit."""
+        return self._join([piece.by_part() for piece in self.pieces])
+
+    def _join(self, frames: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
+        import pandas as pd
+
+        for frame, piece in zip(frames, self.pieces, strict=True):
+            frame.insert(0, "piece", self.trace.model.vocab.show(piece.answer))
+            frame.insert(1, "position", piece.position)
+        return self.provenance.note(pd.concat(frames, ignore_index=True))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say how likely each piece is, and all of them together."""
+        notes = [note for piece in self.pieces for note in piece.notes]
+        return (*notes, f"together: log-probability {self.log_probability:.3f}")
+
+    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file of these pushes holds, each with a block per piece."""
+        rows = self.table if top is None else self.top(top)
+        return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
+
+
 @overload
 def attribute(
     trace: Trace,
@@ -349,10 +335,9 @@ def attribute(
     """List the neurons that pushed an answer most, in logits (direct logit attribution).
 
     The answer (a text, never repaired, or a token id; by default the prediction) is what would be read
-    after the position; every part of its logit is accounted for. One
-    token gives `Pushes`, several give `PushesByPiece`; both have `.pieces`. With `contrast` (prompts
-    about other subjects, or rows of facts) the account of one token at the last position is compared
-    with its mean over them: `ContrastPushes`.
+    after the position; every part of its logit is accounted for. One token gives `Pushes`, several give
+    `PushesByPiece`; both have `.pieces`. With `contrast` (prompts about other subjects, or rows of facts)
+    the account of one token at the last position is compared with its mean over them: `ContrastPushes`.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -363,27 +348,22 @@ def attribute(
     answer = predicted(trace, index) if answer is None else answer
     if contrast is not None:
         return _attribute_contrast(trace, answer, versus, index, contrast, convention)
-    if versus is not None:
-        token = one_token(model, answer, use="an answer with versus")
-        other = one_token(model, versus, use="--versus")
-        if token == other:
+    if versus is None:
+        rival, tokens = None, answer_ids(model, answer)
+    else:
+        tokens = (one_token(model, answer, use="an answer with versus"),)
+        rival = one_token(model, versus, use="--versus")
+        if tokens == (rival,):
             raise OptionRefused(
-                f'the answer and versus are both "{model.vocab.show(token)}": nothing to compare.',
+                f'the answer and versus are both "{model.vocab.show(rival)}": nothing to compare.',
                 remedy="another token for versus",
             )
-        return _attribute_token(trace, token, other, index, convention)
-    pieces = answer_ids(model, answer)
-    if len(pieces) == 1:
-        return _attribute_token(trace, pieces[0], None, index, convention)
-    forced = extend(trace, index, pieces[:-1])
-    return PushesByPiece(
-        trace,
-        str(answer),
-        tuple(
-            _attribute_token(forced, piece, None, index + order, convention)
-            for order, piece in enumerate(pieces)
-        ),
+    run = trace if len(tokens) == 1 else extend(trace, index, tokens[:-1])
+    pieces = tuple(
+        Pushes(run, token, rival, at, convention, account_logit(run, token, rival, at, convention))
+        for at, token in enumerate(tokens, start=index)
     )
+    return pieces[0] if len(pieces) == 1 else PushesByPiece(trace, str(answer), pieces)
 
 
 def _attribute_contrast(
@@ -401,68 +381,8 @@ def _attribute_contrast(
         raise OptionRefused(
             "contrast prompts are compared at their last positions.", remedy="position=-1"
         )
-    token = one_token(model := trace.model, answer, use="an answer with contrast")
-    rival = None if versus is None else one_token(model, versus, use="--versus")
+    token = one_token(trace.model, answer, use="an answer with contrast")
+    rival = None if versus is None else one_token(trace.model, versus, use="--versus")
     chosen = choose_contrast(trace, token, contrast)
     assert chosen is not None
     return contrast_pushes(chosen, token, versus=rival, convention=convention)
-
-
-def _attribute_token(
-    trace: Trace, answer: int, versus: int | None, position: int, convention: str
-) -> Pushes:
-    model, logits = trace.model, trace.logits[position]
-    direction = read_direction(model, answer, versus, convention)
-    bias = float(model.unembedding_bias[answer])
-    constants = {"unembedding bias": bias}
-    measured = float(logits[answer])
-    if versus is not None:
-        constants["unembedding bias"] -= float(model.unembedding_bias[versus])
-        measured -= float(logits[versus])
-    elif convention == "centred":
-        constants["unembedding bias"] -= float(model.unembedding_bias.mean())
-        constants["vocabulary mean"] = _mean_logit(trace, position)
-    if model.config.logit_cap is not None:
-        constants["logit cap"] = measured - _uncapped(trace, position, answer)
-        if versus is not None:
-            constants["logit cap"] += _uncapped(trace, position, versus)
-    shown = model.vocab.show(answer)
-    named = f"the logit of {shown}" + (
-        "" if versus is None else f" less that of {model.vocab.show(versus)}"
-    )
-    layers = model.config.layers
-    account = close_account(
-        trace, direction, position=position, scale=float(trace.final_scale[position]),
-        attentions=layers, mlps=layers, constants=constants, measured=measured, named=named,
-    )  # fmt: skip
-    return Pushes(trace, answer, versus, position, convention, account)
-
-
-def read_direction(
-    model: Model, answer: int, versus: int | None, convention: str
-) -> Float[Tensor, " d_model"]:
-    """Return the direction of the stream along which an answer is pushed."""
-    if versus is not None:
-        return model.unembedding[answer] - model.unembedding[versus]
-    if convention == "centred":
-        return model.unembedding[answer] - model.mean_unembedding
-    return model.unembedding[answer]
-
-
-def _uncapped(trace: Trace, position: int, token: int) -> float:
-    """Return a token's logit before the cap, or raise if the cap does not lead to the model's own."""
-    model = trace.model
-    seen = normalise(model, trace.final[position].to(model.device))
-    logit = seen @ model.unembedding[token] + model.unembedding_bias[token]
-    own = float(trace.logits[position, token])
-    check_closed(float(cap(model, logit)), own, named=f"the logit of {model.vocab.show(token)}")
-    return float(logit)
-
-
-def _mean_logit(trace: Trace, position: int) -> float:
-    """Return the mean of all logits at a position, before the cap if there is one."""
-    model = trace.model
-    if model.config.logit_cap is None:
-        return float(trace.logits[position].double().mean())
-    seen = normalise(model, trace.final[position].to(model.device))
-    return float(seen @ model.mean_unembedding + model.unembedding_bias.mean())

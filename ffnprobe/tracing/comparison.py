@@ -1,6 +1,7 @@
-"""Two prompts side by side: which neurons act differently, and what that is worth to an answer.
+"""Prompts side by side: which neurons act differently, and what that is worth to an answer.
 
     difference of a part = its push on the first prompt − its push on the second, in logits
+    contrast push of it  = its push here − the mean of its push over the contrast prompts
 
 Both prompts are accounted for toward the same answer (with `versus`: above the same rival), each at
 its own position, so the differences of all parts add up to the difference of the two logits. The
@@ -8,7 +9,8 @@ prompts may differ in length: nothing is carried from one to the other (`patch` 
 
 Limits: pushes are direct, and each prompt divides by its own final scale s, so a neuron that is
 equally active on both can still differ a little. A difference says what went along with the other
-answer, not what caused it; `patch` and `ablate` test that.
+answer, not what caused it; `patch` and `ablate` test that. Contrast pushes are what is owed to the
+subject: each prompt's own account, at its last position, the contrast prompts' mean taken away.
 
 >>> import ffnprobe as fp
 >>> texts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
@@ -41,128 +43,6 @@ from ffnprobe.tracing.trace import Trace, one_token, predicted
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# MERGED: ffnprobe.tracing.contrast_pushes
-# Pushes owed to the subject: each prompt's own account, the contrast prompts' mean taken away.
-#
-#     contrast push of a part = its push here − the mean of its push over the contrast prompts
-#
-# Over all parts the contrast pushes add up to the answer's logit here less its mean there. Direct pushes
-# are of the last position of each prompt.
-#
-# >>> import ffnprobe as fp
-# >>> from ffnprobe.tracing.contrast import contrast_with
-# >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-# >>> contrast = contrast_with(trace, " basketball", ["Tiger Woods plays the sport of"])
-# >>> found = contrast_pushes(contrast, " basketball")
-# >>> float(abs(found.by_part().difference.sum() - found.difference)) < 1e-3
-# True
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ContrastPushes(Result):
-    """Every part's push toward one answer here, and what it is above its mean on contrast prompts.
-
-    >>> import ffnprobe as fp
-    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> found = fp.attribute(trace, " basketball", contrast="Tiger Woods plays the sport of")
-    >>> float(abs(found.by_part().difference.sum() - found.difference)) < 1e-3
-    True
-    """
-
-    in_terminal: ClassVar = ("rows",)
-
-    contrast: Contrast
-    here: Pushes
-    there: tuple[Pushes, ...]
-
-    @property
-    def title(self) -> str:
-        """Say how far the answer's logit is above its mean on the contrast prompts."""
-        known = self.here.provenance
-        than = "" if known.versus is None else f" rather than {known.versus}"
-        above = f"{self.difference:+.3f} logits above {count_prompts(len(self.there))}"
-        return f"{known.answer}{than}: {above}"
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Say what it was compared with."""
-        return (self.contrast.caption,)
-
-    @property
-    def caption(self) -> str:
-        """How to read the table."""
-        return f"difference: push less its mean on the contrast prompts, in logits, {self.here.convention}"
-
-    @property
-    def provenance(self) -> Provenance:
-        """The prompt and answer, and in its settings the contrast prompts."""
-        return self.here.provenance.including(**self.contrast.settings())
-
-    @cached_property
-    def mean(self) -> Float[Tensor, "layer neuron"]:
-        """Every neuron's mean push on the contrast prompts, in logits."""
-        return torch.stack([pushes.values.double() for pushes in self.there]).mean(dim=0)
-
-    @property
-    def values(self) -> Float[Tensor, "layer neuron"]:
-        """Every neuron's contrast push, in logits."""
-        return self.here.values.double() - self.mean
-
-    @property
-    def difference(self) -> float:
-        """The answer's logit here (with versus, its lead) less its mean on the contrast prompts."""
-        return self.here.logit - sum(pushes.logit for pushes in self.there) / len(self.there)
-
-    @property
-    def table(self) -> "pd.DataFrame":
-        """The ten neurons of largest contrast push."""
-        return self.top(min(10, self.values.numel()))
-
-    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
-        """Name the tables a file holds."""
-        rows = self.table if top is None else self.top(top)
-        return {"rows": rows, "parts": self.by_part()}
-
-    def top(self, top: int | None = 10) -> "pd.DataFrame":
-        """Table the `top` neurons whose pushes are furthest above those on the contrast prompts."""
-        activations = self.here.activations
-        others = [pushes.activations.double() for pushes in self.there]
-        columns = {
-            "activation": activations, "contrast_activation": torch.stack(others).mean(dim=0),
-            "push": self.here.values, "contrast_push": self.mean, "difference": self.values,
-        }  # fmt: skip
-        listed = list_top(
-            self.here.trace.model, top, by=self.values, columns=columns, signs=activations
-        )
-        return self.provenance.note(listed)
-
-    def by_part(self) -> "pd.DataFrame":
-        """Table every part once: the column `difference` adds up to that of the logits."""
-        table = self.here.by_part()
-        means = sum(pushes.by_part().push for pushes in self.there) / len(self.there)
-        table["contrast_push"] = means
-        table["difference"] = table.push - means
-        return self.provenance.note(table)
-
-
-@torch.no_grad()
-def contrast_pushes(
-    contrast: Contrast,
-    answer: str | int,
-    *,
-    versus: str | int | None = None,
-    convention: str = "centred",
-) -> ContrastPushes:
-    """Account for an answer of one token on the prompt and on each contrast prompt, and subtract."""
-    token = one_token(contrast.trace.model, answer, use="contrast pushes")
-    here, *there = (
-        attribute(trace, token, versus=versus, convention=convention).pieces[0]
-        for trace in (contrast.trace, *contrast.others)
-    )
-    return ContrastPushes(contrast, here, tuple(there))
-
-
 ORDERS = ("push", "activation")
 
 
@@ -190,21 +70,18 @@ class Comparison(Result):
     @property
     def title(self) -> str:
         """Say which answer is compared, and where it stands on each prompt."""
-        known = self.first.provenance
-        than = f" rather than {known.versus}" if known.versus else ""
-        ends = (
-            f"{pushes.logit:+.2f} {self._place(pushes)}" for pushes in (self.first, self.second)
-        )
+        answer, versus = self.first.provenance.answer, self.first.provenance.versus
+        than = f" rather than {versus}" if versus else ""
+        is_one_model = self.first.trace.model.identity == self.second.trace.model.identity
+        ends = []
+        for pushes in (self.first, self.second):
+            where = "" if is_one_model else f"in {pushes.trace.model.name} "
+            ends.append(f"{pushes.logit:+.2f} {where}after {_read(pushes)}")
         carried = self.first.account.heads.double().sum() - self.second.account.heads.double().sum()
         return (
-            f"{known.answer}{than}: {', '.join(ends)}; {float(carried):+.1f} of the difference of "
+            f"{answer}{than}: {', '.join(ends)}; {float(carried):+.1f} of the difference of "
             f"{self.difference:+.1f} through attention (patch, paths)"
         )
-
-    def _place(self, pushes: Pushes) -> str:
-        """Say after which prompt, or where there are two models, in which."""
-        two = self.first.trace.model.identity != self.second.trace.model.identity
-        return f"{'in ' + pushes.trace.model.name + ' ' if two else ''}after {_read(pushes)}"
 
     @property
     def values(self) -> Float[Tensor, "layer neuron"]:
@@ -215,12 +92,6 @@ class Comparison(Result):
     def activations(self) -> Float[Tensor, "layer neuron"]:
         """Every neuron's difference of activations."""
         return self.first.activations - self.second.activations
-
-    @property
-    def _acting(self) -> Float[Tensor, "layer neuron"]:
-        """Every neuron's activation on the prompt where it acted more."""
-        there, here = self.first.activations, self.second.activations
-        return torch.where(there.abs() >= here.abs(), there, here)
 
     @property
     def difference(self) -> float:
@@ -248,15 +119,15 @@ class Comparison(Result):
         if by not in ORDERS:
             raise OptionRefused(f'neurons are not ordered by "{by}".', remedy=", ".join(ORDERS))
         differences = self.values if by == "push" else self.activations
+        there, here = self.first.activations, self.second.activations
         columns = {
-            "activation_first": self.first.activations, "activation_second": self.second.activations,
+            "activation_first": there, "activation_second": here,
             "push_first": self.first.values, "push_second": self.second.values,
             "difference": self.values,
         }  # fmt: skip
-        listed = list_top(
-            self.first.trace.model, top, by=differences.abs(), columns=columns, signs=self._acting
-        )
-        return self.provenance.note(listed)
+        acting = torch.where(there.abs() >= here.abs(), there, here)
+        model, sizes = self.first.trace.model, differences.abs()
+        return self.provenance.note(list_top(model, top, by=sizes, columns=columns, signs=acting))
 
     @property
     def table(self) -> "pd.DataFrame":
@@ -346,3 +217,107 @@ def _differ_in_answers_alone(first: Model, second: Model) -> bool:
         for name, tensor in first.weights.items()
         if not name.endswith(down)
     )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ContrastPushes(Result):
+    """Every part's push toward one answer here, and what it is above its mean on contrast prompts.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> found = fp.attribute(trace, " basketball", contrast="Tiger Woods plays the sport of")
+    >>> float(abs(found.by_part().difference.sum() - found.difference)) < 1e-3
+    True
+    """
+
+    in_terminal: ClassVar = ("rows",)
+
+    contrast: Contrast
+    here: Pushes
+    there: tuple[Pushes, ...]
+
+    @property
+    def title(self) -> str:
+        """Say how far the answer's logit is above its mean on the contrast prompts."""
+        answer, versus = self.here.provenance.answer, self.here.provenance.versus
+        than = "" if versus is None else f" rather than {versus}"
+        above = f"{self.difference:+.3f} logits above {count_prompts(len(self.there))}"
+        return f"{answer}{than}: {above}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say what it was compared with."""
+        return (self.contrast.caption,)
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        return f"difference: push less its mean on the contrast prompts, in logits, {self.here.convention}"
+
+    @property
+    def provenance(self) -> Provenance:
+        """The prompt and answer, and in its settings the contrast prompts."""
+        return self.here.provenance.including(**self.contrast.settings())
+
+    @cached_property
+    def mean(self) -> Float[Tensor, "layer neuron"]:
+        """Every neuron's mean push on the contrast prompts, in logits."""
+        return torch.stack([pushes.values.double() for pushes in self.there]).mean(dim=0)
+
+    @property
+    def values(self) -> Float[Tensor, "layer neuron"]:
+        """Every neuron's contrast push, in logits."""
+        return self.here.values.double() - self.mean
+
+    @property
+    def difference(self) -> float:
+        """The answer's logit here (with versus, its lead) less its mean on the contrast prompts."""
+        return self.here.logit - sum(pushes.logit for pushes in self.there) / len(self.there)
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """The ten neurons of largest contrast push."""
+        return self.top(min(10, self.values.numel()))
+
+    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
+        """Name the tables a file holds."""
+        rows = self.table if top is None else self.top(top)
+        return {"rows": rows, "parts": self.by_part()}
+
+    def top(self, top: int | None = 10) -> "pd.DataFrame":
+        """Table the `top` neurons whose pushes are furthest above those on the contrast prompts."""
+        activations = self.here.activations
+        others = [pushes.activations.double() for pushes in self.there]
+        columns = {
+            "activation": activations, "contrast_activation": torch.stack(others).mean(dim=0),
+            "push": self.here.values, "contrast_push": self.mean, "difference": self.values,
+        }  # fmt: skip
+        model, values = self.here.trace.model, self.values
+        return self.provenance.note(
+            list_top(model, top, by=values, columns=columns, signs=activations)
+        )
+
+    def by_part(self) -> "pd.DataFrame":
+        """Table every part once: the column `difference` adds up to that of the logits."""
+        table = self.here.by_part()
+        means = sum(pushes.by_part().push for pushes in self.there) / len(self.there)
+        table["contrast_push"] = means
+        table["difference"] = table.push - means
+        return self.provenance.note(table)
+
+
+@torch.no_grad()
+def contrast_pushes(
+    contrast: Contrast,
+    answer: str | int,
+    *,
+    versus: str | int | None = None,
+    convention: str = "centred",
+) -> ContrastPushes:
+    """Account for an answer of one token on the prompt and on each contrast prompt, and subtract."""
+    token = one_token(contrast.trace.model, answer, use="contrast pushes")
+    here, *there = (
+        attribute(trace, token, versus=versus, convention=convention).pieces[0]
+        for trace in (contrast.trace, *contrast.others)
+    )
+    return ContrastPushes(contrast, here, tuple(there))

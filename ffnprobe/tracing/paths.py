@@ -30,27 +30,42 @@ True
 True
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import torch
-from einops import rearrange, reduce
+from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.arguments import TOP, Answer, Convention, Option, Position, Versus, verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.names import NeuronId
+from ffnprobe.names import NeuronId, Site
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import Values, list_neurons
+from ffnprobe.reading.projection import check_top, name_site, sort_sites, top_tokens
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed
-from ffnprobe.tracing.attention import KINDS, Step, carry, gather_written, push_heads, push_neurons
-from ffnprobe.tracing.attribution import Pushes, PushesByPiece, attribute, read_direction
+from ffnprobe.tracing.attention import (
+    KINDS,
+    Step,
+    find_strongest,
+    gather_written,
+    push_heads,
+    push_neurons,
+    push_through_heads,
+    read_pieces,
+    step_back,
+)
+from ffnprobe.tracing.attribution import Pushes, PushesByPiece, attribute
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_EMBEDDINGS = ("embedding", "position")  # the first two kinds
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,15 +108,15 @@ class Paths(Result):
         """The paths to each piece of the answer by itself; of one token, these."""
         if len(self.pushes.pieces) == 1:
             return (self,)
-        return tuple(_follow(piece, len(self.steps)) for piece in self.pushes.pieces)
+        return tuple(_trace_back(piece, len(self.steps)) for piece in self.pushes.pieces)
 
     @property
     def title(self) -> str:
         """Say which answer, and how much of it came through attention."""
-        known = self.provenance
-        than = "" if known.versus is None else f" rather than {known.versus}"
+        answer, versus = self.provenance.answer, self.provenance.versus
+        than = "" if versus is None else f" rather than {versus}"
         after = " ".join(self.trace.tokens[: self.pushes.pieces[0].position + 1])
-        return f"paths to {known.answer}{than} after {after}: {self.push:+.2f} logits through heads"
+        return f"paths to {answer}{than} after {after}: {self.push:+.2f} logits through heads"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -121,7 +136,7 @@ class Paths(Result):
     def remainder(self) -> float:
         """How far the shares of the worst head are from what it moved: zero within tolerance."""
         return max(
-            float((step.shares.double().sum(dim=(2, 3)) - step.moved.double()).abs().max())
+            float((step.shares.double().sum(dim=(2, 3)) - step.pushes.double()).abs().max())
             for step in self.steps
         )
 
@@ -140,9 +155,9 @@ class Paths(Result):
 
         Heads that were taken apart stand under what they carried, so that all add up to `push`.
         """
-        taken = torch.stack([step.shares.double().sum(dim=(0, 1)) for step in self.steps])
-        taken[:-1, :, KINDS.index("heads")] = 0
-        return reduce(taken, "step pos kind -> pos kind", "sum")
+        shares = torch.stack([step.shares.double().sum(dim=(0, 1)) for step in self.steps])
+        shares[:-1, :, KINDS.index("heads")] = 0
+        return reduce(shares, "step pos kind -> pos kind", "sum")
 
     @property
     def table(self) -> "pd.DataFrame":
@@ -154,11 +169,11 @@ class Paths(Result):
     ) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of these paths holds."""
         k = min(10, self.neurons.numel()) if top is None else top
-        every = {
+        tables = {
             "rows": self.top(k), "neurons": self.by_neuron(k), "heads": self.by_head(),
             "positions": self.by_position(), "parts": self.by_part(),
         }  # fmt: skip
-        return every if len(self.pushes.pieces) == 1 else every | {"pieces": self.by_piece(k)}
+        return tables if len(self.pushes.pieces) == 1 else tables | {"pieces": self.by_piece(k)}
 
     def top(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` parts, at a position, that push hardest through attention, up or down.
@@ -166,15 +181,44 @@ class Paths(Result):
         Parts are the neurons, the token embeddings and the position embeddings. `through` is the head
         that carried most of it that way, `carried` how much; `step` counts from the answer.
         """
-        from ffnprobe.tracing.attention import table_top
-
-        return self.provenance.note(table_top(self, top))
+        trace, embeddings = self.trace, self.owned[:, : len(_EMBEDDINGS)]
+        values = torch.cat([*embeddings.unbind(dim=1), self.neurons.ravel().double()])
+        top = check_top(top, len(values), of="neurons and embeddings at positions")
+        cells, first = top_tokens(values.abs()[None], top)[1][0].tolist(), embeddings.numel()
+        sites = [name_site(cell - first, self.neurons.shape) for cell in cells if cell >= first]
+        neurons = zip(sites, self._share(sites), strict=True)
+        parts: list[Site | tuple[str, int]] = []
+        shares: list[Tensor] = []
+        activations: list[float | None] = []
+        for cell in cells:
+            if cell >= first:
+                (name, position), own = next(neurons)
+                parts.append((name, position))
+                activations.append(float(trace.activations[name.layer, position, name.neuron]))
+            else:
+                kind, position = divmod(cell, len(self.owned))
+                own = torch.stack([step.shares[:, :, position, kind] for step in self.steps])
+                parts.append((_EMBEDDINGS[kind], position))
+                activations.append(None)
+            shares.append(own)
+        columns = _name_strongest(shares)
+        columns |= {"activation": activations, "push_through_attention": values[cells]}
+        table = list_neurons(trace.model, parts, columns, tokens=trace.tokens)
+        return self.provenance.note(table.astype({"layer": "Int64", "neuron": "Int64"}))
 
     def by_neuron(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` neurons, at a position, that push hardest through attention, up or down."""
-        from ffnprobe.tracing.attention import table_neurons
+        trace, top = self.trace, check_top(top, self.neurons.numel(), of="neurons at positions")
+        sites, acted = sort_sites(self.neurons.abs(), top), trace.activations
+        columns = _name_strongest(self._share(sites))
+        columns |= {"activation": acted, "push_through_attention": self.neurons}
+        table = list_neurons(trace.model, sites, columns, signs=acted, tokens=trace.tokens)
+        return self.provenance.note(table)
 
-        return self.provenance.note(table_neurons(self, top))
+    def _share(self, sites: Sequence[Site]) -> Float[Tensor, "site step layer head"]:
+        """Return how much each head carried of each neuron's answer, step by step."""
+        steps = [push_through_heads(self.trace, step.readers, sites) for step in self.steps]
+        return torch.stack(steps, dim=1)
 
     def by_piece(self, top: int | None = 10) -> "pd.DataFrame":
         """Table, for each piece of the answer, the `top` parts that push it hardest, up or down."""
@@ -189,16 +233,27 @@ class Paths(Result):
 
     def carriers(self, neuron: str | NeuronId, position: int) -> "pd.DataFrame":
         """Table how much each head carried of one neuron's answer from one position."""
-        from ffnprobe.tracing.attention import table_carriers
+        import pandas as pd
 
-        return self.provenance.note(table_carriers(self, neuron, position))
+        name, index = self.trace.model.find_neuron(neuron), self.trace.at(position)
+        rows = [
+            (f"L{layer}H{head}", layer, head, step, push)
+            for step, layers in enumerate(self._share([(name, index)])[0].tolist(), start=1)
+            for layer, pushes in enumerate(layers)
+            for head, push in enumerate(pushes)
+            if layer > name.layer
+        ]
+        table = pd.DataFrame(rows, columns=["part", "layer", "head", "step", "push"])
+        return self.provenance.note(
+            table.sort_values("push", key=abs, ascending=False, kind="stable", ignore_index=True)
+        )
 
     def by_head(self) -> "pd.DataFrame":
         """Table each head's push and its shares by kind, step by step; each row adds up."""
         import pandas as pd
 
         rows = [
-            (f"L{layer}H{head}", layer, head, number, float(step.moved[layer, head]), *shares)
+            (f"L{layer}H{head}", layer, head, number, float(step.pushes[layer, head]), *shares)
             for number, step in enumerate(self.steps, start=1)
             for layer, heads in enumerate(step.shares.double().sum(dim=2).tolist())
             for head, shares in enumerate(heads)
@@ -222,10 +277,9 @@ class Paths(Result):
 
         totals = dict(zip(KINDS, self.owned.sum(dim=0).tolist(), strict=True))
         rows: list[tuple[str, str, int | None, int | None, float]] = [
-            (part, part, None, None, totals[kind])
-            for part, kind in zip(
-                ("embedding", "position", "biases"), (*KINDS[:2], KINDS[-1]), strict=True
-            )
+            ("embedding", "embedding", None, None, totals["embedding"]),
+            ("position", "position", None, None, totals["position_embedding"]),
+            ("biases", "biases", None, None, totals["biases"]),
         ]
         heads = self.heads.double().sum(dim=1).tolist()
         for layer, neurons in enumerate(self.neurons.double().sum(dim=(1, 2)).tolist()):
@@ -256,8 +310,9 @@ def paths(
 ) -> Paths:
     """List the neurons and embeddings that pushed an answer most through attention, in logits.
 
-    Every head's push is shared among what the head carried. `depth` is how many heads are followed one after the other: by default as many as there are. An answer
-    of several tokens is teacher-forced, and its pieces' pushes are added up.
+    Every head's push is shared among what the head carried. `depth` is how many heads are followed one
+    after the other: by default as many as there are. An answer of several tokens is teacher-forced, and
+    its pieces' pushes are added up.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
@@ -279,31 +334,27 @@ def paths(
             remedy="1 takes heads apart, 2 also the heads they read",
         )
     pushes = attribute(trace, answer, versus=versus, position=position, convention=convention)
-    return _follow(pushes, depth)
+    return _trace_back(pushes, depth)
 
 
 @torch.no_grad()
-def _follow(pushes: Pushes | PushesByPiece, depth: int) -> Paths:
-    """Follow an answer's pieces, all at once, back through so many heads."""
+def _trace_back(pushes: Pushes | PushesByPiece, depth: int) -> Paths:
+    """Trace an answer's pieces, all at once, back through so many heads."""
     trace, end = pushes.pieces[0].trace, pushes.pieces[-1].position
-    model, written = trace.model, gather_written(trace, end + 1)
+    config, written = trace.model.config, gather_written(trace, end + 1)
     # Shares are linear in what is read: the pieces, each at its own position, are read together.
-    readers = torch.zeros(
-        model.config.layers + 1, end + 1, model.config.d_model, device=model.device
-    )
-    for piece in pushes.pieces:
-        along = read_direction(model, piece.answer, piece.versus, piece.convention)
-        readers[:, piece.position] = along / trace.final_scale[piece.position]
+    readers = read_pieces(pushes.pieces)
     steps: list[Step] = []
-    neurons = torch.zeros(model.config.layers, end + 1, model.config.d_mlp)
+    neurons = torch.zeros(config.layers, end + 1, config.d_mlp)
     for number in range(1, depth + 1):
-        step = carry(trace, readers, written)
+        step = step_back(trace, readers, written)
         # The first step's heads are those of `attribute`; the account is held to its numbers.
-        _check_heads(step, _add_heads(pushes) if number == 1 else step.moved, number)
+        _check_heads(step, _add_heads(pushes) if number == 1 else step.pushes, number)
         steps.append(step)
-        readers = step.readers
+        readers = step.earlier
         neurons += push_neurons(trace, readers)
-    return Paths(pushes, tuple(steps), neurons, push_heads(trace, readers))
+    heads = [push_heads(trace, layer, readers).cpu() for layer in range(config.layers)]
+    return Paths(pushes, tuple(steps), neurons, torch.stack(heads))
 
 
 def _add_heads(pushes: Pushes | PushesByPiece) -> Float[Tensor, "layer head"]:
@@ -312,12 +363,20 @@ def _add_heads(pushes: Pushes | PushesByPiece) -> Float[Tensor, "layer head"]:
 
 
 def _check_heads(step: Step, measured: Float[Tensor, "layer head"], number: int) -> None:
-    """Raise, with both numbers, unless every head's shares add up to what it moved."""
+    """Raise, with both numbers, unless every head's shares add up to what it pushed."""
     totals = step.shares.double().sum(dim=(2, 3))
     worst = int((totals - measured.double()).abs().nan_to_num(nan=float("inf")).argmax())
     layer, head = divmod(worst, measured.shape[-1])
-    total, own = (
-        float(rearrange(t, "layer head -> (layer head)")[worst]) for t in (totals, measured)
-    )
     named = f"the push of L{layer}H{head}" + ("" if number == 1 else f" in step {number}")
-    check_closed(total, own, named=named)
+    check_closed(float(totals[layer, head]), float(measured[layer, head]), named=named)
+
+
+def _name_strongest(found: Iterable[Float[Tensor, "step layer head"]]) -> dict[str, Values]:
+    """Name the heads that carried most in the direction of the sum, their steps, and how much."""
+    columns: dict[str, list[Any]] = {"through": [], "step": [], "carried": []}
+    for shares in found:
+        step, layer, head = find_strongest(shares)
+        columns["through"].append(f"L{layer}H{head}")
+        columns["step"].append(step + 1)
+        columns["carried"].append(float(shares[step, layer, head]))
+    return {**columns}

@@ -1,5 +1,12 @@
-"""Turn what a user calls a prompt into token ids this model can run, or say why it cannot."""
+"""Run prompts through the model and keep what happened as traces.
 
+>>> import ffnprobe as fp
+>>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+>>> trace.predictions(1).token.item()
+'␣basketball'
+"""
+
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any, overload
@@ -14,9 +21,16 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.step import measure_scale
 from ffnprobe.tracing.trace import Trace
 
+HOOKS = ("before_attention", "before_mlp", "scores", "activations", "mixes", "final")
+EXTRA_HOOKS = ("gate_scores", "attention_totals", "mlp_totals")
+# Prompts of one length run together up to this many tokens at a time.
+TOKENS_AT_ONCE = 1024
+# Fields of a trace that have no axis of layers; under which name it keeps itself with tokens behind it.
+_BY_POSITION, _EXTENDED = ("final", "final_scale", "logits"), "_extended"
+
 
 def prompt_ids(model: Model, prompt: str | Sequence[int], *, bos: bool | None) -> tuple[int, ...]:
-    """Return the token ids of a text (or check ids given), with BOS in front if the model has one, or as told."""
+    """Return the token ids of a text, or check ids given, with BOS in front if it is put there."""
     if isinstance(prompt, str):
         if not prompt:
             raise PromptRefused(
@@ -46,23 +60,6 @@ def prompt_ids(model: Model, prompt: str | Sequence[int], *, bos: bool | None) -
     return tuple(ids)
 
 
-# MERGED: ffnprobe.tracing.running
-# Run prompts through the model and keep what happened as traces.
-#
-# >>> import ffnprobe as fp
-# >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-# >>> trace.predictions(1).token.item()
-# '␣basketball'
-
-
-HOOKS = ("before_attention", "before_mlp", "scores", "activations", "mixes", "final")
-EXTRA_HOOKS = ("gate_scores", "attention_totals", "mlp_totals")
-# Prompts of one length run together up to this many tokens at a time.
-TOKENS_AT_ONCE = 1024
-# Fields of a trace that have no axis of layers; under which name it keeps itself with tokens behind it.
-_BY_POSITION, _EXTENDED = ("final", "final_scale", "logits"), "_extended"
-
-
 @overload
 def run(model: Model, prompt: str, *, bos: bool | None = None, patterns: bool = True) -> Trace: ...
 @overload
@@ -83,8 +80,9 @@ def run(
 ) -> Trace | list[Trace]:
     """Run a prompt and list the predicted next tokens.
 
-    A prompt is a text, or token ids; several texts give several traces, which keep what happened. BOS is put in front unless `bos=False`, or the model has none or says it is not put. Prompts of
-    one length run as one batch, without padding, so that no number depends on its neighbours.
+    A prompt is a text, or token ids; several texts give several traces, which keep what happened. BOS
+    is put in front unless `bos=False`, or the model has none or says it is not put. Prompts of one
+    length run as one batch, without padding, so that no number depends on its neighbours.
 
     >>> import ffnprobe as fp
     >>> prompts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
@@ -102,19 +100,17 @@ def run(
 
 def _run_all(model: Model, texts: list[str], *, bos: bool, patterns: bool) -> list[Trace]:
     all_ids = [prompt_ids(model, text, bos=bos) for text in texts]
-    by_length: dict[int, list[int]] = {}
+    by_length: dict[int, list[int]] = defaultdict(list)
     for number, ids in enumerate(all_ids):
-        by_length.setdefault(len(ids), []).append(number)
+        by_length[len(ids)].append(number)
     traces: dict[int, Trace] = {}
     for length, numbers in by_length.items():
         size = max(1, TOKENS_AT_ONCE // length)
         for start in range(0, len(numbers), size):
             chosen = numbers[start : start + size]
-            batch = _run_batch(
-                model, [texts[n] for n in chosen], [all_ids[n] for n in chosen],
-                bos=bos, patterns=patterns,
-            )  # fmt: skip
-            traces |= dict(zip(chosen, batch, strict=True))
+            chosen_texts, chosen_ids = [texts[n] for n in chosen], [all_ids[n] for n in chosen]
+            batch = _run_batch(model, chosen_texts, chosen_ids, bos=bos, patterns=patterns)
+            traces |= zip(chosen, batch, strict=True)
     return [traces[number] for number in range(len(texts))]
 
 
@@ -123,29 +119,22 @@ def _run_batch(
 ) -> list[Trace]:
     """Run prompts of one length together and cut the batch into traces."""
     hooks = [name for name in (*HOOKS, *EXTRA_HOOKS) if name in hooks_of(model)]
-    found = capture(model, torch.tensor(ids), [*hooks, "patterns"] if patterns else hooks)
-    scales = {
-        "scales": measure_scale(model, found["before_mlp"]),
-        "final_scale": measure_scale(model, found["final"]),
-    }
+    captured = capture(model, torch.tensor(ids), [*hooks, "patterns"] if patterns else hooks)
+    captured["scales"] = measure_scale(model, captured["before_mlp"])
+    captured["final_scale"] = measure_scale(model, captured["final"])
     if model.config.has_post_norms:
-        scales["attention_post_scales"] = measure_scale(model, found.pop("attention_totals"))
-        scales["mlp_post_scales"] = measure_scale(model, found.pop("mlp_totals"))
-    return [
-        Trace(
-            model=model, prompt=text, ids=ids[row], has_bos=bos, logits=found["logits"][row],
-            final=found["final"][row], final_scale=scales["final_scale"][row],
-            before_attention=found["before_attention"][:, row],
-            before_mlp=found["before_mlp"][:, row],
-            scores=found["scores"][:, row],
-            activations=found["activations"][:, row],
-            mixes=found["mixes"][:, row],
-            patterns=found["patterns"][:, row] if patterns else None,
-            gate_scores=found["gate_scores"][:, row] if model.config.is_gated else None,
-            **{name: scale[:, row] for name, scale in scales.items() if name != "final_scale"},
-        )
-        for row, text in enumerate(texts)
-    ]  # fmt: skip
+        for part in ("attention", "mlp"):
+            total = captured.pop(f"{part}_totals")
+            captured[f"{part}_post_scales"] = measure_scale(model, total)
+    traces = []
+    for row, text in enumerate(texts):
+        own: dict[str, Any] = {
+            name: tensor[row] if name in _BY_POSITION else tensor[:, row]
+            for name, tensor in captured.items()
+        }
+        own.setdefault("patterns", None)
+        traces.append(Trace(model=model, prompt=text, ids=ids[row], has_bos=bos, **own))
+    return traces
 
 
 def extend(trace: Trace, position: int, tokens: Sequence[int]) -> Trace:
@@ -157,19 +146,19 @@ def extend(trace: Trace, position: int, tokens: Sequence[int]) -> Trace:
             f"has {model.config.positions} positions.",
             remedy="a shorter prompt, or an answer of one token",
         )
-    found: Trace | None = vars(trace).get(_EXTENDED)
-    if found is None or found.ids != ids:
+    extended: Trace | None = vars(trace).get(_EXTENDED)
+    if extended is None or extended.ids != ids:
         own, has_patterns = ids[trace.has_bos :], trace.patterns is not None
-        found = run(model, own, bos=trace.has_bos, patterns=has_patterns)
-        vars(trace)[_EXTENDED] = found
-    return found
+        extended = run(model, own, bos=trace.has_bos, patterns=has_patterns)
+        vars(trace)[_EXTENDED] = extended
+    return extended
 
 
 def run_before(
     model: Model, prompt: str | Sequence[int], tokens: Sequence[int], *, bos: bool | None
 ) -> Trace:
     """Run a prompt with tokens behind it, once: the trace is the prompt's, and `extend` knows the whole."""
-    ids, text = prompt_ids(model, prompt, bos=bos), prompt
+    ids = prompt_ids(model, prompt, bos=bos)
     many = len(ids)
     if not tokens or many + len(tokens) > model.config.positions:
         return run(model, prompt, bos=bos)
@@ -181,6 +170,7 @@ def run_before(
         if isinstance(value, torch.Tensor) and each.name not in cut:
             is_pattern = each.name == "patterns"
             cut[each.name] = value[:, :, :many, :many] if is_pattern else value[:, :many]
-    trace = replace(whole, prompt=text if isinstance(text, str) else model.vocab.text(own), **cut)
+    text = prompt if isinstance(prompt, str) else model.vocab.text(own)
+    trace = replace(whole, prompt=text, **cut)
     vars(trace)[_EXTENDED] = whole
     return trace

@@ -6,7 +6,20 @@ count from the end, so -1 is where the next token is predicted.
 Memory: a trace of GPT-2 small holds about 0.6 MB a token, and 576 bytes for each pair of tokens
 for the attention patterns (at 1,024 tokens 0.6 GB and 0.6 GB); `patterns=False` leaves these out.
 
-Single neurons on a prompt: one at every position, or the most active at one position.
+What is read from a trace stands here too: the tokens an answer means, the stream at a position as if it
+were the last, and attention sinks. These are positions that heads look at when they have nothing to look
+for: the first, and any whose largest activation is more than ten times the median, over positions, of
+the largest at each; the last position is never one. A sink's neurons matter to every sentence alike, so
+they are evidence for none, and on other prompts they are no measure of a word.
+
+A neuron's own quantiles over a corpus do not find sinks: at every token some neurons are beyond their own
+99.9 %, most of all at a rare subject, and a neuron that opens once in each text, at the sink, is not
+beyond its own.
+
+>>> sizes = torch.ones(2, 5, 3)
+>>> sizes[1, 2, 0] = -40.0
+>>> find_sinks(sizes)
+(0, 2)
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +28,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 import torch
-from einops import einsum, rearrange
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
@@ -35,234 +48,7 @@ from ffnprobe.results import Result, Tables
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# MERGED: ffnprobe.tracing.answers
-# Turn what a user calls an answer into token ids, never repaired.
-
-
-def answer_ids(model: Model, answer: str | int) -> tuple[int, ...]:
-    """Return the token ids of an answer: all pieces of a text, or the id given."""
-    if isinstance(answer, str) and answer:
-        return tuple(model.vocab.pieces(answer))
-    return (one_token(model, answer, use="an answer"),)
-
-
-def one_token(model: Model, token: str | int, *, use: str) -> int:
-    """Return the id of a text that is one token, or an id if the vocabulary has it."""
-    if isinstance(token, str):
-        return model.vocab.one(token, use=use)
-    if not 0 <= token < model.config.vocab:
-        raise TokenNotFound(
-            f"token id {token} does not exist: {model.name} has 0–{model.config.vocab - 1}."
-        )
-    return int(token)
-
-
-def predicted(trace: "Trace", position: int = -1) -> int:
-    """Return the id of the token the model says next; of equals, the first."""
-    logits = trace.logits[trace.at(position)]
-    return int((logits == logits.max()).nonzero()[0])
-
-
-def describe_spelling(vocab: Vocab, answer: str) -> list[str]:
-    """Say how an answer is split into tokens, and that the leading space may be missing."""
-    said, pieces = [], vocab.pieces(answer)
-    if len(pieces) > 1:
-        shown = " ".join(f'"{piece}"' for piece in vocab.show_all(pieces))
-        said.append(f'"{answer}" is {len(pieces)} tokens: {shown}; each is predicted in turn')
-    if not answer.startswith(" ") and len(vocab.pieces(" " + answer)) == 1:
-        said.append(f'with a leading space, " {answer}" is one token, a different one')
-    return said
-
-
-# MERGED: ffnprobe.tracing.predictions
-# What the model says next: the likeliest tokens, a token's rank, and the options they take.
-
-
-def table_predictions(
-    logits: Float[Tensor, " vocab"], vocab: Vocab, top: int | None, *, temperature: float
-) -> "pd.DataFrame":
-    """Table the `top` likeliest tokens: rank, token, id, logit, probability at a temperature."""
-    import pandas as pd
-
-    check_temperature(temperature)
-    top = check_top(top, len(logits), of="tokens")
-    logits = logits.double()
-    probabilities = torch.softmax(logits / temperature, dim=-1)
-    # A stable sort breaks ties by token id, so that a table is the same on every run.
-    order = torch.sort(logits, descending=True, stable=True).indices[:top].tolist()
-    return pd.DataFrame(
-        {
-            "rank": range(1, top + 1),
-            "token": vocab.show_all(order),
-            "id": order,
-            "logit": logits[order].numpy(),
-            "probability": probabilities[order].numpy(),
-        }
-    )
-
-
-def rank_of(logits: Float[Tensor, "... vocab"], token: int) -> Tensor:
-    """Count a token's rank among all, the likeliest being 1; ties by token id."""
-    own = logits[..., token, None]
-    ahead = (logits > own).sum(-1) + (logits[..., :token] == own).sum(-1)
-    return 1 + ahead
-
-
-def check_temperature(temperature: float) -> None:
-    """Refuse temperatures that have no distribution."""
-    if not 0 < temperature < float("inf"):
-        raise OptionRefused(
-            f"temperature {temperature} has no distribution.",
-            remedy="a number above 0, such as 1.0",
-        )
-
-
-# MERGED: ffnprobe.tracing.sinks
-# Attention sinks: positions that heads look at when they have nothing to look for.
-#
-# The first position is one, and any whose largest activation is more than ten times the median, over
-# positions, of the largest at each; the last position is never one. A sink's neurons matter to every
-# sentence alike, so they are evidence for none, and on other prompts they are no measure of a word.
-#
-# A neuron's own quantiles over a corpus do not find sinks: at every token some neurons are beyond their own
-# 99.9 %, most of all at a rare subject, and a neuron that opens once in each text, at the sink, is not
-# beyond its own.
-#
-# >>> import torch
-# >>> sizes = torch.ones(2, 5, 3)
-# >>> sizes[1, 2, 0] = -40.0
-# >>> find_sinks(sizes)
-# (0, 2)
-
-
-FAR_BEYOND = 10.0
-
-
-def find_sinks(activations: Float[Tensor, "layer pos neuron"]) -> tuple[int, ...]:
-    """Find the attention sinks before the last position."""
-    earlier = compare_sizes(activations)[:-1]
-    return tuple(
-        position for position, ratio in enumerate(earlier) if position == 0 or ratio > FAR_BEYOND
-    )
-
-
-def compare_sizes(activations: Float[Tensor, "layer pos neuron"]) -> list[float]:
-    """Compare the largest activation at each position with the median of these."""
-    largest = activations.abs().amax(dim=(0, 2)).double()
-    return (largest / largest.quantile(0.5).clamp(min=1e-30)).tolist()
-
-
-def describe_sinks(trace: "Trace") -> dict[str, list[str]]:
-    """Name the attention sinks of a prompt, and by which rule each is one, as a setting."""
-    ratios = compare_sizes(trace.activations)
-    named = [
-        f"{trace.tokens[position]} at {position} "
-        + (
-            f"(activation {ratios[position]:,.0f} times the median)"
-            if position
-            else "(first position)"
-        )
-        for position in find_sinks(trace.activations)
-    ]
-    return {"set_aside": named}
-
-
-# MERGED: ffnprobe.tracing.streams
-# The residual stream at one position: after the embedding, and after each attention and MLP.
-
-
-@torch.no_grad()
-def read_logits(trace: "Trace", after: str, *, position: int = -1) -> Float[Tensor, " vocab"]:
-    """Read the stream at a position after the embedding or after a layer's MLP, as if it were the last."""
-    points = name_streams(trace.model)
-    if after not in points:
-        raise OptionRefused(
-            f'the stream is not read after "{after}".', remedy=f"{points[0]}, L0–{points[-1]}"
-        )
-    # Between the embedding and the end every layer has two stages: attention, then MLP.
-    stream = line_up(trace, trace.at(position))[2 * points.index(after), None]
-    seen = normalise(trace.model, stream.to(trace.model.device))
-    return unembed(trace.model, seen)[0].cpu()
-
-
-def name_streams(model: Model) -> list[str]:
-    """Name the points after which the stream can be read: the embedding, then every layer."""
-    return ["embedding", *(f"L{layer}" for layer in range(model.config.layers))]
-
-
-def line_up(trace: "Trace", position: int) -> Float[Tensor, "stage d_model"]:
-    """Line up the stream at a position: the embedding, then after each attention and MLP."""
-    before, after = trace.before_attention[:, position], trace.before_mlp[:, position]
-    if trace.model.config.is_parallel:  # what the MLP reads has not been through attention
-        device, layers = trace.model.device, range(len(before))
-        mixes = trace.mixes[:, position].to(device)
-        written = [write_heads(trace.model, layer, mixes[layer]).cpu() for layer in layers]
-        after = before + torch.stack(written)
-    both = torch.stack([before, after])
-    inside = rearrange(both, "part layer d_model -> (layer part) d_model")
-    return torch.cat([inside, trace.final[position, None]])
-
-
-@torch.no_grad()
-def table_neuron(
-    trace: "Trace", neuron: str | NeuronId, answer: str | int | None = None
-) -> "pd.DataFrame":
-    """Table a neuron's score (and its gate's, if it has one), activation and push at every position.
-
-    With an answer, which comes after the last position: its direct push there (0 before), and what heads
-    carried there of what it wrote at each position, as `attribute`, `paths` and `explain` have them. Without
-    one, its direct push toward the model's own prediction at each position. Both are centred, in logits.
-    """
-    import pandas as pd
-
-    from ffnprobe.tracing.attention import find_owners
-    from ffnprobe.tracing.attribution import attribute
-
-    model = trace.model
-    name = model.find_neuron(neuron)
-    if answer is None:
-        toward = [predicted(trace, position) for position in range(len(trace))]
-    else:
-        toward = [one_token(model, answer, use="a neuron's push")] * len(trace)
-    activations = trace.activations[name.layer, :, name.neuron]
-    amounts = trace.amounts[name.layer, :, name.neuron]
-    directions = model.unembedding[toward] - model.mean_unembedding
-    lifts = einsum(
-        directions, model.answers[name.layer, name.neuron], "pos d_model, d_model -> pos"
-    )
-    pushes = amounts * lifts.cpu() / trace.final_scale
-    through = dict[str, list[float]]()
-    if answer is not None:
-        pushes[:-1] = 0
-        if trace.patterns is not None:
-            owners = find_owners(attribute(trace, toward[-1]).pieces[0])
-            carried = owners.through[name.layer, :, name.neuron]
-            through["push_through_attention"] = carried.tolist()
-    gates = trace.gate_scores
-    opened = {} if gates is None else {"gate_score": gates[name.layer, :, name.neuron].tolist()}
-    return pd.DataFrame(
-        {
-            "position": range(len(trace)),
-            "token": trace.tokens,
-            **opened,
-            "score": trace.scores[name.layer, :, name.neuron].tolist(),
-            "activation": activations.tolist(),
-            "push": pushes.tolist(),
-            **through,
-            "toward": model.vocab.show_all(toward),
-        }
-    )
-
-
-@torch.no_grad()
-def table_fired(trace: "Trace", position: int = -1, top: int | None = 10) -> "pd.DataFrame":
-    """Table the `top` neurons of highest activation at a position, with what they promote."""
-    index = trace.at(position)
-    activations = trace.activations[:, index]
-    columns = {} if trace.gate_scores is None else {"gate_score": trace.gate_scores[:, index]}
-    columns |= {"score": trace.scores[:, index], "activation": activations}
-    return list_top(trace.model, top, by=activations, columns=columns, signs=activations)
+FAR_BEYOND = 10.0  # of a sink's largest activation, in medians
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -299,11 +85,11 @@ class Trace(Result):
 
     def __post_init__(self) -> None:
         c = self.model.config
-        held = (*self.activations.shape, *self.logits.shape[-1:])
-        if held != (c.layers, len(self.ids), c.d_mlp, c.vocab):
+        layers, length, neurons, vocab = *self.activations.shape, self.logits.shape[-1]
+        if (layers, length, neurons, vocab) != (c.layers, len(self.ids), c.d_mlp, c.vocab):
             raise OptionRefused(
-                f"this trace is of another model than {self.model.name}: it holds {held[0]} layers "
-                f"× {held[2]} neurons and {held[3]} tokens, not {c.layers} × {c.d_mlp} and {c.vocab}.",
+                f"this trace is of another model than {self.model.name}: it holds {layers} layers "
+                f"× {neurons} neurons and {vocab} tokens, not {c.layers} × {c.d_mlp} and {c.vocab}.",
                 remedy="run the prompt on this model",
             )
 
@@ -394,15 +180,31 @@ class Trace(Result):
 
         `after` ("embedding" or a layer such as "L2") reads the stream there as if it were the last.
         """
+        import pandas as pd
+
         index = self.at(position)
         settings: dict[str, Setting] = {}
         logits = self.logits[index]
         if after is not None:
-            logits = read_logits(self, after, position=index)
+            logits = _read_logits(self, after, index)
             settings["after"] = after
         if temperature != 1.0:
             settings["temperature"] = temperature
-        table = table_predictions(logits, self.model.vocab, top, temperature=temperature)
+        check_temperature(temperature)
+        top = check_top(top, len(logits), of="tokens")
+        logits = logits.double()
+        probabilities = torch.softmax(logits / temperature, dim=-1)
+        # A stable sort breaks ties by token id, so that a table is the same on every run.
+        order = torch.sort(logits, descending=True, stable=True).indices[:top].tolist()
+        table = pd.DataFrame(
+            {
+                "rank": range(1, top + 1),
+                "token": self.model.vocab.show_all(order),
+                "id": order,
+                "logit": logits[order].numpy(),
+                "probability": probabilities[order].numpy(),
+            }
+        )
         return self.provenance_at(index, settings=settings).note(table)
 
     @property
@@ -426,18 +228,132 @@ class Trace(Result):
         ] = None,
     ) -> "dict[str, pd.DataFrame]":
         """Name the table a file of this trace holds: the likeliest next tokens, ten by default."""
-        many = min(10, len(self.model.vocab)) if top is None else top
-        found = self.predictions(many, temperature=temperature, position=position, after=after)
-        return {"predictions": found}
+        top = min(10, len(self.model.vocab)) if top is None else top
+        return {
+            "predictions": self.predictions(
+                top, temperature=temperature, position=position, after=after
+            )
+        }
 
     def neuron(self, neuron: str | NeuronId, answer: str | int | None = None) -> "pd.DataFrame":
         """Table one neuron's score, activation and push at every position."""
-        known = self.provenance_at(
+        from ffnprobe.tracing.attention import table_neuron
+
+        provenance = self.provenance_at(
             None, answer=None if answer is None else str(answer), settings={"neuron": str(neuron)}
         )
-        return known.note(table_neuron(self, neuron, answer))
+        return provenance.note(table_neuron(self, neuron, answer))
 
     def fired(self, position: int = -1, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` most active neurons at a position, with what they promote."""
-        known = self.provenance_at(self.at(position), settings={"neurons": "most active"})
-        return known.note(table_fired(self, position, top))
+        index = self.at(position)
+        activations = self.activations[:, index]
+        columns = {} if self.gate_scores is None else {"gate_score": self.gate_scores[:, index]}
+        columns |= {"score": self.scores[:, index], "activation": activations}
+        table = list_top(self.model, top, by=activations, columns=columns, signs=activations)
+        return self.provenance_at(index, settings={"neurons": "most active"}).note(table)
+
+
+def answer_ids(model: Model, answer: str | int) -> tuple[int, ...]:
+    """Return the token ids of an answer: all pieces of a text, or the id given."""
+    if isinstance(answer, str) and answer:
+        return tuple(model.vocab.pieces(answer))
+    return (one_token(model, answer, use="an answer"),)
+
+
+def one_token(model: Model, token: str | int, *, use: str) -> int:
+    """Return the id of a text that is one token, or an id if the vocabulary has it."""
+    if isinstance(token, str):
+        return model.vocab.one(token, use=use)
+    if not 0 <= token < model.config.vocab:
+        raise TokenNotFound(
+            f"token id {token} does not exist: {model.name} has 0–{model.config.vocab - 1}."
+        )
+    return int(token)
+
+
+def predicted(trace: Trace, position: int = -1) -> int:
+    """Return the id of the token the model says next; of equals, the first."""
+    logits = trace.logits[trace.at(position)]
+    return int((logits == logits.max()).nonzero()[0])
+
+
+def describe_spelling(vocab: Vocab, answer: str) -> list[str]:
+    """Say how an answer is split into tokens, and that the leading space may be missing."""
+    sentences, pieces = [], vocab.pieces(answer)
+    if len(pieces) > 1:
+        shown = " ".join(f'"{piece}"' for piece in vocab.show_all(pieces))
+        sentences.append(f'"{answer}" is {len(pieces)} tokens: {shown}; each is predicted in turn')
+    if not answer.startswith(" ") and len(vocab.pieces(" " + answer)) == 1:
+        sentences.append(f'with a leading space, " {answer}" is one token, a different one')
+    return sentences
+
+
+def rank_of(logits: Float[Tensor, "... vocab"], token: int) -> Tensor:
+    """Count a token's rank among all, the likeliest being 1; ties by token id."""
+    own = logits[..., token, None]
+    ahead = (logits > own).sum(-1) + (logits[..., :token] == own).sum(-1)
+    return 1 + ahead
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuse temperatures that have no distribution."""
+    if not 0 < temperature < float("inf"):
+        raise OptionRefused(
+            f"temperature {temperature} has no distribution.",
+            remedy="a number above 0, such as 1.0",
+        )
+
+
+def find_sinks(activations: Float[Tensor, "layer pos neuron"]) -> tuple[int, ...]:
+    """Find the attention sinks before the last position."""
+    earlier = enumerate(_compare_sizes(activations)[:-1])
+    return tuple(position for position, ratio in earlier if position == 0 or ratio > FAR_BEYOND)
+
+
+def _compare_sizes(activations: Float[Tensor, "layer pos neuron"]) -> list[float]:
+    """Compare the largest activation at each position with the median of these."""
+    largest = activations.abs().amax(dim=(0, 2)).double()
+    return (largest / largest.quantile(0.5).clamp(min=1e-30)).tolist()
+
+
+def describe_sinks(trace: Trace) -> dict[str, list[str]]:
+    """Name the attention sinks of a prompt, and by which rule each is one, as a setting."""
+    ratios = _compare_sizes(trace.activations)
+    named = [
+        f"{trace.tokens[at]} at {at} "
+        + (f"(activation {ratios[at]:,.0f} times the median)" if at else "(first position)")
+        for at in find_sinks(trace.activations)
+    ]
+    return {"set_aside": named}
+
+
+def name_streams(model: Model) -> list[str]:
+    """Name the points after which the stream can be read: the embedding, then every layer."""
+    return ["embedding", *(f"L{layer}" for layer in range(model.config.layers))]
+
+
+@torch.no_grad()
+def _read_logits(trace: Trace, after: str, position: int) -> Float[Tensor, " vocab"]:
+    """Read the stream at a position after the embedding or a layer's MLP, as if it were the last."""
+    points = name_streams(trace.model)
+    if after not in points:
+        raise OptionRefused(
+            f'the stream is not read after "{after}".', remedy=f"{points[0]}, L0–{points[-1]}"
+        )
+    # Between the embedding and the end every layer has two stages: attention, then MLP.
+    stream = line_up(trace, position)[2 * points.index(after), None]
+    seen = normalise(trace.model, stream.to(trace.model.device))
+    return unembed(trace.model, seen)[0].cpu()
+
+
+def line_up(trace: Trace, position: int) -> Float[Tensor, "stage d_model"]:
+    """Line up the stream at a position: the embedding, then after each attention and MLP."""
+    before, after = trace.before_attention[:, position], trace.before_mlp[:, position]
+    if trace.model.config.is_parallel:  # what the MLP reads has not been through attention
+        z = trace.mixes[:, position].to(trace.model.device)
+        written = [write_heads(trace.model, layer, own).cpu() for layer, own in enumerate(z)]
+        after = before + torch.stack(written)
+    both = torch.stack([before, after])
+    inside = rearrange(both, "part layer d_model -> (layer part) d_model")
+    return torch.cat([inside, trace.final[position, None]])
