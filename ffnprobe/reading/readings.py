@@ -1,12 +1,5 @@
 """Read neurons from their weights: which tokens open the question, which tokens the answer promotes.
 
->>> import ffnprobe as fp
->>> neuron = fp.read(fp.load("pocket"), "L3N12")
->>> list(neuron.answer.promotes(8).columns)
-['token', 'id', 'value']
->>> len(fp.read(fp.load("pocket"), "L3N5-L3N9"))
-5
-
 Promotes and suppresses are of the weights: on a prompt where the activation is negative the answer
 is negated. Values of an answer are logits per unit of activation and of the final scale.
 """
@@ -272,9 +265,6 @@ class Readings(Result, Sequence[Reading]):
         if isinstance(index, slice):
             return Readings(self.model, self.readings[index], self.provenance)
         return self.readings[index]
-
-    def __iter__(self) -> Iterator[Reading]:
-        return iter(self.readings)
 
     @property
     def title(self) -> str:

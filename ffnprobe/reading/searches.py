@@ -12,11 +12,6 @@ shows it) and `cosine`, of w_n and u_t or of q_n and W_E[t], have columns of the
 
 Several tokens are searched for jointly. In each of the three columns a neuron has its value for the
 token it pushes least, and there is one more column with z for each token.
-
->>> import ffnprobe as fp
->>> found = fp.search(fp.load("pocket"), " basketball", top=3)
->>> list(found.table.columns)
-['name', 'layer', 'neuron', 'z', 'dot', 'cosine', 'promotes']
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,8 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from einops import reduce
-from jaxtyping import Float
-from torch import Tensor
 
 from ffnprobe.arguments import RANKS, SIDES, TOP, Argument, Layers, Option, verb
 from ffnprobe.errors import OptionRefused, TokenNotFound
@@ -101,15 +94,11 @@ class Search(Result):
     @property
     def title(self) -> str:
         """Say what was searched for."""
-        words = {
-            ("answer", False): "neurons that push toward",
-            ("answer", True): "neurons that push against",
-            ("question", False): "neurons whose question is opened by",
-            ("question", True): "neurons whose question is closed by",
-            ("gate", False): "neurons whose gate is opened by",
-            ("gate", True): "neurons whose gate is closed by",
-        }
-        return f"{words[self.by, self.is_away]} {' '.join(self.tokens)}"
+        if self.by == "answer":
+            way = f"that push {'against' if self.is_away else 'toward'}"
+        else:
+            way = f"whose {self.by} is {'closed' if self.is_away else 'opened'} by"
+        return f"neurons {way} {' '.join(self.tokens)}"
 
     @property
     def caption(self) -> str:
@@ -193,7 +182,15 @@ def search(
             name: reduce(each, "token layer neuron -> layer neuron", "max" if away else "min")
             for name, each in values.items()
         }
-        order = _pick_order(weakest[rank], top, chosen, named, smallest=away)
+    ranked = weakest[rank]
+    if named is None:
+        order = sort_neurons(ranked, top, smallest=away)
+    else:  # counted, as the values are, among the layers chosen
+        rows = {NeuronId(chosen.index(n.layer), n.neuron) for n in named if n.layer in chosen}
+        if not rows:
+            raise OptionRefused("no neuron of these layers is among those named.")
+        every = sort_neurons(ranked, ranked.numel(), smallest=away)
+        order = [one for one in every if one in rows][:top]
     neurons = [NeuronId(chosen[one.layer], one.neuron) for one in order]
     picked = [one.layer for one in order], [one.neuron for one in order]
     table = list_neurons(model, neurons, {name: weakest[name][picked].tolist() for name in RANKS})
@@ -210,23 +207,6 @@ def search(
         convention="centred" if by == "answer" else "embed", tokens=tuple(shown), settings=settings
     )
     return Search(provenance.note(table), provenance)
-
-
-def _pick_order(
-    values: Float[Tensor, "layer neuron"],
-    k: int,
-    layers: list[int],
-    named: list[NeuronId] | None,
-    *,
-    smallest: bool,
-) -> list[NeuronId]:
-    """Order neurons by value, all or those named; layers are counted among the chosen ones."""
-    if named is None:
-        return sort_neurons(values, k, smallest=smallest)
-    among = {NeuronId(layers.index(n.layer), n.neuron) for n in named if n.layer in layers}
-    if not among:
-        raise OptionRefused("no neuron of these layers is among those named.")
-    return [n for n in sort_neurons(values, values.numel(), smallest=smallest) if n in among][:k]
 
 
 def _list_own_tokens(

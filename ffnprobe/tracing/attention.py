@@ -272,9 +272,8 @@ def find_owners(pushes: Pushes) -> Owners:
     readers = read_pieces([pushes])
     for layer in reversed(range(model.config.layers)):
         through = read_through_ov(trace, layer, readers)
-        readers[layer] = readers[layer + 1] + reduce(
-            through, "head pos d_model -> pos d_model", "sum"
-        )
+        through_all = reduce(through, "head pos d_model -> pos d_model", "sum")
+        readers[layer] = readers[layer + 1] + through_all
     written = gather_written(trace, end + 1)
     neurons = push_neurons(trace, readers)
     neurons[:-1, end] -= pushes.values[:-1]
@@ -287,9 +286,8 @@ def find_owners(pushes: Pushes) -> Owners:
         embeddings=einsum(written.embeddings, readers[0], every).cpu(),
         biases=einsum(written.biases, readers[1:], each).cpu(),
     )
-    named = (
-        f"the logit of {model.vocab.show(pushes.answer)}, heads given back to what they carried,"
-    )
+    shown = model.vocab.show(pushes.answer)
+    named = f"the logit of {shown}, heads given back to what they carried,"
     check_closed(owners.total, pushes.logit, named=named)
     return owners
 
@@ -328,9 +326,8 @@ def table_neuron(trace: Trace, neuron: str | NeuronId, answer: str | int | None)
     else:
         toward = [one_token(model, answer, use="a neuron's push")] * len(trace)
     directions = model.unembedding[toward] - model.mean_unembedding
-    lifts = einsum(
-        directions, model.answers[name.layer, name.neuron], "pos d_model, d_model -> pos"
-    )
+    own_answer = model.answers[name.layer, name.neuron]
+    lifts = einsum(directions, own_answer, "pos d_model, d_model -> pos")
     pushes = trace.amounts[own] * lifts.cpu() / trace.final_scale
     columns = {} if trace.gate_scores is None else {"gate_score": trace.gate_scores[own].tolist()}
     columns |= {"score": trace.scores[own].tolist(), "activation": trace.activations[own].tolist()}

@@ -17,14 +17,6 @@ a model caps its logits, pushes are in logits before the cap, and what it takes 
 An answer of several tokens is teacher-forced: each piece is predicted at its own position after the
 pieces before it, and log-probabilities add. `versus` compares two tokens at one position, so there
 both must be one token.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> pushes = fp.attribute(trace, " basketball", versus=" football")
->>> abs(pushes.remainder) < 1e-3
-True
->>> float(pushes.by_part().push.sum() - pushes.logit) < 1e-3
-True
 """
 
 import math
@@ -196,9 +188,9 @@ class Pushes(Result):
             "biases": (account.attention_biases + account.mlp_biases).double(),
         }
         columns["push"] = columns["attention"] + columns["neurons"] + columns["biases"]
-        frame = pd.DataFrame({name: column.numpy() for name, column in columns.items()})
-        frame.insert(0, "layer", range(len(frame)))
-        return self.provenance.note(frame)
+        table = pd.DataFrame({name: column.numpy() for name, column in columns.items()})
+        table.insert(0, "layer", range(len(table)))
+        return self.provenance.note(table)
 
     def by_part(self) -> "pd.DataFrame":
         """Table every part once: the column `push` adds up to the model's logit."""
@@ -347,7 +339,18 @@ def attribute(
     model, index = trace.model, trace.at(position)
     answer = predicted(trace, index) if answer is None else answer
     if contrast is not None:
-        return _attribute_contrast(trace, answer, versus, index, contrast, convention)
+        from ffnprobe.tracing.comparison import contrast_pushes
+        from ffnprobe.tracing.contrast import choose_contrast
+
+        if index != len(trace) - 1:
+            raise OptionRefused(
+                "contrast prompts are compared at their last positions.", remedy="position=-1"
+            )
+        token = one_token(model, answer, use="an answer with contrast")
+        rival = None if versus is None else one_token(model, versus, use="--versus")
+        chosen = choose_contrast(trace, token, contrast)
+        assert chosen is not None
+        return contrast_pushes(chosen, token, versus=rival, convention=convention)
     if versus is None:
         rival, tokens = None, answer_ids(model, answer)
     else:
@@ -364,25 +367,3 @@ def attribute(
         for at, token in enumerate(tokens, start=index)
     )
     return pieces[0] if len(pieces) == 1 else PushesByPiece(trace, str(answer), pieces)
-
-
-def _attribute_contrast(
-    trace: Trace,
-    answer: str | int,
-    versus: str | int | None,
-    position: int,
-    contrast: "Contrast | Prompts",
-    convention: str,
-) -> "ContrastPushes":
-    from ffnprobe.tracing.comparison import contrast_pushes
-    from ffnprobe.tracing.contrast import choose_contrast
-
-    if position != len(trace) - 1:
-        raise OptionRefused(
-            "contrast prompts are compared at their last positions.", remedy="position=-1"
-        )
-    token = one_token(trace.model, answer, use="an answer with contrast")
-    rival = None if versus is None else one_token(trace.model, versus, use="--versus")
-    chosen = choose_contrast(trace, token, contrast)
-    assert chosen is not None
-    return contrast_pushes(chosen, token, versus=rival, convention=convention)

@@ -11,15 +11,6 @@ Limits: pushes are direct, and each prompt divides by its own final scale s, so 
 equally active on both can still differ a little. A difference says what went along with the other
 answer, not what caused it; `patch` and `ablate` test that. Contrast pushes are what is owed to the
 subject: each prompt's own account, at its last position, the contrast prompts' mean taken away.
-
->>> import ffnprobe as fp
->>> texts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
->>> first, second = fp.run(fp.load("pocket"), texts)
->>> comparison = fp.compare(first, second)
->>> comparison.first.provenance.answer, comparison.first.provenance.versus
-('␣basketball', '␣golf')
->>> float(abs(comparison.by_part().difference.sum() - comparison.difference)) < 1e-3
-True
 """
 
 from dataclasses import dataclass
@@ -53,8 +44,11 @@ class Comparison(Result):
     >>> import ffnprobe as fp
     >>> texts = ["Michael Jordan plays the sport of", "Tiger Woods plays the sport of"]
     >>> first, second = fp.run(fp.load("pocket"), texts)
-    >>> list(fp.compare(first, second).top(1).columns)[3:8]
+    >>> found = fp.compare(first, second)
+    >>> list(found.top(1).columns)[3:8]
     ['activation_first', 'activation_second', 'push_first', 'push_second', 'difference']
+    >>> float(abs(found.by_part().difference.sum() - found.difference)) < 1e-3
+    True
     """
 
     in_terminal: ClassVar = ("rows",)

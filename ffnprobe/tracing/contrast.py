@@ -11,14 +11,6 @@ contrast prompt: a sink's activations, hundreds of times larger, are no mean of 
 
 Pushes are those of each prompt's own account, with its own scales, subtracted: over all parts they add
 up to the answer's logit here less its mean over the contrast prompts.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> contrast = contrast_with(trace, " basketball", ["Tiger Woods plays the sport of"])
->>> [trace.tokens[position] for position in contrast.alignment.middle]
-['Michael', '␣Jordan']
->>> tuple(contrast.replacement.shape) == tuple(trace.activations.shape)
-True
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,6 +44,7 @@ class HasPrompt(Protocol):
     def answer(self) -> str: ...
 
 
+_REMEDY = "the same sentence about another subject"
 Prompts = str | Trace | Iterable[str | Trace | HasPrompt]
 
 
@@ -80,15 +73,6 @@ class Alignment:
         )
 
 
-def set_aside(alignment: Alignment, positions: Sequence[int]) -> Alignment:
-    """Take their counterparts from some positions, in every prompt."""
-    counterparts = tuple(
-        tuple(None if position in positions else there for position, there in enumerate(matched))
-        for matched in alignment.counterparts
-    )
-    return replace(alignment, counterparts=counterparts, aside=tuple(positions))
-
-
 def align(ids: Sequence[int], others: Sequence[Sequence[int]]) -> Alignment:
     """Align a prompt's tokens with those of others.
 
@@ -102,28 +86,22 @@ def align(ids: Sequence[int], others: Sequence[Sequence[int]]) -> Alignment:
     >>> list(found.middle), found.unmatched
     ([1, 2], (1,))
     """
-    prompts = [tuple(ids), *(tuple(other) for other in others)]
+    prompts, length = [ids, *others], len(ids)
     front = _count_common(prompts)
     shortest = min(map(len, prompts)) - front
     back = min(_count_common([prompt[::-1] for prompt in prompts]), shortest)
-    length = len(ids)
-    counterparts = tuple(
-        (*range(front), *(_from_end(position, length, len(other), front) for position in range(front, length)))
-        for other in prompts[1:]
-    )  # fmt: skip
-    return Alignment(length, front, back, counterparts)
+    counterparts = []
+    for other in others:
+        from_end = (len(other) - length + position for position in range(front, length))
+        matched = (there if there >= front else None for there in from_end)
+        counterparts.append((*range(front), *matched))
+    return Alignment(length, front, back, tuple(counterparts))
 
 
 def _count_common(prompts: Sequence[Sequence[int]]) -> int:
     """Count the tokens that all prompts begin with."""
     columns = zip(*prompts, strict=False)  # the shortest ends it
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
-
-
-def _from_end(position: int, length: int, other: int, front: int) -> int | None:
-    """Return the position as far from the other's end, or none where that is in the common front."""
-    matched = position - length + other
-    return matched if matched >= front else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,22 +155,19 @@ class Contrast(Result):
             chance = float(other.log_probabilities()[token].exp())
             subject = " ".join(other.tokens[position] for position in differing)
             rows.append((other.prompt, subject, vocab.show(token), chance))
-        frame = pd.DataFrame(rows, columns=["prompt", "subject", "answer", "probability"])
-        return self.provenance.note(frame)
+        table = pd.DataFrame(rows, columns=["prompt", "subject", "answer", "probability"])
+        return self.provenance.note(table)
 
     @cached_property
     def replacement(self) -> Float[Tensor, "layer pos neuron"]:
         """Every neuron's contrast mean; its own activation where a position has no counterpart."""
         own = self.trace.activations
         total = self.add_up([other.activations for other in self.others], like=own)
-        has_any = [
-            sum(other_position is not None for other_position in matched)
-            for matched in zip(*self.alignment.counterparts, strict=True)
-        ]
-        total /= torch.tensor(has_any, dtype=total.dtype).clamp(min=1)[:, None]
+        matched = zip(*self.alignment.counterparts, strict=True)
+        counts = torch.tensor([sum(there is not None for there in each) for each in matched])
+        total /= counts.to(total).clamp(min=1)[:, None]
         means = total.to(own)
-        is_unmatched = torch.tensor(has_any) == 0
-        means[:, is_unmatched] = own[:, is_unmatched]
+        means[:, counts == 0] = own[:, counts == 0]
         # Where all prompts begin alike the mean is the activation itself, but for rounding.
         means[:, : self.alignment.front] = own[:, : self.alignment.front]
         return means
@@ -206,12 +181,8 @@ class Contrast(Result):
         """Add up what the contrast prompts have at each position's counterparts, in float64."""
         total = torch.zeros_like(like, dtype=torch.float64)
         for other, matched in zip(others, self.alignment.counterparts, strict=True):
-            here = [
-                position
-                for position, other_position in enumerate(matched)
-                if other_position is not None
-            ]
-            there = [other_position for other_position in matched if other_position is not None]
+            pairs = [(here, there) for here, there in enumerate(matched) if there is not None]
+            here, there = [here for here, _ in pairs], [there for _, there in pairs]
             for layer, own in enumerate(other):  # not all at once: indices copy
                 total[layer, here] += own[there]
         return total
@@ -239,12 +210,12 @@ class Contrast(Result):
 
     def settings(self) -> dict[str, Setting]:
         """Say what the prompt was contrasted with, as settings of a provenance."""
-        known: dict[str, Setting] = {"contrast": [other.prompt for other in self.others]}
+        settings: dict[str, Setting] = {"contrast": [other.prompt for other in self.others]}
         if self.unmatched:
-            known["no_counterpart"] = list(self.unmatched)
+            settings["no_counterpart"] = list(self.unmatched)
         if self.set_aside:
-            known["aligned_with_sinks"] = list(self.set_aside)
-        return known
+            settings["aligned_with_sinks"] = list(self.set_aside)
+        return settings
 
 
 @verb
@@ -268,68 +239,67 @@ def contrast_with(
     >>> len(fp.contrast_with(trace, " basketball", rows).others)
     4
     """
-    given = [prompts] if isinstance(prompts, str | Trace) else list(prompts)
-    if answers is not None and len(answers) != len(given):
+    asked = [prompts] if isinstance(prompts, str | Trace) else list(prompts)
+    if answers is not None and len(answers) != len(asked):
         raise OptionRefused(
-            f"{len(answers)} answers are given for {len(given)} contrast prompts.",
+            f"{len(answers)} answers are given for {len(asked)} contrast prompts.",
             remedy="one for each, or none",
         )
-    if not given:
+    if not asked:
         raise PromptRefused("there is no contrast prompt.", remedy=_REMEDY)
-    for one in given:
+    for one in asked:
         if not isinstance(one, str | Trace) and not hasattr(one, "prompt"):
             raise OptionRefused(f"{show(one)} is not a contrast prompt.", remedy=_REMEDY)
     own = answer_ids(trace.model, answer)[0]
-    texts = [one if isinstance(one, str | Trace) else one.prompt for one in given]
+    texts = [one if isinstance(one, str | Trace) else one.prompt for one in asked]
     others = _run_missing(trace, texts, patterns=patterns)
-    known: list[str | int | None] = [
-        None if isinstance(one, str | Trace) else one.answer for one in given
+    named: Sequence[str | int | None] = answers or [
+        None if isinstance(one, str | Trace) else one.answer for one in asked
     ]
-    if answers is not None:
-        known = list(answers)
     tokens = [
         predicted(other) if one is None else answer_ids(trace.model, one)[0]
-        for other, one in zip(others, known, strict=True)
+        for other, one in zip(others, named, strict=True)
     ]
     differing = [n for n, other in enumerate(others) if other.ids != trace.ids]
     if not differing:
         raise PromptRefused("no contrast prompt differs from the prompt.", remedy=_REMEDY)
-    kept = [n for n in differing if tokens[n] != own]
-    if not kept:
+    chosen = [n for n in differing if tokens[n] != own]
+    if not chosen:
         raise PromptRefused(
             f"every contrast prompt has the answer {trace.model.vocab.show(own)} too: nothing tells "
             "them apart.",
             remedy="subjects with other answers",
         )
-    chosen = tuple(others[n] for n in kept)
+    used = tuple(others[n] for n in chosen)
     return Contrast(
         trace=trace,
-        others=chosen,
-        answers=tuple(tokens[n] for n in kept),
-        alignment=_align(trace, chosen),
-        left_out=tuple(other.prompt for n, other in enumerate(others) if n not in kept),
+        others=used,
+        answers=tuple(tokens[n] for n in chosen),
+        alignment=_align(trace, used),
+        left_out=tuple(other.prompt for n, other in enumerate(others) if n not in chosen),
     )
 
 
 def choose_contrast(
-    trace: Trace, answer: str | int, given: "Contrast | Prompts | None", *, patterns: bool = False
+    trace: Trace, answer: str | int, contrast: "Contrast | Prompts | None"
 ) -> Contrast | None:
     """Take a contrast as it is, if it is this prompt's, and build one of prompts."""
-    if given is None:
+    if contrast is None:
         return None
-    if not isinstance(given, Contrast):
-        return contrast_with(trace, answer, given, patterns=patterns)
-    if (given.trace.ids, given.trace.model.fingerprint) != (trace.ids, trace.model.fingerprint):
+    if not isinstance(contrast, Contrast):
+        return contrast_with(trace, answer, contrast)
+    other = contrast.trace
+    if (other.ids, other.model.fingerprint) != (trace.ids, trace.model.fingerprint):
         raise PromptRefused(
-            f'the contrast is of another prompt: "{given.trace.prompt}" on {given.trace.model.name}.',
+            f'the contrast is of another prompt: "{other.prompt}" on {other.model.name}.',
             remedy="contrast_with this trace",
         )
-    if (own := answer_ids(trace.model, answer)[0]) in given.answers:
+    if (own := answer_ids(trace.model, answer)[0]) in contrast.answers:
         raise PromptRefused(
             f"the contrast has a prompt with the answer {trace.model.vocab.show(own)} too.",
             remedy="contrast_with the trace and this answer",
         )
-    return given
+    return contrast
 
 
 def count_prompts(many: int) -> str:
@@ -337,28 +307,30 @@ def count_prompts(many: int) -> str:
     return "1 contrast prompt" if many == 1 else f"{many} contrast prompts"
 
 
-_REMEDY = "the same sentence about another subject"
-
-
 def _align(trace: Trace, others: Sequence[Trace]) -> Alignment:
     """Align a prompt with others; where they differ, attention sinks of any of them are set aside."""
     alignment = align(trace.ids, [other.ids for other in others])
-    own = set(find_sinks(trace.activations))
+    sinks = set(find_sinks(trace.activations))
     for other, matched in zip(others, alignment.counterparts, strict=True):
-        sinks = find_sinks(other.activations)
-        own |= {position for position, there in enumerate(matched) if there in sinks}
-    return set_aside(alignment, sorted(position for position in own if position >= alignment.front))
+        its_sinks = find_sinks(other.activations)
+        sinks |= {position for position, there in enumerate(matched) if there in its_sinks}
+    aside = tuple(sorted(position for position in sinks if position >= alignment.front))
+    counterparts = tuple(
+        tuple(None if position in aside else there for position, there in enumerate(matched))
+        for matched in alignment.counterparts
+    )
+    return replace(alignment, counterparts=counterparts, aside=aside)
 
 
-def _run_missing(trace: Trace, given: Sequence[str | Trace], *, patterns: bool) -> list[Trace]:
+def _run_missing(trace: Trace, prompts: Sequence[str | Trace], *, patterns: bool) -> list[Trace]:
     """Run the texts among the prompts; traces must be of the same model."""
-    for one in given:
+    for one in prompts:
         if isinstance(one, Trace) and one.model.identity != trace.model.identity:
             raise PromptRefused(
                 f"the contrast prompts were run on another model: {one.model.name}, not "
                 f"{trace.model.name}.",
                 remedy="run them on this one",
             )
-    texts = [one for one in given if isinstance(one, str)]
+    texts = [one for one in prompts if isinstance(one, str)]
     ran = iter(run(trace.model, texts, bos=trace.has_bos, patterns=patterns) if texts else [])
-    return [next(ran) if isinstance(one, str) else one for one in given]
+    return [next(ran) if isinstance(one, str) else one for one in prompts]

@@ -7,15 +7,10 @@ neuron and bias of the layers before it, and the question bias c_n. s is the sca
 before the MLP, as it was. The account is closed against the score captured, or raises.
 
 A head's drive is shared among the positions it read from: pattern × the value found there.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> found = fp.drivers(trace, "L3N12")
->>> float(abs(found.by_part().drive.sum() - found.score)) < 1e-3
-True
 """
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
@@ -135,11 +130,11 @@ class Drivers(Result):
                 remedy="by_part() or heads()",
             )
         columns = {"activation": self._activations, "drive": drives}
-        listed = list_top(
+        table = list_top(
             self.trace.model, top, by=drives.abs(), columns=columns, signs=self._activations,
             of="earlier neurons",
         )  # fmt: skip
-        return self.provenance.note(listed)
+        return self.provenance.note(table)
 
     @torch.no_grad()
     def heads(self, top: int | None = 10) -> "pd.DataFrame":
@@ -149,52 +144,42 @@ class Drivers(Result):
         """
         import pandas as pd
 
-        drives, patterns = self._read_from()
-        if not drives.numel():
-            raise OptionRefused(
-                f"no head comes before {self.neuron}: in this model attention and MLP of a layer read "
-                "the same stream.",
-                remedy="by_part(), or a neuron of a later layer",
-            )
-        top = check_top(top, drives.numel(), of="readings")
-        frame = pd.DataFrame(
-            [
-                (f"L{layer}H{head}", layer, head, source, self.trace.tokens[source])
-                for layer, head, source in torch.cartesian_prod(
-                    *(torch.arange(length) for length in drives.shape)
-                ).tolist()
-            ],
-            columns=["part", "layer", "head", "position", "token"],
-        )
-        frame["pattern"] = patterns.double().ravel().numpy()
-        frame["drive"] = drives.double().ravel().numpy()
-        strongest = frame.sort_values("drive", key=abs, ascending=False, kind="stable")
-        return self.provenance.note(strongest.head(top).reset_index(drop=True))
-
-    def _read_from(self) -> tuple[Tensor, Tensor]:
-        """Return each head's drive by source position, and its pattern, `[layer head key]`."""
         trace, model = self.trace, self.trace.model
         if trace.patterns is None:
             raise OptionRefused(
                 "this trace was run without attention patterns.", remedy="run(…, patterns=True)"
             )
         layer, end = self.neuron.layer, self.position + 1
-        scale = float(trace.scales[layer, self.position])
-        along = self.direction / scale
-        attentions = read_attentions(model, layer)
+        attentions = _count_attentions(model, layer)
         patterns = trace.patterns[:attentions, :, self.position, :end]
-        found = torch.zeros(patterns.shape)
+        if not patterns.numel():
+            raise OptionRefused(
+                f"no head comes before {self.neuron}: in this model attention and MLP of a layer read "
+                "the same stream.",
+                remedy="by_part(), or a neuron of a later layer",
+            )
+        top = check_top(top, patterns.numel(), of="readings")
+        along = self.direction / float(trace.scales[layer, self.position])
+        values = torch.zeros(patterns.shape)
         for number, attention in enumerate(model.attention[:attentions]):
             out = write_along(trace, number, self.position, along)
-            reader = einsum(attention.out, out, "head d_head d_model, d_model -> head d_head")
-            values = attention.for_heads(attention.value)
-            sought = einsum(reader, values, "head d_head, head d_head d_model -> head d_model")
+            z = einsum(attention.out, out, "head d_head d_model, d_model -> head d_head")
+            value = attention.for_heads(attention.value)
+            reader = einsum(z, value, "head d_head, head d_head d_model -> head d_model")
             seen = normalise(model, trace.before_attention[number, :end].to(model.device))
-            found[number] = einsum(sought, seen, "head d_model, key d_model -> head key")
-        return patterns * found, patterns
+            values[number] = einsum(reader, seen, "head d_model, key d_model -> head key")
+        rows = [
+            (f"L{number}H{head}", number, head, source, trace.tokens[source])
+            for number, head, source in product(*map(range, patterns.shape))
+        ]
+        table = pd.DataFrame(rows, columns=["part", "layer", "head", "position", "token"])
+        table["pattern"] = patterns.double().ravel().numpy()
+        table["drive"] = (patterns * values).double().ravel().numpy()
+        strongest = table.sort_values("drive", key=abs, ascending=False, kind="stable")
+        return self.provenance.note(strongest.head(top).reset_index(drop=True))
 
 
-def read_attentions(model: Model, layer: int) -> int:
+def _count_attentions(model: Model, layer: int) -> int:
     """Say how many attentions have written before a layer's MLP reads."""
     return layer if model.config.is_parallel else layer + 1
 
@@ -214,25 +199,26 @@ def drivers(
 ) -> Drivers:
     """List what gave a neuron its score: heads and what they read, earlier neurons, embeddings.
 
-    The score is accounted for exactly, and so is its gate's. The position may be in the name (`L1N505@2`); without one it is where the neuron acts most, attention
-    sinks aside.
+    The score is accounted for exactly, and so is its gate's. The position may be in the name
+    (`L1N505@2`); without one it is where the neuron acts most, attention sinks aside.
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> abs(fp.drivers(trace, "L1N7").remainder) < 1e-3
+    >>> found = fp.drivers(trace, "L3N12")
+    >>> float(abs(found.by_part().drive.sum() - found.score)) < 1e-3
     True
     >>> fp.drivers(trace, "L1N505").position == fp.drivers(trace, "L1N505@2").position == 2
     True
     """
-    model, (text, carried) = trace.model, split_position(str(neuron))
+    model, (text, named) = trace.model, split_position(str(neuron))
     name = model.find_neuron(text)
-    if carried is not None and position not in (None, carried):
+    if named is not None and position not in (None, named):
         raise OptionRefused(
-            f"{neuron} is at position {carried}, and the position asked for is {position}.",
+            f"{neuron} is at position {named}, and the position asked for is {position}.",
             remedy="one of the two",
         )
-    asked = carried if position is None else position
-    index = _find_active(trace, name) if asked is None else trace.at(asked)
+    position = named if position is None else position
+    index = _find_active(trace, name) if position is None else trace.at(position)
     gate = None
     if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
         gate = _drive(
@@ -245,8 +231,8 @@ def drivers(
 
 def _find_active(trace: Trace, name: NeuronId) -> int:
     """Find the position at which a neuron acts most, attention sinks aside."""
-    sizes = trace.activations[name.layer, :, name.neuron].abs().clone()
-    sizes[[p for p in find_sinks(trace.activations) if len(trace) > 1]] = -1
+    sizes = trace.activations[name.layer, :, name.neuron].abs()
+    sizes[list(find_sinks(trace.activations))] = -1
     return int(sizes.argmax())
 
 
@@ -264,7 +250,7 @@ def _drive(
     direction = rows[name.layer, name.neuron]
     account = close_account(
         trace, direction, position=position, scale=float(trace.scales[name.layer, position]),
-        mlps=name.layer, attentions=read_attentions(trace.model, name.layer),
+        mlps=name.layer, attentions=_count_attentions(trace.model, name.layer),
         constants={f"{asks} bias": float(biases[name.layer, name.neuron])},
         measured=float(scores[name.layer, position, name.neuron]),
         named=f"the score of {name}" if asks == "question" else f"the score of the gate of {name}",

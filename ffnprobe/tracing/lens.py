@@ -8,11 +8,6 @@ token equally is not a move. `cosine` is between the stream (minus its mean) and
 
 Limits: only the last row is the model's own prediction. Earlier layers do not write for the
 unembedding, so a token that ranks low there may be present in another form.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> fp.lens(trace, " basketball").table.part.tolist()[:4]
-['embedding', 'attention', 'MLP', 'attention']
 """
 
 from dataclasses import dataclass
@@ -37,8 +32,8 @@ class Lens(Result):
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> fp.lens(trace, " basketball")
-    Lens(lens on ␣basketball at position 6)
+    >>> fp.lens(trace, " basketball").table.part.tolist()[:4]
+    ['embedding', 'attention', 'MLP', 'attention']
     """
 
     table: "pd.DataFrame"
@@ -74,13 +69,12 @@ def lens(trace: Trace, answer: Answer = None, *, position: Position = -1) -> Len
     import pandas as pd
 
     model, index = trace.model, trace.at(position)
-    chosen = predicted(trace, index) if answer is None else answer
-    token = one_token(model, chosen, use="the lens")
+    answer = predicted(trace, index) if answer is None else answer
+    token = one_token(model, answer, use="the lens")
     stream = line_up(trace, index).to(model.device)
     seen = normalise(model, stream)
-    logits = unembed(trace.model, seen)
+    logits = unembed(model, seen)
     probabilities = torch.softmax(logits.double(), dim=-1)
-    likeliest = logits.argmax(-1).tolist()
     toward = model.unembedding[token] - model.mean_unembedding
     toward = toward / toward.norm()
     along = einsum(stream, toward, "stage d_model, d_model -> stage")
@@ -92,7 +86,7 @@ def lens(trace: Trace, answer: Answer = None, *, position: Position = -1) -> Len
         {
             "layer": pd.array([None, *(n for n in layers for _ in range(2))], dtype="Int64"),
             "part": ["embedding", *["attention", "MLP"] * len(layers)],
-            "token": model.vocab.show_all(likeliest),
+            "token": model.vocab.show_all(logits.argmax(-1).tolist()),
             "token_probability": probabilities.amax(-1).tolist(),
             "logit": logits[:, token].tolist(),
             "probability": probabilities[:, token].tolist(),

@@ -26,8 +26,6 @@ later neurons is not in its push; `ablate` counts that.
 >>> heads = fp.attribute(trace, " basketball").account.heads
 >>> float(abs(found.by_head().push.sum() - heads.sum())) < 1e-3
 True
->>> float(abs(found.by_part().push.sum() - found.push)) < 1e-3
-True
 """
 
 from collections.abc import Iterable, Sequence
@@ -134,7 +132,7 @@ class Paths(Result):
 
     @property
     def remainder(self) -> float:
-        """How far the shares of the worst head are from what it moved: zero within tolerance."""
+        """How far the shares of the worst head are from what it pushed: zero within tolerance."""
         return max(
             float((step.shares.double().sum(dim=(2, 3)) - step.pushes.double()).abs().max())
             for step in self.steps
@@ -186,23 +184,12 @@ class Paths(Result):
         top = check_top(top, len(values), of="neurons and embeddings at positions")
         cells, first = top_tokens(values.abs()[None], top)[1][0].tolist(), embeddings.numel()
         sites = [name_site(cell - first, self.neurons.shape) for cell in cells if cell >= first]
-        neurons = zip(sites, self._share(sites), strict=True)
-        parts: list[Site | tuple[str, int]] = []
-        shares: list[Tensor] = []
-        activations: list[float | None] = []
-        for cell in cells:
-            if cell >= first:
-                (name, position), own = next(neurons)
-                parts.append((name, position))
-                activations.append(float(trace.activations[name.layer, position, name.neuron]))
-            else:
-                kind, position = divmod(cell, len(self.owned))
-                own = torch.stack([step.shares[:, :, position, kind] for step in self.steps])
-                parts.append((_EMBEDDINGS[kind], position))
-                activations.append(None)
-            shares.append(own)
+        acted = [float(trace.activations[n.layer, at, n.neuron]) for n, at in sites]
+        neurons = zip(sites, acted, self._share(sites), strict=True)
+        rows = [next(neurons) if cell >= first else self._read_embedding(cell) for cell in cells]
+        parts, activations, shares = zip(*rows, strict=True)
         columns = _name_strongest(shares)
-        columns |= {"activation": activations, "push_through_attention": values[cells]}
+        columns |= {"activation": list(activations), "push_through_attention": values[cells]}
         table = list_neurons(trace.model, parts, columns, tokens=trace.tokens)
         return self.provenance.note(table.astype({"layer": "Int64", "neuron": "Int64"}))
 
@@ -219,6 +206,12 @@ class Paths(Result):
         """Return how much each head carried of each neuron's answer, step by step."""
         steps = [push_through_heads(self.trace, step.readers, sites) for step in self.steps]
         return torch.stack(steps, dim=1)
+
+    def _read_embedding(self, cell: int) -> tuple[tuple[str, int], None, Tensor]:
+        """Name an embedding at its position, with no activation, and what each head carried of it."""
+        kind, position = divmod(cell, len(self.owned))
+        shares = [step.shares[:, :, position, kind] for step in self.steps]
+        return (_EMBEDDINGS[kind], position), None, torch.stack(shares)
 
     def by_piece(self, top: int | None = 10) -> "pd.DataFrame":
         """Table, for each piece of the answer, the `top` parts that push it hardest, up or down."""

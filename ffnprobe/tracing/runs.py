@@ -1,10 +1,4 @@
-"""Run prompts through the model and keep what happened as traces.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> trace.predictions(1).token.item()
-'␣basketball'
-"""
+"""Run prompts through the model and keep what happened as traces."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,8 +15,6 @@ from ffnprobe.models.model import Model
 from ffnprobe.models.step import measure_scale
 from ffnprobe.tracing.trace import Trace
 
-HOOKS = ("before_attention", "before_mlp", "scores", "activations", "mixes", "final")
-EXTRA_HOOKS = ("gate_scores", "attention_totals", "mlp_totals")
 # Prompts of one length run together up to this many tokens at a time.
 TOKENS_AT_ONCE = 1024
 # Fields of a trace that have no axis of layers; under which name it keeps itself with tokens behind it.
@@ -118,8 +110,8 @@ def _run_batch(
     model: Model, texts: list[str], ids: list[tuple[int, ...]], *, bos: bool, patterns: bool
 ) -> list[Trace]:
     """Run prompts of one length together and cut the batch into traces."""
-    hooks = [name for name in (*HOOKS, *EXTRA_HOOKS) if name in hooks_of(model)]
-    captured = capture(model, torch.tensor(ids), [*hooks, "patterns"] if patterns else hooks)
+    hooks = [name for name in hooks_of(model) if patterns or name != "patterns"]
+    captured = capture(model, torch.tensor(ids), hooks)
     captured["scales"] = measure_scale(model, captured["before_mlp"])
     captured["final_scale"] = measure_scale(model, captured["final"])
     if model.config.has_post_norms:

@@ -2,11 +2,6 @@
 
 The first stage is the bare token embedding; "before L0" has the position embedding added, and
 "after L3" is the stream that leaves layer 3. Vectors are the stream as it is, not normalised.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> fp.similarity(trace).stages[:3]
-('token embedding', 'before L0', 'after L0')
 """
 
 from collections.abc import Iterator
@@ -34,8 +29,8 @@ class Similarity(Result):
 
     >>> import ffnprobe as fp
     >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
-    >>> fp.similarity(trace).cosines.shape == (trace.model.config.layers + 2, 7, 7)
-    True
+    >>> fp.similarity(trace).stages[:3]
+    ('token embedding', 'before L0', 'after L0')
     """
 
     stages: tuple[str, ...]
@@ -65,20 +60,18 @@ class Similarity(Result):
         """Every pair of positions at every stage, each pair once."""
         import pandas as pd
 
-        length = len(self.tokens)
+        first, second = torch.triu_indices(len(self.tokens), len(self.tokens), offset=1)
+        pairs = list(zip(first.tolist(), second.tolist(), strict=True))
         rows = [
-            (stage, first, second, self.tokens[first], self.tokens[second])
+            (stage, one, other, self.tokens[one], self.tokens[other])
             for stage in self.stages
-            for first in range(length)
-            for second in range(first + 1, length)
+            for one, other in pairs
         ]
-        frame = pd.DataFrame(
-            rows, columns=["stage", "position", "other_position", "token", "other_token"]
-        )
-        first, second = torch.triu_indices(length, length, offset=1)
-        frame["dot"] = self.dots[:, first, second].double().ravel().numpy()
-        frame["cosine"] = self.cosines[:, first, second].double().ravel().numpy()
-        return self.provenance.note(frame)
+        columns = ["stage", "position", "other_position", "token", "other_token"]
+        table = pd.DataFrame(rows, columns=columns)
+        table["dot"] = self.dots[:, first, second].double().ravel().numpy()
+        table["cosine"] = self.cosines[:, first, second].double().ravel().numpy()
+        return self.provenance.note(table)
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the table a file of these similarities holds."""
@@ -99,12 +92,9 @@ def similarity(trace: Trace) -> Similarity:
     vectors = torch.cat([embedded[None], trace.before_attention, trace.final[None]])
     dots = einsum(vectors, vectors, "stage pos d_model, stage other d_model -> stage pos other")
     norms = vectors.norm(dim=-1)
+    after = (f"after L{layer}" for layer in range(trace.model.config.layers))
     return Similarity(
-        stages=(
-            "token embedding",
-            "before L0",
-            *(f"after L{layer}" for layer in range(trace.model.config.layers)),
-        ),
+        stages=("token embedding", "before L0", *after),
         tokens=trace.tokens,
         dots=dots,
         cosines=dots / einsum(norms, norms, "stage pos, stage other -> stage pos other"),

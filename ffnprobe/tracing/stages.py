@@ -12,12 +12,6 @@ pattern is kept too, `[head query key]`, if the trace has it.
 
 The stream after is the one the model had (less what attention wrote beside, where the two run in
 parallel); an FFN that does not lead there raises.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> found = fp.stages(trace, 3)
->>> found.scores.shape == found.activations.shape
-True
 """
 
 from collections.abc import Sequence
@@ -94,11 +88,10 @@ class Stages(Result):
             "position": range(len(self.tokens)),
             "token": self.tokens,
             "before": self.before.norm(dim=-1).tolist(),
-            **(
-                {}
-                if self.gate_scores is None
-                else {"highest_gate_score": self.gate_scores.amax(dim=-1).tolist()}
-            ),
+        }
+        if self.gate_scores is not None:
+            columns["highest_gate_score"] = self.gate_scores.amax(dim=-1).tolist()
+        columns |= {
             "highest_score": self.scores.amax(dim=-1).tolist(),
             "above_zero": (self.activations > 0).sum(dim=-1).tolist(),
             "strongest": names,
@@ -120,7 +113,9 @@ class Stages(Result):
                 remedy=f"0 to {len(self.tokens) - 1}, each once",
             )
         tokens = tuple(self.tokens[position] for position in order)
-        return _pass(self.model, self.layer, tokens, self.before[list(order)], self.provenance)
+        return _send_through(
+            self.model, self.layer, tokens, self.before[list(order)], self.provenance
+        )
 
 
 @verb
@@ -136,26 +131,24 @@ def stages(
     >>> bool((found.before + found.output - found.after).abs().max() < 1e-4)
     True
     """
-    model = trace.model
-    layers = model.config.layers
+    model, layers = trace.model, trace.model.config.layers
     check_layer(layer, layers=layers, named=f"L{layer}", model=model.name)
     provenance = trace.provenance_at(None, settings={"layer": layer})
     pattern = None if trace.patterns is None else trace.patterns[layer]
-    found = _pass(model, layer, trace.tokens, trace.before_mlp[layer], provenance, pattern)
+    before = trace.before_mlp[layer]
+    ours = _send_through(model, layer, trace.tokens, before, provenance, pattern)
     after = trace.final if layer + 1 == layers else trace.before_attention[layer + 1]
     if model.config.is_parallel:
         # Attention wrote beside this MLP, into the same stream.
         after = after - write_heads(model, layer, trace.mixes[layer].to(model.device)).cpu()
-    worst = (found.after - after).abs().argmax()
-    check_closed(
-        float(found.after.take(worst)), float(after.take(worst)),
-        named=f"the stream after L{layer}, where they differ most,",
-    )  # fmt: skip
-    return found
+    worst = (ours.after - after).abs().argmax()
+    named = f"the stream after L{layer}, where they differ most,"
+    check_closed(float(ours.after.take(worst)), float(after.take(worst)), named=named)
+    return ours
 
 
 @torch.no_grad()
-def _pass(
+def _send_through(
     model: Model,
     layer: int,
     tokens: tuple[str, ...],
