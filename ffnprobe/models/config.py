@@ -1,4 +1,4 @@
-"""A model's measurements, read from its configuration, and where its parameters are.
+"""A model's measurements, read field by field from its configuration, and where its parameters are.
 
 Nothing here loads weights or torch: shapes and parameter counts follow from the configuration alone.
 
@@ -9,24 +9,127 @@ Nothing here loads weights or torch: shapes and parameter counts follow from the
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from typing import Any
 
 from ffnprobe.arguments import show
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.files import read_json
-from ffnprobe.models.families import DEFAULT, FAMILIES, LINEARS, Layout
-from ffnprobe.models.fields import MOST_TOKENS, Fields, Windows
+from ffnprobe.models.families import DEFAULT, FAMILIES, LINEARS, Layout, Windows
 
 # The part of the model a tensor belongs to, its name, its shape.
 Tensors = Iterator[tuple[str, str, tuple[int, ...]]]
-
+# No published model comes near: what is larger is a mistake, and would be allocated before it shows.
+MOST_LAYERS, MOST_WIDE, MOST_TOKENS = 10_000, 2**20, 2**26
+ACTIVATIONS = ("gelu_new", "gelu", "relu", "silu")
+# Names of one function: all spellings stand in published configurations.
+_SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
 # What decides how a file is loaded, not what the model is.
 _NOT_OURS = frozenset(
     ("auto_map", "architectures", "dtype", "torch_dtype", "attn_implementation", "_name_or_path",
      "_attn_implementation", "transformers_version", "model_type", "quantization_config")
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A configuration's fields, and where they stand."""
+
+    values: Mapping[str, Any]
+    where: str
+
+    def _refused(self, name: str, why: str) -> ModelNotLoaded:
+        return ModelNotLoaded(f"{self.where}: {name} is {show(self.values[name])}{why}")
+
+    @property
+    def layers(self) -> int:
+        """How many layers there are."""
+        return self.number("n_layer", "num_hidden_layers", "num_layers", most=MOST_LAYERS)
+
+    @property
+    def d_model(self) -> int:
+        """The width of the residual stream."""
+        return self.number("n_embd", "hidden_size")
+
+    @property
+    def heads(self) -> int:
+        """How many heads there are."""
+        return self.number("n_head", "num_attention_heads", "num_heads")
+
+    def number(self, *names: str, default: int | None = None, most: int = MOST_WIDE) -> int:
+        """Return what one of these names of a field says, a positive whole number up to a bound."""
+        stated = {name: self.values[name] for name in names if self.values.get(name) is not None}
+        for name, value in stated.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+                raise self._refused(name, ", not a positive whole number.")
+            if value > most:
+                raise self._refused(name, f"; ffnprobe reads at most {most:,}.")
+        if len({*stated.values()}) > 1:
+            listed = " and ".join(f"{name} is {value}" for name, value in stated.items())
+            raise ModelNotLoaded(
+                f"{self.where}: {listed}, which name one thing.",
+                remedy="the right one of them alone",
+            )
+        number: int | None = next(iter(stated.values()), default)
+        if number is None:
+            raise ModelNotLoaded(f"{self.where} does not say {names[0]}.")
+        return number
+
+    def tokens(self, *names: str, default: int | None = None) -> int:
+        """Return what one of these names of a field says, a number of tokens."""
+        return self.number(*names, default=default, most=MOST_TOKENS)
+
+    def real(self, name: str, default: float) -> float:
+        """Return a field as a positive float."""
+        return self.maybe(name) or default
+
+    def maybe(self, name: str, default: float | None = None) -> float | None:
+        """Return a field as a positive float, None where it is set to null."""
+        value = self.values.get(name, default)
+        if value is None:
+            return None
+        is_real = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_real or not 0 < value < inf:
+            raise self._refused(name, ", not a positive number.")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return a field as a truth."""
+        value = self.values.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self._refused(name, ", not true or false.")
+        return value
+
+    def windows(self, name: str, kinds: object, window_of: Mapping[str, int | None]) -> Windows:
+        """Return each layer's window, by the kind that a field names it."""
+        named = kinds if isinstance(kinds, list) else []
+        # A list is looked through, since what is in a configuration may have no hash.
+        if len(named) != self.layers or not all(kind in list(window_of) for kind in named):
+            raise ModelNotLoaded(f"{self.where}: {name} do not name {self.layers} layers.")
+        return tuple(window_of[kind] for kind in named)
+
+    def need(self, name: str, wanted: Any) -> None:
+        """Refuse a field set to what is not proven right."""
+        value = self.values.get(name, wanted)
+        if value != wanted:
+            raise ModelNotLoaded(
+                f"{self.where}: {name} is {value!r}, which ffnprobe is not proven to get right.",
+                remedy=f"a model with {name} {wanted!r}",
+            )
+
+    def activation(self, name: str, default: str) -> str:
+        """Return the activation function's name in our words."""
+        named = str(self.values.get(name) or default)
+        activation = _SYNONYMS.get(named, named)
+        if activation not in ACTIVATIONS:
+            raise ModelNotLoaded(
+                f'{self.where}: activation function "{named}" is not one ffnprobe gets right.',
+                remedy=f"a model with {', '.join(ACTIVATIONS)}",
+            )
+        return activation
 
 
 @dataclass(frozen=True)
@@ -172,17 +275,17 @@ def read_config(folder: Path) -> Config:
 
 def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
     """Turn the fields of a Hugging Face configuration into a `Config`, or refuse it by name."""
-    family = values.get("model_type")
-    experts = [name for name in values if "expert" in name and values[name]]
-    if experts or "moe" in str(family) or family == "mixtral":
+    name = values.get("model_type")
+    has_experts = any("expert" in option and value for option, value in values.items())
+    if has_experts or "moe" in str(name) or name == "mixtral":
         raise ModelNotLoaded(
-            f'{where} is a mixture of experts ("{family}"): which neurons run depends on the token, '
+            f'{where} is a mixture of experts ("{name}"): which neurons run depends on the token, '
             "and ffnprobe does not read that.",
             remedy=f"a dense model: {', '.join(FAMILIES)}",
         )
-    if not isinstance(family, str) or family not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         raise ModelNotLoaded(
-            f'{where} is of architecture "{family}", which ffnprobe does not read.',
+            f'{where} is of architecture "{name}", which ffnprobe does not read.',
             remedy=f"a model of {', '.join(FAMILIES)}",
         )
     if how := values.get("quantization_config"):
@@ -199,13 +302,13 @@ def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
     d_model, heads = fields.d_model, fields.heads
     if values.get("head_dim") is None and d_model % heads:
         raise ModelNotLoaded(f"{where}: d_model {d_model} does not divide into {heads} heads.")
-    known = FAMILIES[family]
-    for name, words in known.refuses.items():
-        if fields.flag(name, False):
-            raise ModelNotLoaded(f"{where} {words}")
-    for name, wanted in known.needs.items():
-        fields.need(name, wanted)
-    bos = values.get("bos_token_id", known.bos)
+    family = FAMILIES[name]
+    for option, why in family.refuses.items():
+        if fields.flag(option, False):
+            raise ModelNotLoaded(f"{where} {why}")
+    for option, wanted in family.needs.items():
+        fields.need(option, wanted)
+    bos = values.get("bos_token_id", family.bos)
     if bos is not None and (type(bos) is not int or bos < 0):
         raise ModelNotLoaded(
             f"{where}: bos_token_id is {show(bos)}, not a token.", remedy="null, if there is no BOS"
@@ -214,14 +317,12 @@ def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
         layers=fields.layers,
         heads=heads,
         d_model=d_model,
-        positions=fields.number(
-            "n_positions", "n_ctx", "max_position_embeddings", most=MOST_TOKENS
-        ),
-        vocab=fields.number("vocab_size", most=MOST_TOKENS),
+        positions=fields.tokens("n_positions", "n_ctx", "max_position_embeddings"),
+        vocab=fields.tokens("vocab_size"),
         bos=bos,
-        family=family,
-        native={name: value for name, value in values.items() if name not in _NOT_OURS},
-        **known.read(fields),
+        family=name,
+        native={option: value for option, value in values.items() if option not in _NOT_OURS},
+        **family.read(fields),
     )
 
 

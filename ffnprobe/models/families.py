@@ -14,14 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.fields import MOST_TOKENS, Fields, Windows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ffnprobe.models.config import Config
+    from ffnprobe.models.config import Config, Fields
 
 Known = dict[str, Any]
+# By layer, how far back attention sees; None: all the way.
+Windows = tuple[int | None, ...]
 # Options, and tensors by name.
 Rewritten = tuple[Known, dict[str, "Tensor"]]
 
@@ -86,7 +87,7 @@ class Family:
     name: str  # Hugging Face's model_type
     classes: tuple[str, str]  # of transformers: its configuration and its network
     layout: Layout
-    read: Callable[[Fields], Known]  # the fields of `Config` other than the sizes
+    read: Callable[["Fields"], Known]  # the fields of `Config` other than the sizes
     options: frozenset[str]  # read here or by Hugging Face's code, other than the next two
     refuses: Mapping[str, str] = field(default_factory=dict)  # flags that must not be set, and why
     needs: Mapping[str, Any] = field(default_factory=dict)  # the one value proven right of each
@@ -161,9 +162,9 @@ _GPT2 = Family(
 )  # fmt: skip
 
 
-def _read_neo_windows(fields: Fields) -> Windows:
+def _read_neo_windows(fields: "Fields") -> Windows:
     """Spell out what GPT-Neo writes as kinds and how often they come: [[["global", "local"], 12]]."""
-    layers, window = fields.layers, fields.number("window_size", default=256, most=MOST_TOKENS)
+    layers, window = fields.layers, fields.tokens("window_size", default=256)
     said = fields.values.get("attention_types") or [[["global", "local"], layers // 2]]
     kinds: list[str] = []
     try:
@@ -228,7 +229,7 @@ _GPT_NEOX = Family(
 )  # fmt: skip
 
 
-def _read_opt(fields: Fields) -> Known:
+def _read_opt(fields: "Fields") -> Known:
     if fields.values.get("word_embed_proj_dim") is not None:
         fields.need("word_embed_proj_dim", fields.d_model)
     return {
@@ -255,7 +256,7 @@ _OPT = Family(
 )  # fmt: skip
 
 
-def _read_gated(fields: Fields, *, is_tied: bool = False) -> Known:
+def _read_gated(fields: "Fields", *, is_tied: bool = False) -> Known:
     """Read what the families after Llama share: RMSNorm, rotary positions, a gate."""
     heads = fields.heads
     shared = fields.number("num_key_value_heads", default=heads)
@@ -290,11 +291,11 @@ _LLAMA = Family(
 )  # fmt: skip
 
 
-def _read_window(fields: Fields) -> int:
-    return fields.number("sliding_window", default=4096, most=MOST_TOKENS)
+def _read_window(fields: "Fields") -> int:
+    return fields.tokens("sliding_window", default=4096)
 
 
-def _read_windows(fields: Fields, window: int | None, has_one: Callable[[int], bool]) -> Windows:
+def _read_windows(fields: "Fields", window: int | None, has_one: Callable[[int], bool]) -> Windows:
     """Return each layer's window: as the configuration says layer by layer, if it does."""
     if (kinds := fields.values.get("layer_types")) is None:
         return tuple(window if has_one(layer) else None for layer in range(fields.layers))
@@ -302,7 +303,7 @@ def _read_windows(fields: Fields, window: int | None, has_one: Callable[[int], b
     return fields.windows("layer_types", kinds, known)
 
 
-def _read_mistral(fields: Fields) -> Known:
+def _read_mistral(fields: "Fields") -> Known:
     is_windowed = fields.values.get("sliding_window", 4096) is not None
     return _read_gated(fields) | {
         "shared_heads": fields.number("num_key_value_heads", default=8),
@@ -318,7 +319,7 @@ _MISTRAL = Family(
 )  # fmt: skip
 
 
-def _read_qwen2(fields: Fields) -> Known:
+def _read_qwen2(fields: "Fields") -> Known:
     window = _read_window(fields) if fields.flag("use_sliding_window", False) else None
     # 0 is a position, not a number of layers: all of them have the window.
     first = fields.values.get("max_window_layers", 28)
@@ -375,7 +376,7 @@ _GEMMA2 = Family(
 )  # fmt: skip
 
 
-def _read_gemma3(fields: Fields) -> Known:
+def _read_gemma3(fields: "Fields") -> Known:
     window, every = _read_window(fields), fields.number("sliding_window_pattern", default=6)
     return _GEMMA2.read(fields) | {
         "has_head_norms": True,

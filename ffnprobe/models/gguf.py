@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ffnprobe.errors import ModelNotLoaded
+from ffnprobe.models.config import Fields
 from ffnprobe.models.families import ARCHITECTURES, Family, Layout
-from ffnprobe.models.fields import MOST_TOKENS, Fields
 from ffnprobe.models.sources import truncated
 from ffnprobe.models.tokenizer import build_tokenizer, without_prefix
 
@@ -245,7 +245,7 @@ class GgufFile:
         values["model_type"] = self.family.name
         # Before anything is made for each layer.
         sizes = Fields(values, str(self.path))
-        sizes.number("vocab_size", most=MOST_TOKENS)
+        sizes.tokens("vocab_size")
         _, heads, d_model = sizes.layers, sizes.heads, sizes.d_model
         if not self.family.layout.positions:
             # GGUF's own defaults, which are not transformers'.

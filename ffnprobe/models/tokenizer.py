@@ -16,13 +16,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.files import check_regular, read_json, safe_read
-from ffnprobe.models.fields import MOST_TOKENS
+from ffnprobe.models.config import MOST_TOKENS
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 END_OF_TEXT = "<|endoftext|>"
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
-_PARTS = ("normalizer", "pre_tokenizer")
+Rule = dict[str, Any]
 IDS = "ids"  # writes each token as its number, with spaces between
 # By how much the rules of a tokenizer may lengthen a text: Llama's make three bytes of a space.
 MOST_GROWTH = 64
@@ -33,8 +33,7 @@ _LONG_NUMBER = re.compile(rf"[:,\[]\s*[0-9]{{{len(str(MOST_TOKENS + 1))}}}")
 class TransformersTokenizer(Protocol):
     """A tokenizer of transformers, which keeps the tokenizer itself inside."""
 
-    @property
-    def backend_tokenizer(self) -> Any: ...
+    backend_tokenizer: Any
 
 
 # A tokenizer, a file or folder of one, or "ids".
@@ -45,7 +44,7 @@ class LibraryPanic(Exception):
     """A library of Rust code gave up (a regular expression, for one); the text is its reason."""
 
 
-def guard(call: Callable[[], Made]) -> Made:
+def guard(call: Callable[[], T]) -> T:
     """Call a library and turn its panic into an exception: pyo3's PanicException is not one."""
     try:
         return call()
@@ -55,7 +54,7 @@ def guard(call: Callable[[], Made]) -> Made:
         raise LibraryPanic(str(error)) from None
 
 
-def build_tokenizer(build: Callable[[], Made], name: str) -> Made:
+def build_tokenizer(build: Callable[[], T], name: str) -> T:
     """Build a tokenizer with a library, and say which one cannot be read."""
     try:
         return guard(build)
@@ -86,7 +85,7 @@ def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokeniz
             f"there is no tokenizer {path}.",
             remedy='a tokenizer.json, the folder of one, or "ids" (tokens as numbers)',
         )
-    return build_tokenizer(lambda: _read_whole(path), str(path))
+    return build_tokenizer(lambda: _read_file(path), str(path))
 
 
 def list_own(tokenizer: Tokenizer, *, size: int) -> dict[str, int]:
@@ -115,8 +114,7 @@ def _read_ids(path: Path) -> str:
     return text
 
 
-def _read_whole(path: Path) -> Tokenizer:
-    """Read a tokenizer.json."""
+def _read_file(path: Path) -> Tokenizer:
     text = _read_ids(path)
     return _settle(Tokenizer.from_str(text), str(path))
 
@@ -127,9 +125,7 @@ def _settle(tokenizer: Tokenizer, where: str) -> Tokenizer:
     tokenizer.no_padding()
     if isinstance(tokenizer.model, models.BPE):
         tokenizer.model.dropout = None  # of use in training alone: merges are left out by chance
-    rules = [
-        rule for part in _PARTS for rule in _spread_out(_state(getattr(tokenizer, part)) or {})
-    ]
+    rules = [rule for part in _parts(tokenizer).values() for rule in _list_rules(part or {})]
     growth = prod(max(1, len(str(rule.get("content") or ""))) for rule in rules)
     growth *= prod(1 + len(str(rule.get("prepend") or "")) for rule in rules)
     if growth > MOST_GROWTH:
@@ -139,10 +135,10 @@ def _settle(tokenizer: Tokenizer, where: str) -> Tokenizer:
     return tokenizer
 
 
-def _spread_out(part: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_rules(part: Rule) -> list[Rule]:
     """List the rules of a part of a tokenizer, those of a sequence one by one."""
     inner = [*part.get("normalizers", ()), *part.get("pretokenizers", ())]
-    return [rule for each in inner for rule in _spread_out(each)] if inner else [part]
+    return [rule for each in inner for rule in _list_rules(each)] if inner else [part]
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
@@ -151,7 +147,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     for path in (whole, vocab, merges):
         check_regular(path, refuse=ModelNotLoaded)
     if whole.is_file():
-        return build_tokenizer(lambda: _read_whole(whole), f"in {folder}")
+        return build_tokenizer(lambda: _read_file(whole), f"in {folder}")
     if vocab.is_file() and merges.is_file():
         return build_tokenizer(lambda: _read_pair(vocab, merges), f"in {folder}")
     raise ModelNotLoaded(
@@ -163,39 +159,40 @@ def read_tokenizer(folder: Path) -> Tokenizer:
 
 def _read_pair(vocab: Path, merges: Path) -> Tokenizer:
     """Read the older pair of files, which GPT-2 and OPT come in; it does not say how text is cut."""
-    said = _read_settings(vocab.parent)
-    kind = str(said.get("tokenizer_class") or "GPT2Tokenizer").removesuffix("Fast")
-    if kind != "GPT2Tokenizer":
+    settings = _read_settings(vocab.parent)
+    name = str(settings.get("tokenizer_class") or "GPT2Tokenizer").removesuffix("Fast")
+    if name != "GPT2Tokenizer":
         raise ModelNotLoaded(
-            f"{vocab.parent} is for a {kind}, which vocab.json and merges.txt do not describe.",
+            f"{vocab.parent} is for a {name}, which vocab.json and merges.txt do not describe.",
             remedy="its tokenizer.json",
         )
     _read_ids(vocab)
     tokenizer = Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    special = [END_OF_TEXT, *(_content(said.get(name)) for name in _SPECIAL)]
-    known = {text for text in special if text and tokenizer.token_to_id(text) is not None}
-    tokenizer.add_special_tokens(sorted(known))
+    special = {END_OF_TEXT, *(_content(settings.get(name)) for name in _SPECIAL)}
+    own = (text for text in special if text and tokenizer.token_to_id(text) is not None)
+    tokenizer.add_special_tokens(sorted(own))
     return tokenizer
 
 
 def find_bos(folder: Path, tokenizer: Tokenizer, *, size: int, bos: int | None) -> int | None:
     """Return the tokenizer's own BOS, else the configuration's, else GPT-2's if it is there."""
-    said = _read_settings(folder)
-    if "bos_token" in said:
-        # Qwen's say null: these models know no BOS, whatever their configuration holds.
-        named = _content(said["bos_token"])
-        found = None if named is None else tokenizer.token_to_id(named)
-        if named is None or (found is not None and found < size):
-            return found
+    settings = _read_settings(folder)
+    if "bos_token" in settings:
+        text = _content(settings["bos_token"])
+        if text is None:  # as Qwen's: these models know no BOS, whatever their configuration holds
+            return None
+        own = tokenizer.token_to_id(text)
+        if own is not None and own < size:
+            return own
     return tokenizer.token_to_id(END_OF_TEXT) if bos is None or bos >= size else bos
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
     path = folder / "tokenizer_config.json"
-    said = read_json(path, refuse=ModelNotLoaded) if path.exists() else {}
-    return said if isinstance(said, dict) else {}
+    settings = read_json(path, refuse=ModelNotLoaded) if path.exists() else {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _content(token: Any) -> str | None:
@@ -206,7 +203,7 @@ def _content(token: Any) -> str | None:
 
 def without_prefix(tokenizer: Tokenizer) -> Tokenizer:
     """Return a tokenizer that puts no space in front of a text: the very one if it puts none."""
-    parts = {name: _state(getattr(tokenizer, name)) for name in _PARTS}
+    parts = _parts(tokenizer)
     bare = {name: _drop_prefix(part) for name, part in parts.items()}
     if bare == parts:
         return tokenizer
@@ -215,17 +212,18 @@ def without_prefix(tokenizer: Tokenizer) -> Tokenizer:
 
 def unicode_form(tokenizer: Tokenizer) -> Form | None:
     """Name the Unicode form a tokenizer brings texts into, if it does."""
-    state = _state(tokenizer.normalizer) or {}
-    kinds = {part["type"] for part in (state, *state.get("normalizers", ())) if "type" in part}
-    return next((form for form in get_args(Form) if form in kinds), None)
+    normalizer = _parts(tokenizer)["normalizer"] or {}
+    types = [rule.get("type") for rule in (normalizer, *normalizer.get("normalizers", ()))]
+    return next((form for form in get_args(Form) if form in types), None)
 
 
-def _state(part: Any) -> dict[str, Any] | None:
-    """Return a tokenizer's part as plain data."""
-    return None if part is None else dict(json.loads(part.__getstate__()))
+def _parts(tokenizer: Tokenizer) -> dict[str, Rule | None]:
+    """Return what changes and cuts a text before the model sees it, as plain data."""
+    parts = {name: getattr(tokenizer, name) for name in ("normalizer", "pre_tokenizer")}
+    return {n: None if p is None else dict(json.loads(p.__getstate__())) for n, p in parts.items()}
 
 
-def _drop_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:
+def _drop_prefix(part: Rule | None) -> Rule | None:
     if part is None or part["type"] == "Prepend":
         return None
     match part:
@@ -235,6 +233,5 @@ def _drop_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:
             return part | {"add_prefix_space": False}
         case {"type": "Sequence"}:
             inner = "normalizers" if "normalizers" in part else "pretokenizers"
-            kept = [bare for each in part[inner] if (bare := _drop_prefix(each)) is not None]
-            return part | {inner: kept}
+            return part | {inner: [bare for each in part[inner] if (bare := _drop_prefix(each))]}
     return part

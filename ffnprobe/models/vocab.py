@@ -1,11 +1,11 @@
 """The vocabulary: text ↔ token id ↔ the form a token is shown in.
 
-A text is split in one of two ways. `ids` splits a text that begins: what Hugging Face's tokenizer
-gives, a space in front where a SentencePiece vocabulary puts one. `pieces` splits a text that goes
-on after another (an answer, a token searched for): nothing is put in front, and " Paris" is `␣Paris`.
+`ids` splits a text that begins, as Hugging Face's tokenizer does: with a space in front where a
+SentencePiece vocabulary puts one. `pieces` splits a text that continues another (an answer, a token
+searched for): nothing is put in front, and " Paris" is `␣Paris`.
 
-The text of a prompt or a token is never repaired: `one(" basket ball")` fails and suggests. A vocabulary
-of words (WordLevel, WordPiece) does not keep the spaces between them; everything else must be written.
+A text is never repaired: `one(" basket ball")` fails and suggests. A vocabulary of words (WordLevel,
+WordPiece) does not keep the spaces between them; everything else must be written.
 
 Three spellings of tokens circulate, and " Paris" is written in them as
 
@@ -144,16 +144,15 @@ class Vocab:
 
     def pieces(self, text: str) -> list[int]:
         """Split a text that continues another into token ids; nothing is prepended."""
-        return self._split(text, self._going_on)
+        return self._split(text, self._without_prefix)
 
     @cached_property
-    def _going_on(self) -> Tokenizer:
-        """The tokenizer without the space it puts in front of a text."""
+    def _without_prefix(self) -> Tokenizer:
         return without_prefix(self.tokenizer)
 
     def _split(self, text: str, tokenizer: Tokenizer) -> list[int]:
         try:
-            made = guard(lambda: tokenizer.encode(text, add_special_tokens=False))
+            encoding = guard(lambda: tokenizer.encode(text, add_special_tokens=False))
         except TypeError:  # the tokenizers library's word for bytes that are no UTF-8
             raise _unwritten(text) from None
         except LibraryPanic as panic:
@@ -163,10 +162,10 @@ class Vocab:
             ) from None
         except Exception as error:  # the tokenizers library raises bare Exception
             raise TokenNotFound(f"{_start(text)} cannot be split: {error}.") from None
-        found: list[int] = made.ids
+        tokens: list[int] = encoding.ids
         if self._spelling is Spelling.WORDS:
-            self._check_words(text, made)
-        elif self.text(found) != text and not self._begins(text, found):
+            self._check_words(text, encoding)
+        elif self.text(tokens) != text and not self._begins(text, tokens):
             form = unicode_form(tokenizer)
             if form is not None and not unicodedata.is_normalized(form, text):
                 raise TokenNotFound(
@@ -174,32 +173,30 @@ class Vocab:
                     remedy=f'unicodedata.normalize("{form}", text)',
                 )
             raise _unwritten(text)
-        lacking = next((token for token in found if token >= self.size), None)
-        if lacking is not None:
-            raise TokenNotFound(
-                f"{text!r} holds {self.show(lacking)}, which the model has no row for."
-            )
-        return found
+        for token in tokens:
+            if token >= self.size:
+                shown = self.show(token)
+                raise TokenNotFound(f"{text!r} holds {shown}, which the model has no row for.")
+        return tokens
 
-    def _check_words(self, text: str, made: Encoding) -> None:
+    def _check_words(self, text: str, encoding: Encoding) -> None:
         """Refuse a text with a word, or a part of one, that the vocabulary does not have."""
         unknown = getattr(self.tokenizer.model, "unk_token", None)
-        known = [False] * len(text)
-        for token, (start, end) in zip(made.tokens, made.offsets, strict=True):
+        covered: set[int] = set()
+        for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
             if token == unknown:
-                raise TokenNotFound(
-                    f"{_start(text[start:end])} is not in this vocabulary of words."
-                )
-            known[start:end] = [True] * (end - start)
-        for index, character in enumerate(text):
-            if not known[index] and not character.isspace():
+                word = _start(text[start:end])
+                raise TokenNotFound(f"{word} is not in this vocabulary of words.")
+            covered.update(range(start, end))
+        for place, character in enumerate(text):
+            if place not in covered and not character.isspace():
                 raise TokenNotFound(
                     f"{_start(text)} holds {character!r}, which this vocabulary cannot write."
                 )
 
     def _begins(self, text: str, tokens: Sequence[int]) -> bool:
         """Whether tokens are a text but for spaces put in front of it and after special tokens."""
-        if self._going_on is self.tokenizer:
+        if self._without_prefix is self.tokenizer:
             return False
         for is_literal, run in groupby(tokens, key=self._literal.__contains__):
             written = self.text(run)
@@ -220,8 +217,8 @@ class Vocab:
     def text(self, tokens: Iterable[int]) -> str:
         """Join tokens into text; bytes that are no character become U+FFFD."""
         if self._spelling is Spelling.WORDS:
-            known = [token for token in tokens if self.tokenizer.id_to_token(token) is not None]
-            return str(self.tokenizer.decode(known, skip_special_tokens=False))
+            own = [token for token in tokens if self.tokenizer.id_to_token(token) is not None]
+            return str(self.tokenizer.decode(own, skip_special_tokens=False))
         return b"".join(self.bytes(token) for token in tokens).decode("utf-8", errors="replace")
 
     def show(self, token: int) -> str:
@@ -245,29 +242,27 @@ class Vocab:
         """Return the id of a text that is exactly one token, or list its pieces and suggest."""
         if not text:
             raise TokenNotFound(f'"" is not a token; {use} needs one.', remedy='" basketball"')
-        found = self.pieces(text)
-        if len(found) == 1:
-            return found[0]
-        pieces = " ".join(f'"{piece}"' for piece in self.show_all(found))
-        near = self.suggest(text)
+        tokens = self.pieces(text)
+        if len(tokens) == 1:
+            return tokens[0]
+        shown = " ".join(f'"{token}"' for token in self.show_all(tokens))
         raise TokenNotFound(
-            f'"{text}" is {len(found)} tokens here: {pieces}; {use} needs one.',
-            remedy=" or ".join(f'"{word}"' for word in near) or None,
+            f'"{text}" is {len(tokens)} tokens here: {shown}; {use} needs one.',
+            remedy=" or ".join(f'"{word}"' for word in self._suggest(text)) or None,
         )
 
-    def suggest(self, text: str, most: int = 3) -> list[str]:
-        """Name single tokens a text may have been meant for, the nearest first."""
+    def _suggest(self, text: str) -> list[str]:
+        """Name up to three single tokens a text may have been meant for, the nearest first."""
         bare = "".join(text.split())
         guesses = [" " + bare, bare, " " + bare.lower(), " " + bare.capitalize()]
-        found = [guess for guess in guesses if bare and self._is_one(guess)]
-        if not found:
+        tokens = [guess for guess in guesses if bare and self._is_one(guess)]
+        if not tokens:
             words = {word for word in map(self._word, range(self.size)) if len(word.strip()) > 2}
-            near = difflib.get_close_matches(" " + bare.lower(), sorted(words), most, cutoff=0.6)
-            found = [word for word in near if self._is_one(word)]
-        return list(dict.fromkeys(found))[:most]
+            near = difflib.get_close_matches(" " + bare.lower(), sorted(words), 3, cutoff=0.6)
+            tokens = [word for word in near if self._is_one(word)]
+        return list(dict.fromkeys(tokens))[:3]
 
     def _is_one(self, text: str) -> bool:
-        """Say whether a text is one token; a text that cannot be written is none."""
         try:
             return len(self.pieces(text)) == 1
         except TokenNotFound:
