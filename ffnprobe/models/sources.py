@@ -3,8 +3,10 @@
 A name is a folder or a .gguf file if it is one on disk, else `pocket`, else a published GPT-2, else a
 model that comes inside a package, else a repository id (`owner/name`). Nothing here loads torch.
 
-A package holds a GGUF file, whole or in parts (a package index limits the size of one), and is not run. Parts
-are put together once, in the user's cache, and checked against the sum the package states.
+A repository is downloaded once into the hub's own cache, then never asked for again; a download that was cut
+is resumed. Only data is fetched: configuration, tensors, tokenizer. A package holds a GGUF file, whole or in
+parts (a package index limits the size of one), and is not run. Parts are put together once, in the user's
+cache, and checked against the sum the package states.
 """
 
 import difflib
@@ -24,13 +26,11 @@ from ffnprobe.models import pocket
 from ffnprobe.models.config import PUBLISHED, Config, parse_config, read_config
 from ffnprobe.models.families import FAMILIES
 
-# MERGED: ffnprobe.models.hub
-# Models from the Hugging Face hub: downloaded once into its own cache, then never asked for again.
-#
-# A model whose files are all in the cache is used as it is, with no request. A connection that is cut
-# is taken up where it stopped. Only data is fetched: configuration, tensors, tokenizer.
-
-
+EMBEDDED = "pocket"
+GGUF, SUMS = ".gguf", "SHA256SUMS"
+CACHE = "FFNPROBE_CACHE"
+# Kinds of models that no other process can load: those made in memory.
+OBJECT, EDITED = "object", "edited"
 REPOSITORIES = {
     name: repository
     for family in FAMILIES.values()
@@ -38,6 +38,7 @@ REPOSITORIES = {
 }
 SECONDS = 5.0
 _TOKENIZERS = (("tokenizer.json",), ("vocab.json", "merges.txt"))
+_AGAIN = "download or copy it again"
 # In order of preference; the first that a folder or a repository has is taken.
 WEIGHT_FILES = (
     "model.safetensors",
@@ -45,139 +46,6 @@ WEIGHT_FILES = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-
-
-def find_cached(repository: str) -> Path | None:
-    """Return the cache's folder for a repository if everything needed is in it."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    # Older downloads of the published models stand under their short names.
-    for name in (repository, *(n for n, full in REPOSITORIES.items() if full == repository)):
-        try:
-            config = try_to_load_from_cache(name, "config.json")
-        except HFValidationError as error:
-            raise ModelNotLoaded(
-                f"there is no folder {repository}, and it cannot be a repository's name: {error}",
-                remedy="owner/name on the hub, or a folder",
-            ) from None
-        if isinstance(config, str) and _is_complete(folder := Path(config).parent):
-            return folder
-    return None
-
-
-def _is_complete(folder: Path) -> bool:
-    has_tokenizer = any(all((folder / f).is_file() for f in files) for files in _TOKENIZERS)
-    return has_tokenizer and any(
-        (folder / name).is_file()
-        and all((folder / f).is_file() for f in list_shards(folder / name))
-        for name in WEIGHT_FILES
-    )
-
-
-def fetch(repository: str) -> Path:
-    """Return a folder with a repository's files, from the cache or by downloading what is missing."""
-    if cached := find_cached(repository):
-        return cached
-    folder = fetch_config(repository)
-    weights = next((name for name in WEIGHT_FILES if _download(repository, name)), None)
-    if weights is None:
-        raise ModelNotLoaded(f"{repository} on the hub has no weights ({', '.join(WEIGHT_FILES)}).")
-    for shard in list_shards(folder / weights):
-        if not _download(repository, shard):
-            raise ModelNotLoaded(f"{repository} on the hub lacks {shard}, which its index names.")
-    if not any(all(_download(repository, f) for f in files) for files in _TOKENIZERS):
-        raise ModelNotLoaded(f"{repository} on the hub has no tokenizer.")
-    _download(repository, "tokenizer_config.json")  # names BOS, if the repository has one
-    return folder
-
-
-def fetch_config(repository: str) -> Path:
-    """Return a folder with at least a repository's `config.json`."""
-    if (cached := find_cached(repository)) is not None:
-        return cached
-    _check_reachable(repository)
-    path = _download(repository, "config.json")
-    if path is None:
-        raise ModelNotLoaded(f"{repository} on the hub has no config.json.")
-    return path.parent
-
-
-def _download(repository: str, file: str) -> Path | None:
-    """Fetch one file with the hub's own progress bar; None if the repository has no such file."""
-    from huggingface_hub import errors, hf_hub_download
-
-    try:
-        return Path(hf_hub_download(repository, file, etag_timeout=SECONDS))
-    except errors.GatedRepoError:
-        raise ModelNotLoaded(
-            f"{repository} asks for a login on the hub.", remedy="hf auth login"
-        ) from None
-    except errors.RepositoryNotFoundError:
-        raise ModelNotLoaded(
-            f"the hub has no repository {repository}, or it is private.",
-            remedy="pocket, gpt2, or a folder on this machine",
-        ) from None
-    except errors.LocalEntryNotFoundError:
-        raise _unreachable(repository) from None
-    except errors.EntryNotFoundError:
-        return None
-    except Exception as error:  # each transport of the hub's library raises errors of its own
-        raise _unreachable(repository, cause=error) from None
-
-
-def _check_reachable(repository: str) -> None:
-    """Ask the hub once, briefly; its own library would try again for half a minute."""
-    from huggingface_hub import constants, get_session, hf_hub_url
-
-    if constants.HF_HUB_OFFLINE:
-        raise _unreachable(repository)
-    try:
-        get_session().head(hf_hub_url(repository, "config.json"), timeout=SECONDS)
-    except Exception as error:
-        raise _unreachable(repository, cause=error) from None
-
-
-def _unreachable(repository: str, cause: Exception | None = None) -> ModelNotLoaded:
-    """Say that the hub did not answer, and the two ways on."""
-    because = f" ({str(cause).splitlines()[0][:120]})" if cause is not None and str(cause) else ""
-    return ModelNotLoaded(
-        f"the hub did not deliver {repository} and it is not in the cache{because}.",
-        remedy="--model FOLDER with the model's files, or --model pocket, which is embedded",
-    )
-
-
-def list_shards(path: Path) -> list[str]:
-    """Name the files an index points to; other files point to none."""
-    if path.suffix != ".json":
-        return []
-    try:
-        shards = sorted(set(read_json(path, refuse=ModelNotLoaded)["weight_map"].values()))
-    except (LookupError, TypeError, AttributeError, OSError) as error:
-        raise ModelNotLoaded(f"{path} is not an index of shards: {error}.") from None
-    for shard in shards:
-        # An index may only name files of weights, in its own folder.
-        is_index = str(shard).endswith(".json")
-        if is_index or not isinstance(shard, str) or Path(shard).name != shard:
-            what = "an index as a shard" if is_index else "a shard outside its folder"
-            raise ModelNotLoaded(
-                f"{path} names {what}: {shard!r}.", remedy="download or copy it again"
-            )
-    return shards
-
-
-def truncated(path: Path, cause: str) -> ModelNotLoaded:
-    """Say that a file of weights does not hold what its head promises."""
-    return ModelNotLoaded(
-        f"{path} is truncated or corrupt ({cause}).", remedy="download or copy it again"
-    )
-
-
-EMBEDDED = "pocket"
-GGUF, SUMS = ".gguf", "SHA256SUMS"
-CACHE = "FFNPROBE_CACHE"
-# Kinds of models that no other process can load: those made in memory.
-OBJECT, EDITED = "object", "edited"
 
 
 @dataclass(frozen=True)
@@ -202,8 +70,8 @@ class Source:
 
     def as_dict(self) -> dict[str, str]:
         """List what is known as plain data; where the package itself lies is not worth telling."""
-        told = asdict(self) | ({"where": ""} if self.kind == "embedded" else {})
-        return {name: value for name, value in told.items() if value}
+        fields = asdict(self) | ({"where": ""} if self.kind == "embedded" else {})
+        return {name: value for name, value in fields.items() if value}
 
     def is_here(self) -> bool:
         """Say whether loading needs no download."""
@@ -259,11 +127,11 @@ def find_source(name: str) -> Source:
         return Source("hub", name)
     if slash or name.startswith((".", "~")):
         raise ModelNotLoaded(f"there is no folder {name}.", remedy="a folder with config.json")
-    known = [EMBEDDED, *PUBLISHED, *PACKAGES]
-    near = difflib.get_close_matches(name.lower(), known, 1, cutoff=0.5)
+    names = [EMBEDDED, *PUBLISHED, *PACKAGES]
+    near = difflib.get_close_matches(name.lower(), names, 1, cutoff=0.5)
     raise ModelNotLoaded(
         f'"{name}" is not a known model, and not a folder here.',
-        remedy=near[0] if near else ", ".join(known) + ", owner/name on the hub, or a folder",
+        remedy=near[0] if near else ", ".join(names) + ", owner/name on the hub, or a folder",
     )
 
 
@@ -287,6 +155,128 @@ def cache_folder() -> Path:
     return Path(named).expanduser() if named else user_cache_path("ffnprobe", appauthor=False)
 
 
+def find_cached(repository: str) -> Path | None:
+    """Return the cache's folder for a repository if everything needed is in it."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    # Older downloads of the published models stand under their short names.
+    short = [name for name, full in REPOSITORIES.items() if full == repository]
+    for name in (repository, *short):
+        try:
+            config = try_to_load_from_cache(name, "config.json")
+        except HFValidationError as error:
+            raise ModelNotLoaded(
+                f"there is no folder {repository}, and it cannot be a repository's name: {error}",
+                remedy="owner/name on the hub, or a folder",
+            ) from None
+        if isinstance(config, str) and _is_complete(folder := Path(config).parent):
+            return folder
+    return None
+
+
+def _is_complete(folder: Path) -> bool:
+    def has(*files: str) -> bool:
+        return all((folder / file).is_file() for file in files)
+
+    return any(has(*files) for files in _TOKENIZERS) and any(
+        has(name) and has(*list_shards(folder / name)) for name in WEIGHT_FILES
+    )
+
+
+def fetch(repository: str) -> Path:
+    """Return a folder with a repository's files, from the cache or by downloading what is missing."""
+    if cached := find_cached(repository):
+        return cached
+    folder = fetch_config(repository)
+    weights = next((name for name in WEIGHT_FILES if _download(repository, name)), None)
+    if weights is None:
+        raise ModelNotLoaded(f"{repository} on the hub has no weights ({', '.join(WEIGHT_FILES)}).")
+    for shard in list_shards(folder / weights):
+        if not _download(repository, shard):
+            raise ModelNotLoaded(f"{repository} on the hub lacks {shard}, which its index names.")
+    if not any(all(_download(repository, f) for f in files) for files in _TOKENIZERS):
+        raise ModelNotLoaded(f"{repository} on the hub has no tokenizer.")
+    _download(repository, "tokenizer_config.json")  # names BOS, if the repository has one
+    return folder
+
+
+def fetch_config(repository: str) -> Path:
+    """Return a folder with at least a repository's `config.json`."""
+    if cached := find_cached(repository):
+        return cached
+    _check_reachable(repository)
+    if path := _download(repository, "config.json"):
+        return path.parent
+    raise ModelNotLoaded(f"{repository} on the hub has no config.json.")
+
+
+def _download(repository: str, file: str) -> Path | None:
+    """Fetch one file with the hub's own progress bar; None if the repository has no such file."""
+    from huggingface_hub import errors, hf_hub_download
+
+    try:
+        return Path(hf_hub_download(repository, file, etag_timeout=SECONDS))
+    except errors.GatedRepoError:
+        raise ModelNotLoaded(
+            f"{repository} asks for a login on the hub.", remedy="hf auth login"
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise ModelNotLoaded(
+            f"the hub has no repository {repository}, or it is private.",
+            remedy="pocket, gpt2, or a folder on this machine",
+        ) from None
+    except errors.LocalEntryNotFoundError:
+        raise _unreachable(repository) from None
+    except errors.EntryNotFoundError:
+        return None
+    except Exception as error:  # each transport of the hub's library raises errors of its own
+        raise _unreachable(repository, error) from None
+
+
+def _check_reachable(repository: str) -> None:
+    """Ask the hub once, briefly; its own library would try again for half a minute."""
+    from huggingface_hub import constants, get_session, hf_hub_url
+
+    if constants.HF_HUB_OFFLINE:
+        raise _unreachable(repository)
+    try:
+        get_session().head(hf_hub_url(repository, "config.json"), timeout=SECONDS)
+    except Exception as error:
+        raise _unreachable(repository, error) from None
+
+
+def _unreachable(repository: str, cause: Exception | str = "") -> ModelNotLoaded:
+    """Say that the hub did not answer, and the two ways on."""
+    because = f" ({str(cause).splitlines()[0][:120]})" if str(cause) else ""
+    return ModelNotLoaded(
+        f"the hub did not deliver {repository} and it is not in the cache{because}.",
+        remedy="--model FOLDER with the model's files, or --model pocket, which is embedded",
+    )
+
+
+def list_shards(path: Path) -> list[str]:
+    """Name the files an index points to; other files point to none."""
+    if path.suffix != ".json":
+        return []
+    try:
+        shards = sorted(set(read_json(path, refuse=ModelNotLoaded)["weight_map"].values()))
+    except (LookupError, TypeError, AttributeError, OSError) as error:
+        raise ModelNotLoaded(f"{path} is not an index of shards: {error}.") from None
+    for shard in shards:
+        # An index may only name files of weights, in its own folder.
+        is_index = str(shard).endswith(".json")
+        if is_index or not isinstance(shard, str) or Path(shard).name != shard:
+            what = "an index as a shard" if is_index else "a shard outside its folder"
+            raise ModelNotLoaded(f"{path} names {what}: {shard!r}.", remedy=_AGAIN)
+    return shards
+
+
+def truncated(path: Path, cause: str) -> ModelNotLoaded:
+    """Say that a file of weights does not hold what its head promises."""
+    return ModelNotLoaded(f"{path} is truncated or corrupt ({cause}).", remedy=_AGAIN)
+
+
 class Package(NamedTuple):
     """A package with a GGUF file inside, and what is known of the model without it."""
 
@@ -300,13 +290,13 @@ class Package(NamedTuple):
     def missing(self) -> list[str]:
         """Name the modules that are not installed, or do not hold what they should."""
         absent = [] if any(_folders(self.module)) else [self.module]
-        absent += [m for m in self.parts or (self.module,) if self._find(m) is None]
+        absent += [module for module in self.parts or (self.module,) if not self._find(module)]
         return list(dict.fromkeys(absent))
 
     def file(self) -> Path:
         """Return the GGUF file, put together first if it comes in parts; all of it must be installed."""
-        found = [file for module in self.parts or (self.module,) if (file := self._find(module))]
-        return self._join(found) if self.parts else found[0]
+        files = [file for module in self.parts or (self.module,) if (file := self._find(module))]
+        return self._join(files) if self.parts else files[0]
 
     def _find(self, module: str) -> Path | None:
         pattern = f"*{GGUF}.part*" if self.parts else f"*{GGUF}"
@@ -315,21 +305,21 @@ class Package(NamedTuple):
 
     def _join(self, parts: list[Path]) -> Path:
         """Put the parts together in the cache, unless they are there already."""
-        stated = [folder / SUMS for folder in _folders(self.module) if (folder / SUMS).is_file()]
-        if not stated:
+        sums = [folder / SUMS for folder in _folders(self.module) if (folder / SUMS).is_file()]
+        if not sums:
             raise ModelNotLoaded(
                 f"the package {self.module} does not hold {SUMS}, by which its parts are checked.",
                 remedy=f"{self.install} --force-reinstall",
             )
-        name, wanted = parts[0].stem, stated[0].read_text(encoding="utf-8").split()[0]
+        name, wanted = parts[0].stem, sums[0].read_text(encoding="utf-8").split()[0]
         target = cache_folder() / wanted[:16] / name
         if target.is_file() and target.stat().st_size == sum(p.stat().st_size for p in parts):
             return target
         data = b"".join(part.read_bytes() for part in parts)
-        found = hashlib.sha256(data).hexdigest()
-        if found != wanted:
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != wanted:
             raise ModelNotLoaded(
-                f"the parts of {name} do not make the file they should: its SHA-256 is {found[:16]}…, "
+                f"the parts of {name} do not make the file they should: its SHA-256 is {digest[:16]}…, "
                 f"not {wanted[:16]}….",
                 remedy=f"{self.install} --force-reinstall",
             )
