@@ -161,7 +161,7 @@ def advance(
     return step(
         replays[0].model, layer, streams, [replay._at[:, start:] for replay, start in each],
         past=[replay.past(layer, start) for replay, start in each],
-        taps=None if edits is None else [{"activations": partial(e, layer)} for e in edits],
+        hooks=None if edits is None else [{"activations": partial(e, layer)} for e in edits],
         drop=None if firsts is None else [max(0, f - start) for f, start in zip(firsts, starts, strict=True)],
     )  # fmt: skip
 

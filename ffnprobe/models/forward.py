@@ -1,9 +1,22 @@
 """Run token ids through all layers: by our own step, or by TransformerLens's hooks where a model asks for them.
 
 Both see and replace the same things, by the same names: `ffnprobe.models.bridge` lists them. Our own step
-needs torch alone; before it is trusted with a model it is compared with Hugging Face and TransformerLens
-(`ffnprobe.models.verification`). `load(…, hooks=True)` and `--hooks` run a model by the hooks. Every result
-that comes of a run says in its provenance who ran it.
+needs torch alone; `load(…, hooks=True)` and `--hooks` run a model by the hooks. Every result that comes of a
+run says in its provenance who ran it.
+
+Before a model is first run, Hugging Face, TransformerLens and our own step must give it the same logits on a
+few tokens. They read one configuration in three codes; where they differ, one of them has misread it, and
+every number after that would be wrong in silence. Pocket is compared by the tests. What was found for any other
+model is recorded in the user's cache folder:
+
+    made_for   the identity of the model, a hash of all its options, the versions of the libraries
+    rotary     each layer's frequencies, as Hugging Face computed them; none where positions are embedded
+    checksum   over all of it (`ffnprobe.files`)
+
+A record that is damaged, or made for anything else, is ignored and the model is compared again. So it
+is, each time, where the cache cannot be written or where logits overflow and cannot be compared.
+
+Limits: eight tokens do not show a window longer than they are.
 
 >>> import ffnprobe as fp
 >>> fp.run(fp.load("pocket"), "Michael Jordan").provenance.run_by
@@ -12,38 +25,54 @@ that comes of a run says in its provenance who ran it.
 'TransformerLens hooks'
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import torch
+import xxhash
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ffnprobe.errors import PromptRefused
+from ffnprobe.errors import FileNotWritten, ModelNotLoaded, PromptRefused
+from ffnprobe.files import BLANK, atomic_write, is_sealed, seal
 from ffnprobe.models import bridge
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Hook, normalise, step, unembed
+from ffnprobe.models.sources import cache_folder
+from ffnprobe.models.step import Hook, measure_angles, normalise, step, unembed
+from ffnprobe.version import VERSION
 
 # By a hook's name and its layer, 0 for the final one.
 Hooks = Mapping[tuple[str, int], Hook]
+LIBRARIES = ("torch", "transformers", "transformer-lens")
+# Within a model's positions the frequencies of these do not depend on the length of the prompt.
+FIXED = ("default", "linear", "dynamic", "llama3", "yarn")
+WITHIN = 1e-3
+
+Frequencies = list[tuple[list[float], float]]
+Rotary = tuple[tuple[Float[Tensor, " pair"], float], ...]
 
 
 def forward(
-    model: Model, ids: Int[Tensor, "batch pos"], taps: Hooks
+    model: Model, ids: Int[Tensor, "batch pos"], hooks: Hooks
 ) -> Float[Tensor, "batch pos vocab"]:
-    """Run token ids and return the logits; each tap sees its hook and may return a replacement.
+    """Run token ids and return the logits; each hook sees its tensor and may return a replacement.
 
     Logits that overflow are refused.
     """
     model.check()
     run = bridge.run_hooked if model.hooks else run_steps
     with torch.no_grad():
-        return _finite(model, run(model, ids.to(model.device), taps), "logits")
+        return _finite(model, run(model, ids.to(model.device), hooks), "logits")
 
 
 def run_steps(
-    model: Model, ids: Int[Tensor, "batch pos"], taps: Hooks
+    model: Model, ids: Int[Tensor, "batch pos"], hooks: Hooks
 ) -> Float[Tensor, "batch pos vocab"]:
     """Run token ids by our own step, layer after layer."""
     embedding = model.weights[f"{model.layout.embedding}.weight"]
@@ -53,9 +82,9 @@ def run_steps(
         stream = stream + model.position_embedding[: ids.shape[1]]
     at = torch.arange(ids.shape[1], device=model.device)[None]
     for layer in range(model.config.layers):
-        own = {name: tap for (name, number), tap in taps.items() if number == layer}
-        (stream,) = step(model, layer, [stream], [at], taps=[own] if own else None)
-    changed = taps["final", 0](stream) if ("final", 0) in taps else None
+        own = {name: hook for (name, number), hook in hooks.items() if number == layer}
+        (stream,) = step(model, layer, [stream], [at], hooks=[own] if own else None)
+    changed = hooks["final", 0](stream) if ("final", 0) in hooks else None
     return unembed(model, normalise(model, stream if changed is None else changed))
 
 
@@ -75,9 +104,9 @@ class _SeenEnough(Exception):
     """Ends a run whose logits nobody asked for."""
 
 
-def watch(model: Model, ids: Int[Tensor, "batch pos"], taps: Hooks) -> None:
-    """Run token ids through all layers for the taps' sake; the logits are not made."""
-    at_end = taps.get(("final", 0))
+def watch(model: Model, ids: Int[Tensor, "batch pos"], hooks: Hooks) -> None:
+    """Run token ids through all layers for the hooks' sake; the logits are not made."""
+    at_end = hooks.get(("final", 0))
 
     def stop(stream: Tensor) -> None:
         _finite(model, stream, "vectors")
@@ -86,25 +115,142 @@ def watch(model: Model, ids: Int[Tensor, "batch pos"], taps: Hooks) -> None:
         raise _SeenEnough
 
     with suppress(_SeenEnough):
-        forward(model, ids, {**taps, ("final", 0): stop})
+        forward(model, ids, {**hooks, ("final", 0): stop})
 
 
-def capture(model: Model, ids: Int[Tensor, "batch pos"], hooks: Iterable[str]) -> dict[str, Tensor]:
-    """Run token ids once and copy out the hooks named, `[layer batch …]`, and the logits, to CPU."""
+def capture(model: Model, ids: Int[Tensor, "batch pos"], names: Iterable[str]) -> dict[str, Tensor]:
+    """Run token ids once and copy out what these hooks see, `[layer batch …]`, and the logits, to CPU."""
     layers = model.config.layers
-    found: dict[str, Tensor] = {}
+    captured: dict[str, Tensor] = {}
 
     def keep(name: str, layer: int, tensor: Tensor) -> None:
         if name in bridge.FINAL_HOOKS:
-            found[name] = tensor.cpu().clone()
+            captured[name] = tensor.cpu().clone()
             return
-        if name not in found:
-            found[name] = torch.empty(layers, *tensor.shape, dtype=tensor.dtype)
-        found[name][layer] = tensor
+        if name not in captured:
+            captured[name] = torch.empty(layers, *tensor.shape, dtype=tensor.dtype)
+        captured[name][layer] = tensor
 
-    taps: dict[tuple[str, int], Hook] = {}
-    for name in hooks:
-        for layer in range(1 if name in bridge.FINAL_HOOKS else layers):
-            taps[name, layer] = partial(keep, name, layer)
-    found["logits"] = forward(model, ids, taps).cpu()
-    return found
+    hooks: dict[tuple[str, int], Hook] = {
+        (name, layer): partial(keep, name, layer)
+        for name in names
+        for layer in range(1 if name in bridge.FINAL_HOOKS else layers)
+    }
+    captured["logits"] = forward(model, ids, hooks).cpu()
+    return captured
+
+
+def verify(model: Model) -> Rotary:
+    """Return what a model's positions are rotated by, layer by layer, once our own step is seen to run it."""
+    if model.source.kind == "embedded":
+        return ()
+    path, made_for = cache_folder() / "verified" / f"{model.identity}.json", _describe(model)
+    frequencies = _read(path, made_for)
+    if frequencies is None:
+        frequencies, was_compared = _compare(model)
+        if was_compared:
+            record = {"made_for": made_for, "rotary": frequencies, "checksum": BLANK.decode()}
+            with suppress(OSError, FileNotWritten):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                atomic_write(path, seal(json.dumps(record).encode()))
+    return _hold(model, frequencies)
+
+
+def check_agreement(model: Model, logits: Mapping[str, Float[Tensor, "pos vocab"]]) -> bool:
+    """Raise unless all logits are one; False where they overflow, so that nothing is compared."""
+    (first, wanted), *others = logits.items()
+    if not wanted.isfinite().all():
+        return False
+    for name, theirs in others:
+        off = float((theirs - wanted).abs().max())
+        if not off <= WITHIN * max(1.0, float(wanted.abs().max())):
+            raise ModelNotLoaded(
+                f"{model.name} is not run right: on {len(wanted)} tokens the logits of {name} are off "
+                f"by {off:.2g} from those of {first}, so one of them misreads its configuration.",
+                remedy="report its config.json; the verbs that read weights alone (read, survey) "
+                "may be wrong for it too",
+            )
+    return True
+
+
+def _compare(model: Model) -> tuple[Frequencies, bool]:
+    """Run a few tokens in three ways; return the rotary frequencies, and whether the logits could be compared."""
+    booted = bridge.boot(model)
+    trial = copy(model)  # so that nobody runs the model before it is compared
+    frequencies = [] if booted.rotary is None else _read_rotary(trial, booted.rotary)
+    vars(trial)["rotary"] = _hold(model, frequencies)
+    ids = bridge.few_tokens(model)
+    with torch.no_grad():
+        logits = {
+            "Hugging Face": booted.logits,
+            "TransformerLens": booted.bridge(ids)[0],
+            "ffnprobe": run_steps(trial, ids, {})[0],
+        }
+    was_compared = check_agreement(model, logits)
+    vars(model).update(vars(trial))  # what was made of the weights need not be made again
+    if not model.hooks:
+        bridge.forget_bridge(model)
+    return frequencies, was_compared
+
+
+def _read_rotary(trial: Model, rotary: Any) -> Frequencies:
+    """Read each layer's frequencies off Hugging Face's module; what they make of the last position is checked."""
+    _refuse_changing(trial)
+    last, like = torch.tensor([[trial.config.positions - 1]], device=trial.device), torch.zeros(1)
+    frequencies: Frequencies = []
+    for layer in range(trial.config.layers):
+        # Gemma 3 has one base where attention sees all and another where it has a window.
+        kinds = [rotary.config.layer_types[layer]] if hasattr(rotary, "layer_types") else []
+        prefix = "".join(f"{kind}_" for kind in kinds)
+        own = getattr(rotary, f"{prefix}inv_freq").float().cpu().tolist()
+        frequencies.append((own, float(getattr(rotary, f"{prefix}attention_scaling"))))
+        vars(trial)["rotary"] = _hold(trial, frequencies)
+        theirs = rotary(like.to(trial.device), last, *kinds)
+        ours = measure_angles(trial, layer, last) or ()
+        if not all(torch.allclose(torch.cat([a, a], -1), b) for a, b in zip(ours, theirs, strict=True)):  # fmt: skip
+            raise ModelNotLoaded(
+                f"{trial.name}: ffnprobe and Hugging Face tell its last position differently.",
+                remedy="report its config.json",
+            )
+    return frequencies
+
+
+def _refuse_changing(model: Model) -> None:
+    """Refuse rotary embeddings whose frequencies change with the length of the prompt."""
+    for name in ("rope_parameters", "rope_scaling"):
+        parameters = model.config.native.get(name)
+        if not isinstance(parameters, Mapping):
+            continue  # a list or a text is refused by Hugging Face's own code
+        # Gemma 3 says it for each kind of layer.
+        for each in (parameters, *(p for p in parameters.values() if isinstance(p, Mapping))):
+            kind = each.get("rope_type", each.get("type", "default"))
+            if kind not in FIXED:
+                raise ModelNotLoaded(
+                    f'{model.name}: its rotary embeddings are of kind "{kind}", which ffnprobe does '
+                    "not run.",
+                    remedy=f"a model with {', '.join(FIXED)}",
+                )
+
+
+def _hold(model: Model, rotary: Frequencies) -> Rotary:
+    return tuple((torch.tensor(each, device=model.device), scaling) for each, scaling in rotary)
+
+
+def _describe(model: Model) -> dict[str, Any]:
+    options = json.dumps(dict(model.config.native), sort_keys=True, default=str)
+    versions = {"ffnprobe": VERSION, **{name: version(name) for name in LIBRARIES}}
+    return {
+        "identity": model.identity,
+        "options": xxhash.xxh3_128_hexdigest(options.encode()),
+        "versions": versions,
+    }
+
+
+def _read(path: Path, made_for: dict[str, Any]) -> Frequencies | None:
+    """Read a record, if it is whole and made for this."""
+    with suppress(OSError):
+        data = path.read_bytes()
+        if is_sealed(data) and (record := json.loads(data))["made_for"] == made_for:
+            rotary: Frequencies = record["rotary"]
+            return rotary
+    return None

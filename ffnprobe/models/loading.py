@@ -23,12 +23,11 @@ from ffnprobe.models.bridge import few_tokens
 from ffnprobe.models.checkpoint import arrange, fingerprint, read_weights, short_name
 from ffnprobe.models.config import Config, parse_config, read_config
 from ffnprobe.models.folding import read_layer
-from ffnprobe.models.forward import run_steps
+from ffnprobe.models.forward import check_agreement, run_steps
 from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EDITED, EMBEDDED, OBJECT, Source, find_source
 from ffnprobe.models.tokenizer import Given, choose_tokenizer, find_bos
-from ffnprobe.models.verification import check_agreement
 from ffnprobe.models.vocab import Vocab
 
 # A bridge keeps the module it stands for under this name.

@@ -386,7 +386,7 @@ class Model:
 
         They are known once our own step has been compared with TransformerLens.
         """
-        from ffnprobe.models.verification import verify
+        from ffnprobe.models.forward import verify
 
         return verify(self)
 

@@ -33,7 +33,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from ffnprobe.models.folding import LayerWeights, Linear
+from ffnprobe.models.folding import LayerWeights, Linear, Norm
 from ffnprobe.models.model import Model
 
 ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -68,21 +68,21 @@ def step(
     at: Sequence[Positions],
     *,
     past: Sequence[Past | None] | None = None,
-    taps: Sequence[Mapping[str, Hook]] | None = None,
+    hooks: Sequence[Mapping[str, Hook]] | None = None,
     drop: Sequence[int] | None = None,
 ) -> list[Stream]:
     """Take streams at their positions through one layer.
 
-    A stream may have a past, and taps of its own. Of each so many first positions are dropped once heads
-    have looked at them: for the last layer, of which only some positions are read.
+    A stream may have a past, and hooks of its own. Of each so many first positions are dropped once heads
+    have attended to them: for the last layer, of which only some positions are read.
     """
     shapes = [stream.shape[:2] for stream in streams]
 
     def see(name: str, rows: Tensor) -> Tensor:
-        if taps is None or not any(name in own for own in taps):
+        if hooks is None or not any(name in own for own in hooks):
             return rows
         parts = _split(rows, shapes)
-        seen = [own[name](part) if name in own else None for own, part in zip(taps, parts, strict=True)]  # fmt: skip
+        seen = [own[name](part) if name in own else None for own, part in zip(hooks, parts, strict=True)]  # fmt: skip
         if all(part is None for part in seen):
             return rows
         return _join([new if new is not None else old for new, old in zip(seen, parts, strict=True)])  # fmt: skip
@@ -93,24 +93,24 @@ def step(
     keys, values = (_split(read, shapes) for read in _read_keys(model, block, seen))
     angles = [measure_angles(model, layer, own) for own in at]
     keys = [_rotate(key, own) for key, own in zip(keys, angles, strict=True)]
-    looking = list(at)
+    query_at = list(at)
     if drop is not None and any(drop):
-        looking = [own[:, late:] for own, late in zip(at, drop, strict=True)]
-        angles = [measure_angles(model, layer, own) for own in looking]
+        query_at = [own[:, late:] for own, late in zip(at, drop, strict=True)]
+        angles = [measure_angles(model, layer, own) for own in query_at]
         parts = [_split(each, shapes) for each in (rows, seen)]
         rows, seen = (_join([part[:, late:] for part, late in zip(each, drop, strict=True)]) for each in parts)  # fmt: skip
         shapes = [torch.Size((many, long - late)) for (many, long), late in zip(shapes, drop, strict=True)]  # fmt: skip
     queries = _split(_read_heads(model, block.query, block.query_gain, seen), shapes)
-    mixes = [
-        _mix(
+    z = [
+        _attend(
             model, layer, _rotate(queries[n], angles[n]), keys[n], values[n],
-            looking[n], at[n], None if past is None else past[n],
-            None if taps is None else taps[n].get("patterns"),
+            query_at[n], at[n], None if past is None else past[n],
+            None if hooks is None else hooks[n].get("patterns"),
         )
         for n in range(len(shapes))
     ]  # fmt: skip
-    total = see("attention_totals", add_heads(model, layer, see("mixes", _join(mixes))))
-    after = rows + write_through(model, total, block.attention_post_gain)
+    total = see("attention_totals", _apply(block.out, see("mixes", _join(z)).flatten(-2)))
+    after = rows + _write_through(model, total, block.attention_post_gain)
     read = normalise(model, see("before_mlp", rows if is_parallel else after), *block.mlp_norm)
     scores = see("scores", _apply(block.up, read))
     gates = None if block.gate is None else see("gate_scores", _apply(block.gate, read))
@@ -144,8 +144,7 @@ def _split(rows: Float[Tensor, "row ..."], shapes: Sequence[torch.Size]) -> list
 
 def _read_heads(model: Model, linear: Linear, gain: Tensor | None, seen: Vectors) -> Heads:
     """Return queries, keys or values, normalised head by head where they have a gain for it."""
-    found = _apply(linear, seen)
-    heads = found.reshape(*found.shape[:-1], -1, model.config.d_head)
+    heads = torch.unflatten(_apply(linear, seen), -1, (-1, model.config.d_head))
     return heads if gain is None else normalise(model, heads, gain)
 
 
@@ -156,8 +155,9 @@ def _read_keys(model: Model, block: LayerWeights, seen: Vectors) -> tuple[Heads,
 
 def _apply(linear: Linear, vectors: Float[Tensor, "... wide"]) -> Float[Tensor, "... high"]:
     weight, bias = linear
-    held = None if bias is None else bias.to(vectors)
-    return functional.linear(vectors, weight.mT.to(vectors), held)
+    return functional.linear(
+        vectors, weight.mT.to(vectors), None if bias is None else bias.to(vectors)
+    )
 
 
 def measure_angles(model: Model, layer: int, at: Positions) -> Angles | None:
@@ -180,22 +180,23 @@ def _rotate(vectors: Heads, angles: Angles | None) -> Heads:
     return torch.cat(rotated, dim=-1)
 
 
-def _mix(
+def _attend(
     model: Model,
     layer: int,
     query: Float[Tensor, "variant query head d_head"],
     key: Float[Tensor, "variant key kv_head d_head"],
     value: Float[Tensor, "variant key kv_head d_head"],
-    looking: Positions,
-    at: Positions,
+    query_at: Positions,
+    key_at: Positions,
     past: Past | None,
-    tap: Hook | None,
+    hook: Hook | None,
 ) -> Float[Tensor, "variant query head d_head"]:
-    """Return what heads mix from the values they look at; queries may begin later than keys do."""
+    """Return z, the values that heads attend to, weighted; queries may begin later than keys do."""
     order = "variant key head d_head -> variant head key d_head"
     key, value, before = rearrange(key, order), rearrange(value, order), 0
     if past is not None:
-        at = torch.cat([past.at.expand(len(at), -1), at.expand(len(past.at), -1)], dim=-1)
+        here = key_at.expand(len(past.at), -1)
+        key_at = torch.cat([past.at.expand(len(key_at), -1), here], dim=-1)
         if past.keys.ndim == key.ndim:
             key, value = torch.cat([past.keys, key], dim=2), torch.cat([past.values, value], dim=2)
             past = None
@@ -210,21 +211,19 @@ def _mix(
         # One copy serves all variants.
         scores = torch.cat([einsum(query, past.keys, compare.format("")), scores], dim=-1)
     scores = scores * model.config.attention_scale(layer)
-    most, window = model.config.attention_cap, model.config.window(layer)
-    if most is not None:
-        scores = torch.tanh(scores / most) * most
-    back = looking[:, :, None] - at[:, None]
-    unseen = (back < 0) if window is None else (back < 0) | (back >= window)
+    scores, window = _cap(scores, model.config.attention_cap), model.config.window(layer)
+    distance = query_at[:, :, None] - key_at[:, None]
+    unseen = (distance < 0) if window is None else (distance < 0) | (distance >= window)
     pattern = torch.softmax(scores.masked_fill(unseen[:, None, None], float("-inf")), dim=-1)
-    if tap is not None and (other := tap(pattern.flatten(1, 2))) is not None:
+    if hook is not None and (other := hook(pattern.flatten(1, 2))) is not None:
         pattern = other.reshape(pattern.shape)
-    mix = (
+    weigh = (
         "variant kv_head each query key, {}kv_head key d_head -> variant query kv_head each d_head"
     )
-    mixed = einsum(pattern[..., before:], value, mix.format("variant "))
+    z = einsum(pattern[..., before:], value, weigh.format("variant "))
     if past is not None:
-        mixed = mixed + einsum(pattern[..., :before], past.values, mix.format(""))
-    return mixed.flatten(2, 3)
+        z = z + einsum(pattern[..., :before], past.values, weigh.format(""))
+    return z.flatten(2, 3)
 
 
 def normalise(
@@ -247,10 +246,14 @@ def measure_scale(model: Model, stream: Vectors) -> Float[Tensor, "..."]:
 def score_questions(model: Model, layer: int, seen: Vectors) -> tuple[Neurons, Neurons | None]:
     """Put a layer's questions to normalised vectors: scores, and the gates' scores if it has gates."""
     block = model.blocks[layer]
-    gain, shift = block.mlp_norm
-    read = seen * gain.to(seen)
-    read = read if shift is None else read + shift.to(seen)
+    read = _scale(seen, block.mlp_norm)
     return _apply(block.up, read), None if block.gate is None else _apply(block.gate, read)
+
+
+def _scale(seen: Vectors, norm: Norm) -> Vectors:
+    """Take x̂ through the gain and the shift of a norm."""
+    gain, shift = norm
+    return seen * gain.to(seen) if shift is None else seen * gain.to(seen) + shift.to(seen)
 
 
 def activate_neurons(model: Model, scores: Neurons, gates: Neurons | None) -> Neurons:
@@ -271,23 +274,17 @@ def add_up(model: Model, layer: int, activations: Neurons) -> Vectors:
 
 def finish_write(model: Model, layer: int, total: Vectors) -> Vectors:
     """Take what an MLP's answers add up to through the norm it writes through, if there is one."""
-    return write_through(model, total, model.blocks[layer].mlp_post_gain)
+    return _write_through(model, total, model.blocks[layer].mlp_post_gain)
 
 
-def write_through(model: Model, total: Vectors, gain: Float[Tensor, " d_model"] | None) -> Vectors:
-    """Take what is written through the norm that has this gain, if there is one."""
+def _write_through(model: Model, total: Vectors, gain: Float[Tensor, " d_model"] | None) -> Vectors:
     return total if gain is None else normalise(model, total, gain)
 
 
-def write_heads(model: Model, layer: int, mixes: Heads) -> Vectors:
-    """Return what a layer's attention adds to the stream, from what its heads mixed."""
-    post_gain = model.blocks[layer].attention_post_gain
-    return write_through(model, add_heads(model, layer, mixes), post_gain)
-
-
-def add_heads(model: Model, layer: int, mixes: Heads) -> Vectors:
-    """Add up what a layer's heads write and its bias, before the norm attention may write through."""
-    return _apply(model.blocks[layer].out, mixes.flatten(-2))
+def write_heads(model: Model, layer: int, z: Heads) -> Vectors:
+    """Return what a layer's attention adds to the stream, from the outputs of its heads."""
+    block = model.blocks[layer]
+    return _write_through(model, _apply(block.out, z.flatten(-2)), block.attention_post_gain)
 
 
 def unembed(model: Model, seen: Vectors) -> Float[Tensor, "... vocab"]:
@@ -295,13 +292,14 @@ def unembed(model: Model, seen: Vectors) -> Float[Tensor, "... vocab"]:
 
     By the head as it is on disk: folding it copies the largest matrix of a model.
     """
-    gained = seen * model.final_gain.to(seen)
-    if model.final_shift is not None:
-        gained = gained + model.final_shift.to(seen)
-    return cap(model, functional.linear(gained, model.head.to(seen)))
+    read = _scale(seen, (model.final_gain, model.final_shift))
+    return cap(model, functional.linear(read, model.head.to(seen)))
 
 
 def cap(model: Model, logits: Tensor) -> Tensor:
     """Return logits as the model gives them: cap · tanh(logit / cap) where the family does so."""
-    most = model.config.logit_cap
-    return logits if most is None else torch.tanh(logits / most) * most
+    return _cap(logits, model.config.logit_cap)
+
+
+def _cap(numbers: Tensor, most: float | None) -> Tensor:
+    return numbers if most is None else torch.tanh(numbers / most) * most

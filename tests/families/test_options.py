@@ -8,7 +8,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models import verification
+from ffnprobe.models import forward
 from ffnprobe.models.bridge import HARMLESS
 from ffnprobe.models.config import parse_config
 from ffnprobe.models.families import FAMILIES
@@ -68,7 +68,7 @@ def test_codes_that_disagree_are_found_when_a_model_is_first_run(who, tmp_path, 
         monkeypatch.setitem(FAMILIES, "gpt2", plain)
         folder = write_family(tmp_path, "gpt2 unscaled")
     else:
-        monkeypatch.setattr(verification, "run_steps", lambda *given: torch.zeros(1, 8, 301))
+        monkeypatch.setattr(forward, "run_steps", lambda *given: torch.zeros(1, 8, 301))
         folder = write_family(tmp_path, "gpt2")
     model = fp.load(folder)
     with pytest.raises(

@@ -7,7 +7,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.errors import ModelNotLoaded, PromptRefused
-from ffnprobe.models import bridge, verification
+from ffnprobe.models import bridge, forward
 from ffnprobe.models.bridge import HARMLESS
 from ffnprobe.models.sources import cache_folder
 from tests.builders import TINY, random_weights, write_model
@@ -100,7 +100,7 @@ def test_a_record_that_is_damaged_or_foreign_is_ignored(damage, folder, cache, b
 
 def test_a_record_of_other_libraries_is_ignored(folder, cache, booted, monkeypatch):
     run_own(folder)
-    monkeypatch.setattr(verification, "version", lambda name: "99.1")
+    monkeypatch.setattr(forward, "version", lambda name: "99.1")
     run_own(folder)
     assert len(booted) == 2
 
@@ -127,8 +127,8 @@ def test_an_option_that_the_identity_does_not_hold_is_seen(tmp_path, cache, boot
 
 def test_a_pass_that_disagrees_is_refused_and_not_recorded(tmp_path, cache, monkeypatch):
     folder = write_family(tmp_path, "gpt2")
-    plain = verification.run_steps
-    monkeypatch.setattr(verification, "run_steps", lambda *given: plain(*given) * 1.01)
+    plain = forward.run_steps
+    monkeypatch.setattr(forward, "run_steps", lambda *given: plain(*given) * 1.01)
     with pytest.raises(ModelNotLoaded, match="the logits of ffnprobe are off by"):
         run_own(folder)
     assert not cache.exists()
@@ -144,9 +144,9 @@ def test_logits_that_overflow_are_not_recorded_as_compared(tmp_path, cache):
 
 
 def test_positions_turned_otherwise_are_refused(folder, cache, monkeypatch):
-    plain = verification.measure_angles
+    plain = forward.measure_angles
     monkeypatch.setattr(
-        verification, "measure_angles", lambda model, layer, at: plain(model, layer, at - 1)
+        forward, "measure_angles", lambda model, layer, at: plain(model, layer, at - 1)
     )
     with pytest.raises(ModelNotLoaded, match="tell its last position differently"):
         run_own(folder)
