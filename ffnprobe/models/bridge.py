@@ -1,8 +1,7 @@
 """The one door to TransformerLens: run token ids through its hooks.
 
-The bridge is booted when first needed (importing TransformerLens costs seconds) from the very
-tensors the model was loaded with, so what is run and what is read cannot differ. It stays raw:
-scores and activations do not depend on folding.
+The bridge is booted when first needed (importing TransformerLens costs seconds) from the very tensors the
+model was loaded with, so what is run and what is read cannot differ; they are not folded.
 
 Hooks, by our words; `[batch pos …]` at each layer:
 
@@ -10,15 +9,15 @@ Hooks, by our words; `[batch pos …]` at each layer:
     scores, activations            of the neurons, before and after the nonlinearity
     gate_scores                    of the gates, where neurons have gates
     attention_totals, mlp_totals   what is written, before the norm it is written through, if any
-    mixes                          what each head mixed from the values it attended to
+    mixes                          each head's output z: the values it attended to, weighted
     patterns                       attention, `[batch head query key]`
     final, final_scale             the residual stream before the last LayerNorm, and its scale
 
 Hooks sit on the network itself, so the runs of a model take turns: two threads never see each other's
-hooks. Every model has a network of its own, so those of two models do not wait for each other. It is Hugging
-Face's code around the tensors that were loaded: only options that are read or change no number reach it,
-and what TransformerLens misreads is written so that it reads it right. An interrupt may come before
-TransformerLens has taken a hook off: a hook does nothing but in its own run.
+hooks. Every model has a network of its own: Hugging Face's code around the tensors that were loaded. Only
+options that are read or change no number reach it, and what TransformerLens misreads is written so that it
+reads it right. An interrupt may come before TransformerLens has taken a hook off: a hook does nothing but in
+its own run.
 """
 
 import logging
@@ -36,6 +35,7 @@ from torch import Tensor
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.checkpoint import short_name
+from ffnprobe.models.config import last_line, refuse_config
 from ffnprobe.models.families import FAMILIES
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import Hook
@@ -72,16 +72,13 @@ TOKENS, STRIDE = 8, 7919
 
 
 class Booted(NamedTuple):
-    """A model's bridge, what rotates its positions, Hugging Face's own logits of a few tokens.
-
-    `taps` are those of the run that is going on, each by its run, its hook and its layer.
-    """
+    """A model's bridge, what rotates its positions, Hugging Face's own logits of a few tokens."""
 
     bridge: "TransformerBridge"
     rotary: Any
     logits: Float[Tensor, "pos vocab"]
     lock: Any
-    taps: dict[tuple[object, str, int], Hook]
+    live: dict[tuple[object, str, int], Hook]  # of the current run: by the run, the name, the layer
 
 
 _booted: "WeakKeyDictionary[Model, Booted]" = WeakKeyDictionary()
@@ -103,9 +100,9 @@ def boot(model: Model) -> Booted:
 
 def few_tokens(model: Model) -> Int[Tensor, "1 pos"]:
     """Choose token ids spread over the vocabulary."""
-    many = min(TOKENS, model.config.positions)
-    some = [(1 + order * STRIDE) % model.config.vocab for order in range(many)]
-    return torch.tensor([some], device=model.device)
+    count = min(TOKENS, model.config.positions)
+    ids = [(1 + order * STRIDE) % model.config.vocab for order in range(count)]
+    return torch.tensor([ids], device=model.device)
 
 
 def hooks_of(model: Model) -> dict[str, str]:
@@ -146,40 +143,36 @@ def _build_network(model: Model) -> Any:
     from transformers.initialization import no_init_weights
 
     family = FAMILIES[model.config.family]
-    config_class, network_class = family.classes
-    kind = getattr(transformers, config_class)
-    _refuse_unknown(model, kind)
+    config_class, network_class = (getattr(transformers, name) for name in family.classes)
+    _refuse_unknown(model, config_class)
     native = {n: v for n, v in model.config.native.items() if n in family.all_options}
     tensors = {name: model.raw(name) for name in model.weights}
     options, changed = family.rewrite(model.config, tensors) if family.rewrite else ({}, {})
     try:
-        config = kind(**native | options, architectures=[network_class])
+        config = config_class(**native | options, architectures=[family.classes[1]])
         # Kept in fp32 and computed step by step, so that every hook sees what is computed.
         config.dtype, config._attn_implementation = torch.float32, "eager"
         with no_init_weights():
-            network = getattr(transformers, network_class)(config)
+            network = network_class(config)
     except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
-        cause = str(error).strip().splitlines()[-1].strip()
-        raise ModelNotLoaded(f"{model.name}: its configuration is refused: {cause}") from None
-    held = {short_name(name, model.config): name for name in network.state_dict()}
-    named = {held[name]: tensor for name, tensor in (tensors | changed).items()}
+        raise refuse_config(model.name, error) from None
+    names = {short_name(name, model.config): name for name in network.state_dict()}
+    named = {names[name]: tensor for name, tensor in (tensors | changed).items()}
     try:
         network.load_state_dict(named, assign=True, strict=not model.config.is_tied)
     except RuntimeError as error:
-        cause = str(error).strip().splitlines()[-1].strip()
-        raise ModelNotLoaded(
-            f"{model.name}: Hugging Face reads other sizes from its configuration: {cause}"
-        ) from None
+        why = f"Hugging Face reads other sizes from its configuration: {last_line(error)}"
+        raise ModelNotLoaded(f"{model.name}: {why}") from None
     network.tie_weights()
     return network.requires_grad_(False).eval()
 
 
-def _refuse_unknown(model: Model, kind: Any) -> None:
+def _refuse_unknown(model: Model, config_class: Any) -> None:
     """Refuse an option that this version of transformers has and we do not know, where it is set."""
-    known = FAMILIES[model.config.family].all_options | HARMLESS
-    for option in fields(kind):
+    options = FAMILIES[model.config.family].all_options | HARMLESS
+    for option in fields(config_class):
         value = model.config.native.get(option.name)
-        if option.name not in known and value not in (None, option.default):
+        if option.name not in options and value not in (None, option.default):
             raise ModelNotLoaded(
                 f"{model.name}: the option {option.name} is {value!r}; ffnprobe does not know what it "
                 "changes.",
@@ -194,25 +187,25 @@ def forget_bridge(model: Model) -> None:
 
 
 def run_hooked(
-    model: Model, ids: Int[Tensor, "batch pos"], taps: Mapping[tuple[str, int], Hook]
+    model: Model, ids: Int[Tensor, "batch pos"], hooks: Mapping[tuple[str, int], Hook]
 ) -> Float[Tensor, "batch pos vocab"]:
     """Run token ids through the hooks; they do nothing when this returns, whether or not it succeeds."""
     booted, run, names = boot(model), object(), hooks_of(model)
-    live = booted.taps
+    live = booted.live
 
-    def hook(name: str, layer: int) -> Callable[..., Tensor | None]:
+    def call_live(name: str, layer: int) -> Callable[..., Tensor | None]:
         def call(tensor: Tensor, hook: object) -> Tensor | None:
-            tap = live.get((run, name, layer))
-            return None if tap is None else tap(tensor)
+            own = live.get((run, name, layer))
+            return None if own is None else own(tensor)
 
         return call
 
-    hooks = [(names[name].format(layer=layer), hook(name, layer)) for name, layer in taps]
+    theirs = [(names[name].format(layer=layer), call_live(name, layer)) for name, layer in hooks]
     with booted.lock:
         try:
             live.clear()  # an interrupt may have come before this was done below
-            live.update({(run, *place): tap for place, tap in taps.items()})
-            logits: Tensor = booted.bridge.run_with_hooks(ids, fwd_hooks=hooks)
+            live.update({(run, *place): hook for place, hook in hooks.items()})
+            logits: Tensor = booted.bridge.run_with_hooks(ids, fwd_hooks=theirs)
         finally:
             live.clear()
     return logits

@@ -1,9 +1,22 @@
-"""A checkpoint's tensors, by their family's own names, mapped from disk and never executed.
+"""A checkpoint's tensors, by their family's own names, mapped from disk and never executed; its identity.
 
 Published checkpoints differ in layout: with or without a prefix such as `transformer.`, with causal-mask
 buffers, with an explicit copy of a tied head, in one file or in shards, safetensors or `.bin`.
 Here they all become one dictionary with exactly the names and shapes the configuration demands.
 A `.bin` file is a pickle: it is read with `weights_only`, which refuses anything but tensors.
+
+    identity = fingerprint of the weights - hash of the configuration - hash of the vocabulary
+
+The same weights with another epsilon, activation or tokenizer give other numbers, so a store, means and
+every provenance record all three. Of the configuration only what differs from GPT-2's defaults is
+hashed, and the vocabulary is hashed by what it does (its tokens, its merges, and the ids of a sample),
+so that the identity does not change with the version of a library.
+
+>>> import ffnprobe as fp
+>>> model = fp.load("pocket")
+>>> weights, configuration, vocabulary = model.identity.split("-")
+>>> weights == model.fingerprint
+True
 """
 
 import json
@@ -11,7 +24,7 @@ import pickle
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +41,11 @@ from ffnprobe.models.vocab import Vocab
 
 # A hundred bytes a tensor: a longer header takes minutes to read, and no model has one.
 HEADER_MOST = 8 * 2**20
+PARTS = ("weights", "configuration", "vocabulary")
+# Letters, digits, blanks, contractions, punctuation, accents (composed and not), other scripts.
+_SAMPLE = (
+    "The  cat's 12,345.67 don’t\n\n\tNAÏVE café cafe\u0301 — 中文 Привет 🙂 ﬁ x_y <s> \u00a0 end."
+)
 
 
 def read_weights(folder: Path, config: Config) -> dict[str, Tensor]:
@@ -46,14 +64,14 @@ def read_weights(folder: Path, config: Config) -> dict[str, Tensor]:
 def _open(path: Path, most: int) -> dict[str, Tensor]:
     """Map the tensors of one file, or of every shard an index names, if they are not far too many."""
     if path.suffix == ".json":
-        found: list[tuple[str, str, Tensor]] = []
+        placed: list[tuple[str, str, Tensor]] = []
         for shard in list_shards(path):
             if not (path.parent / shard).is_file():
                 raise ModelNotLoaded(f"{path} names {shard}, which is not there.")
-            inside = _open(path.parent / shard, most)
-            found += [(name, f"in {shard}", tensor) for name, tensor in inside.items()]
-            _check_count(path, len(found), most)
-        return _gather(found, path.parent)
+            tensors = _open(path.parent / shard, most)
+            placed += [(name, f"in {shard}", tensor) for name, tensor in tensors.items()]
+            _check_count(path, len(placed), most)
+        return _gather(placed, path.parent)
     try:
         if path.suffix == ".safetensors":
             _check_header(path)
@@ -61,7 +79,7 @@ def _open(path: Path, most: int) -> dict[str, Tensor]:
                 names = list(file.keys())
                 _check_count(path, len(names), most)
                 return {name: file.get_tensor(name) for name in names}
-        loaded = _load_pickle(path)
+        content = _load_pickle(path)
     except pickle.UnpicklingError:
         raise ModelNotLoaded(
             f"{path} holds more than tensors and was not run.",
@@ -72,15 +90,15 @@ def _open(path: Path, most: int) -> dict[str, Tensor]:
             AttributeError, AssertionError) as error:  # fmt: skip
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise truncated(path, cause) from None
-    if not isinstance(loaded, dict) or not all(isinstance(t, Tensor) for t in loaded.values()):
+    if not isinstance(content, dict) or not all(isinstance(t, Tensor) for t in content.values()):
         raise ModelNotLoaded(f"{path} is not a dictionary of tensors.")
-    return loaded
+    return content
 
 
-def _gather(found: list[tuple[str, str, Tensor]], where: str | Path) -> dict[str, Tensor]:
-    """Keep tensors, each with its place, by name: plain ones, and each in one place."""
+def _gather(placed: list[tuple[str, str, Tensor]], where: str | Path) -> dict[str, Tensor]:
+    """Return tensors by name, or refuse one that is not plain, or is in two places."""
     places: dict[str, str] = {}
-    for name, place, tensor in found:
+    for name, place, tensor in placed:
         if tensor.is_meta or tensor.layout != torch.strided:
             kind = "meta" if tensor.is_meta else tensor.layout
             raise ModelNotLoaded(
@@ -93,7 +111,7 @@ def _gather(found: list[tuple[str, str, Tensor]], where: str | Path) -> dict[str
                 remedy="a checkpoint that holds each tensor once",
             )
         places[name] = place
-    return {name: tensor for name, _, tensor in found}
+    return {name: tensor for name, _, tensor in placed}
 
 
 def _check_header(path: Path) -> None:
@@ -107,10 +125,10 @@ def _check_header(path: Path) -> None:
         )
 
 
-def _check_count(path: Path, found: int, most: int) -> None:
-    if found > most:
+def _check_count(path: Path, count: int, most: int) -> None:
+    if count > most:
         raise ModelNotLoaded(
-            f"{path} holds {found:,} tensors; the configuration asks for less than {most:,}.",
+            f"{path} holds {count:,} tensors; the configuration asks for less than {most:,}.",
             remedy="the config.json these weights belong to",
         )
 
@@ -131,15 +149,15 @@ def _load_pickle(path: Path) -> object:
 
 def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dict[str, Tensor]:
     """Bring tensors under the names the configuration demands, in its order: all of them, and finite."""
-    found, wanted = _canonical(tensors, config, where), config.shapes()
-    if missing := [name for name in wanted if name not in found]:
+    own, shapes = _rename(tensors, config, where), config.shapes()
+    if missing := [name for name in shapes if name not in own]:
         raise ModelNotLoaded(f"{where} lacks {_some(missing)}.")
-    if unknown := [name for name in found if name not in wanted]:
+    if unknown := [name for name in own if name not in shapes]:
         raise ModelNotLoaded(
             f"{where} holds {_some(unknown)}, which its configuration does not know."
         )
-    for name, shape in wanted.items():
-        tensor = found[name]
+    for name, shape in shapes.items():
+        tensor = own[name]
         if tensor.shape != shape:
             raise ModelNotLoaded(
                 f"{where}: {name} is {list(tensor.shape)}; config.json says {list(shape)}."
@@ -149,20 +167,18 @@ def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dic
         # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
         if not tensor.sum(dtype=torch.float32).isfinite() and not tensor.isfinite().all():
             raise ModelNotLoaded(f"{where}: {name} holds numbers that are not finite (NaN or inf).")
-    return {name: found[name] for name in wanted}
+    return {name: own[name] for name in shapes}
 
 
-def _canonical(tensors: Mapping[str, Tensor], config: Config, where: str) -> dict[str, Tensor]:
-    """Rename to the family's own names, without buffers or a second copy of a tied head."""
+def _rename(tensors: Mapping[str, Tensor], config: Config, where: str) -> dict[str, Tensor]:
+    """Return tensors by the family's own names, without buffers or a second copy of a tied head."""
     lay = config.layout
-    named = [(short_name(name, config), f"as {name}", t) for name, t in tensors.items()]
-    renamed = _gather(named, where)
+    placed = [(short_name(name, config), f"as {name}", t) for name, t in tensors.items()]
     # Causal masks and rotary frequencies, which older checkpoints carry and no newer one needs.
     attention = re.escape(lay.out.rpartition(".")[0])
     buffers = rf"{lay.block}\.\d+\.{attention}\.(bias|masked_bias|rotary_emb\.inv_freq)"
-    renamed = {name: t for name, t in renamed.items() if not re.fullmatch(buffers, name)}
-    head = renamed.get(f"{lay.head}.weight")
-    embedding = renamed.get(f"{lay.embedding}.weight")
+    own = {n: t for n, t in _gather(placed, where).items() if not re.fullmatch(buffers, n)}
+    head, embedding = (own.get(f"{name}.weight") for name in (lay.head, lay.embedding))
     if config.is_tied and head is not None and embedding is not None:
         if not torch.equal(head, embedding):
             raise ModelNotLoaded(
@@ -170,8 +186,8 @@ def _canonical(tensors: Mapping[str, Tensor], config: Config, where: str) -> dic
                 f"from {lay.embedding}.weight.",
                 remedy='"tie_word_embeddings": false in config.json, if the head is its own',
             )
-        del renamed[f"{lay.head}.weight"]
-    return renamed
+        del own[f"{lay.head}.weight"]
+    return own
 
 
 def short_name(name: str, config: Config) -> str:
@@ -197,33 +213,9 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-# MERGED: ffnprobe.models.identity
-# What a model is: its weights, the configuration that changes numbers, and its vocabulary.
-#
-#     identity = fingerprint of the weights - hash of the configuration - hash of the vocabulary
-#
-# The same weights with another epsilon, activation or tokenizer give other numbers, so a store, means and
-# every provenance record all three. Of the configuration only what differs from GPT-2's defaults is
-# hashed, and the vocabulary is hashed by what it does (its tokens, its merges, and the ids of a sample),
-# so that the identity does not change with the version of a library.
-#
-# >>> import ffnprobe as fp
-# >>> model = fp.load("pocket")
-# >>> weights, configuration, vocabulary = model.identity.split("-")
-# >>> weights == model.fingerprint
-# True
-
-
-PARTS = ("weights", "configuration", "vocabulary")
-# Letters, digits, blanks, contractions, punctuation, accents (composed and not), other scripts.
-_SAMPLE = (
-    "The  cat's 12,345.67 don’t\n\n\tNAÏVE café cafe\u0301 — 中文 Привет 🙂 ﬁ x_y <s> \u00a0 end."
-)
-
-
 def identify(fingerprint: str, config: Config, vocab: Vocab) -> str:
     """Write a model's identity."""
-    return f"{fingerprint}-{_hash(_configuration(config))}-{_hash(_vocabulary(vocab))}"
+    return f"{fingerprint}-{_hash(_describe_config(config))}-{_hash(_describe_vocab(vocab))}"
 
 
 def tell_apart(known: str, wanted: str) -> str:
@@ -234,19 +226,18 @@ def tell_apart(known: str, wanted: str) -> str:
     return " and ".join(name for name, ours, theirs in pairs if ours != theirs) or "identity"
 
 
-def _configuration(config: Config) -> dict[str, Any]:
-    known = {
-        each.name: getattr(config, each.name)
+def _describe_config(config: Config) -> dict[str, Any]:
+    differing = {  # a field without a default differs from what stands for it, too
+        each.name: value
         for each in fields(config)
-        if each.compare and (each.default is MISSING or getattr(config, each.name) != each.default)
+        if each.compare and (value := getattr(config, each.name)) != each.default
     }
-    positions = {
-        name: value for name, value in config.native.items() if "rope" in name or "rotary" in name
-    }
-    return {"config": known, "positions": positions}
+    options = config.native.items()
+    positions = {name: value for name, value in options if "rope" in name or "rotary" in name}
+    return {"config": differing, "positions": positions}
 
 
-def _vocabulary(vocab: Vocab) -> list[Any]:
+def _describe_vocab(vocab: Vocab) -> list[Any]:
     tokenizer = vocab.tokenizer
     tokens = sorted((number, token) for token, number in tokenizer.get_vocab().items())
     merges = json.loads(tokenizer.to_str())["model"].get("merges", ())

@@ -1,8 +1,11 @@
 """GGUF files: one file with configuration, tokenizer and (mostly quantised) tensors.
 
-What transformers makes of such a file is what is read here: its table of the configuration's names,
-its layout of the tensors, its tokenizer. Tensors are dequantised to fp32 one by one. What transformers
-would leave out in silence (a tensor, a scaling of the positions) is refused instead.
+    "GGUF" version counts | metadata: name type value … | tensors: name shape kind offset … | data
+
+All before the data is read here, since the gguf package takes ten seconds over the strings of one vocabulary;
+a file that ends too early is told before any work. The rest is what transformers makes of such a file: its
+table of the configuration's names, its layout of the tensors, its tokenizer. Tensors are dequantised to fp32
+one by one. What transformers would leave out in silence (a tensor, a scaling of the positions) is refused.
 
 Neither transformers nor gguf is imported before a file is read.
 """
@@ -22,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ffnprobe.errors import ModelNotLoaded
-from ffnprobe.models.config import Fields
+from ffnprobe.models.config import Fields, refuse_config
 from ffnprobe.models.families import ARCHITECTURES, Family, Layout
 from ffnprobe.models.sources import truncated
 from ffnprobe.models.tokenizer import build_tokenizer, without_prefix
@@ -32,22 +35,30 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import Tensor
 
-
-# MERGED: ffnprobe.models.gguf_header
-# The head of a GGUF file: what it says about the model, and where each tensor lies.
-#
-#     "GGUF" version counts | metadata: name type value … | tensors: name shape kind offset … | data
-#
-# The gguf package's own reader takes ten seconds over the strings of one vocabulary, so the head is
-# read here; nothing of the data is touched, and a file that ends too early is told before any work.
-
-
-MAGIC = b"GGUF"
-VERSIONS = (2, 3)
+INSTALL = "pip install gguf"
+_FOLDER = "the same model as a folder in Hugging Face layout"
+# Stated by files and needed by models, but in none of transformers' tables.
+_ALSO = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
+# By which positions are scaled even where no type of scaling is said.
+_FACTORS = ("scaling.factor", "scale_linear")
+# What GGUF calls a tensor, and which name of a `Layout` that is. transformers finds it by trying every
+# name of every architecture on every module, which takes longer than all the rest of loading.
+_WHOLE = {
+    "token_embd": "embedding", "position_embd": "positions", "output_norm": "final_norm",
+    "output": "head",
+}  # fmt: skip
+_IN_BLOCK = {
+    "attn_norm": "attention_norm", "attn_qkv": "fused", "attn_q": "query", "attn_k": "key",
+    "attn_v": "value", "attn_q_norm": "query_norm", "attn_k_norm": "key_norm", "attn_output": "out",
+    "post_attention_norm": "attention_post_norm", "ffn_norm": "mlp_norm", "ffn_gate": "gate",
+    "ffn_up": "up", "ffn_down": "down", "post_ffw_norm": "mlp_post_norm",
+}  # fmt: skip
+# How texts are cut: as GPT-2 does; and so with each digit by itself, which transformers' table leaves out.
+_AS_GPT2, _DIGITS_APART = "gpt-2", "smollm"
+_PARTS = re.compile(r"(?:blk\.(?P<layer>0|[1-9][0-9]*)\.)?(?P<name>\w+)\.(?P<kind>weight|bias)")
+# The head: the numbers of its types, and ten times what the largest published models have.
 _NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _STRING, _ARRAY = 8, 9
-_ALIGNMENT = 32
-# Ten times what the largest published models have.
 _MOST_TENSORS, _MOST_FIELDS, _MOST_TEXTS = 100_000, 10_000, 2**23
 
 
@@ -72,10 +83,10 @@ def read_header(path: Path) -> Header:
     """Read a file's head, or say why it is none."""
     with path.open("rb") as file:
         opening = file.read(8)
-        if opening[:4] != MAGIC:
+        if opening[:4] != b"GGUF":
             raise ModelNotLoaded(f"{path} is not a GGUF file: it begins with {opening[:4]!r}.")
         version = int.from_bytes(opening[4:], "little")
-        if version not in VERSIONS:
+        if version not in (2, 3):
             raise ModelNotLoaded(f"{path} is GGUF version {version}; ffnprobe reads 2 and 3.")
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -95,20 +106,20 @@ class _Cursor:
 
     def read(self, path: Path) -> Header:
         tensors, fields = self.number("Q"), self.number("Q")
-        counted = (tensors, _MOST_TENSORS, "tensors"), (fields, _MOST_FIELDS, "fields")
-        for count, most, what in counted:
+        bounds = (tensors, _MOST_TENSORS, "tensors"), (fields, _MOST_FIELDS, "fields")
+        for count, most, what in bounds:
             if count > most:
                 raise ModelNotLoaded(
                     f"{path} says it holds {count:,} {what}; ffnprobe reads at most {most:,}."
                 )
         metadata = {self.text(): self.value(self.number("I")) for _ in range(fields)}
-        found = [self.tensor() for _ in range(tensors)]
-        alignment = metadata.get("general.alignment", _ALIGNMENT)
+        entries = [self.tensor() for _ in range(tensors)]
+        alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
             raise ModelNotLoaded(f"{path}: general.alignment is {alignment!r}, not a power of two.")
-        _check_tensors(path, found, alignment)
+        _check_tensors(path, entries, alignment)
         data_start = -(-self.at // alignment) * alignment
-        return metadata, tuple(each._replace(start=data_start + each.start) for each in found)
+        return metadata, tuple(each._replace(start=data_start + each.start) for each in entries)
 
     def number(self, code: str) -> Any:
         (value,) = struct.unpack_from(f"<{code}", self.data, self.at)
@@ -154,10 +165,10 @@ class _Cursor:
         return TensorEntry(name, shape, self.number("I"), self.number("Q"))
 
 
-def _check_tensors(path: Path, found: list[TensorEntry], alignment: int) -> None:
+def _check_tensors(path: Path, entries: list[TensorEntry], alignment: int) -> None:
     """Refuse tensors that are empty, stand twice, or do not begin where tensors may."""
     seen: set[str] = set()
-    for entry in found:
+    for entry in entries:
         if not entry.shape or not entry.size:
             raise ModelNotLoaded(
                 f"{path}: {entry.name} is {list(entry.shape)}, which holds no number."
@@ -170,32 +181,6 @@ def _check_tensors(path: Path, found: list[TensorEntry], alignment: int) -> None
                 f"of {alignment}."
             )
         seen.add(entry.name)
-
-
-INSTALL = "pip install gguf"
-_FOLDER = "the same model as a folder in Hugging Face layout"
-# Stated by files and needed by models, but in none of transformers' tables.
-_ALSO = {
-    "attn_logit_softcapping": "attn_logit_softcapping",
-    "final_logit_softcapping": "final_logit_softcapping",
-}
-# By which positions are scaled even where no type of scaling is said.
-_FACTORS = ("scaling.factor", "scale_linear")
-# What GGUF calls a tensor, and which name of a `Layout` that is. transformers finds it by trying every
-# name of every architecture on every module, which takes longer than all the rest of loading.
-_WHOLE = {
-    "token_embd": "embedding", "position_embd": "positions", "output_norm": "final_norm",
-    "output": "head",
-}  # fmt: skip
-_IN_BLOCK = {
-    "attn_norm": "attention_norm", "attn_qkv": "fused", "attn_q": "query", "attn_k": "key",
-    "attn_v": "value", "attn_q_norm": "query_norm", "attn_k_norm": "key_norm", "attn_output": "out",
-    "post_attention_norm": "attention_post_norm", "ffn_norm": "mlp_norm", "ffn_gate": "gate",
-    "ffn_up": "up", "ffn_down": "down", "post_ffw_norm": "mlp_post_norm",
-}  # fmt: skip
-# How texts are cut: as GPT-2 does; and so with each digit by itself, which transformers' table leaves out.
-_AS_GPT2, _DIGITS_APART = "gpt-2", "smollm"
-_PARTS = re.compile(r"(?:blk\.(?P<layer>0|[1-9][0-9]*)\.)?(?P<name>\w+)\.(?P<kind>weight|bias)")
 
 
 @dataclass(frozen=True)
@@ -223,25 +208,26 @@ class GgufFile:
         from transformers import AutoConfig
         from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
-        own, said = self.architecture, self.metadata
+        own, metadata = self.architecture, self.metadata
         for key in sorted(self.family.gguf_needs):
-            if f"{own}.{key}" not in said:
+            if f"{own}.{key}" not in metadata:
                 raise ModelNotLoaded(
                     f"{self.path} does not say {own}.{key}, for which GGUF has no default.",
                     remedy=_FOLDER,
                 )
-        is_scaled = any(said.get(f"{own}.rope.{key}", 1) not in (0, 1) for key in _FACTORS)
-        scaling = said.get(f"{own}.rope.scaling.type", "linear" if is_scaled else "none")
+        is_scaled = any(metadata.get(f"{own}.rope.{key}", 1) not in (0, 1) for key in _FACTORS)
+        scaling = metadata.get(f"{own}.rope.scaling.type", "linear" if is_scaled else "none")
         if scaling != "none":
             raise self._not_read(f'scales its positions ("{scaling}")')
-        names = {entry.name for entry in self.tensors}
-        values: dict[str, Any] = {"tie_word_embeddings": "output.weight" not in names}
+        has_head = any(entry.name == "output.weight" for entry in self.tensors)
+        values: dict[str, Any] = {"tie_word_embeddings": not has_head}
         table = _ALSO | GGUF_CONFIG_MAPPING.get(own, {}) | self.family.gguf_options
-        for key, value in said.items():
+        for key, value in metadata.items():
             prefix, _, rest = key.partition(".")
-            if known := (table if prefix == own else GGUF_CONFIG_MAPPING.get(prefix, {})).get(rest):
-                values[known] = value
-        values.setdefault("vocab_size", said.get("tokenizer.ggml.tokens"))
+            names_of = table if prefix == own else GGUF_CONFIG_MAPPING.get(prefix, {})
+            if option := names_of.get(rest):
+                values[option] = value
+        values.setdefault("vocab_size", metadata.get("tokenizer.ggml.tokens"))
         values["model_type"] = self.family.name
         # Before anything is made for each layer.
         sizes = Fields(values, str(self.path))
@@ -249,15 +235,16 @@ class GgufFile:
         _, heads, d_model = sizes.layers, sizes.heads, sizes.d_model
         if not self.family.layout.positions:
             # GGUF's own defaults, which are not transformers'.
-            width = values["head_dim"] = said.get(f"{own}.attention.key_length", d_model // heads)
+            width = values["head_dim"] = metadata.get(
+                f"{own}.attention.key_length", d_model // heads
+            )
             values.setdefault("num_key_value_heads", heads)
-            if (rotated := said.get(f"{own}.rope.dimension_count", width)) != width:
+            if (rotated := metadata.get(f"{own}.rope.dimension_count", width)) != width:
                 raise self._not_read(f"rotates {rotated} of the {width} dimensions of a head")
         try:
             whole: dict[str, Any] = AutoConfig.for_model(**values).to_dict()
         except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
-            cause = str(error).strip().splitlines()[-1].strip()
-            raise ModelNotLoaded(f"{self.path}: its configuration is refused: {cause}") from None
+            raise refuse_config(str(self.path), error) from None
         scale = whole.get("query_pre_attn_scalar")
         if scale not in (None, values.get("head_dim")):
             raise ModelNotLoaded(
@@ -275,9 +262,9 @@ class GgufFile:
     @property
     def bos(self) -> int | None:
         """The file's BOS; none where it names none, and refused where it asks for one all the same."""
-        path, said, size = self.path, self.metadata, self.values["vocab_size"]
-        token = said.get("tokenizer.ggml.bos_token_id")
-        if token is None and said.get("tokenizer.ggml.add_bos_token"):
+        path, metadata, size = self.path, self.metadata, self.values["vocab_size"]
+        token = metadata.get("tokenizer.ggml.bos_token_id")
+        if token is None and metadata.get("tokenizer.ggml.add_bos_token"):
             raise ModelNotLoaded(
                 f"{path} asks for BOS (add_bos_token) and does not say which token it is (bos_token_id).",
                 remedy=_FOLDER,
@@ -301,10 +288,10 @@ class GgufFile:
         listed = [f"{counts[name]} {name}" for name, _ in sizes.most_common()]
         listed[0] = listed[0].replace(" ", " tensors ", 1)
         try:
-            said = LlamaFileType(self.metadata["general.file_type"]).name
+            named = LlamaFileType(self.metadata["general.file_type"]).name
         except (KeyError, ValueError):
             return ", ".join(listed)
-        return f"{said.removeprefix('MOSTLY_').removeprefix('ALL_')}: {', '.join(listed)}"
+        return f"{named.removeprefix('MOSTLY_').removeprefix('ALL_')}: {', '.join(listed)}"
 
     def read_tensors(self) -> "dict[str, Tensor]":
         """Dequantise every tensor, by Hugging Face's names and in its layout."""
@@ -312,24 +299,24 @@ class GgufFile:
         import torch
         from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
-        kind = TENSOR_PROCESSORS.get(self.architecture, TensorProcessor)
-        processor = kind(config=self.values)
+        processor = TENSOR_PROCESSORS.get(self.architecture, TensorProcessor)(config=self.values)
         data = np.memmap(self.path, mode="r", dtype=np.uint8).view(np.ndarray)
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for entry in self.tensors:
             name = rename(self.family.layout, entry.name)
             if name is None:
                 raise self._not_read(f"holds {entry.name}")
             weights = self._unpack(entry, data)
-            parsed: dict[str, Any] = {"tensors": {}}
             try:
-                done = processor.process(weights, name=entry.name, parsed_parameters=parsed)
+                processed = processor.process(
+                    weights, name=entry.name, parsed_parameters={"tensors": {}}
+                )
             except (ValueError, IndexError, TypeError) as error:
                 raise truncated(self.path, f"{entry.name}: {error}") from None
-            whole = np.ascontiguousarray(done.weights)
+            whole = np.ascontiguousarray(processed.weights)
             # A view of the file cannot be written to, which torch would warn of.
-            found[name] = torch.from_numpy(whole if whole.flags.writeable else whole.copy())
-        return found
+            tensors[name] = torch.from_numpy(whole if whole.flags.writeable else whole.copy())
+        return tensors
 
     def tokenizer(self) -> "Tokenizer":
         """Build the tokenizer, refusing one whose text would be cut in another way than the model's."""
@@ -337,13 +324,13 @@ class GgufFile:
         from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
         from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
-        path, said = self.path, self.metadata
-        if "tokenizer.ggml.tokens" not in said:
+        path, metadata = self.path, self.metadata
+        if "tokenizer.ggml.tokens" not in metadata:
             raise ModelNotLoaded(f"{path} has no tokenizer.")
-        cut = said.get("tokenizer.ggml.pre", "default")
-        known = (*GGUF_PRE_TOKENIZER_SPLITS, _AS_GPT2, _DIGITS_APART)
-        is_known = cut in known or (cut == "default" and self.family.is_cut_by_default)
-        if said.get("tokenizer.ggml.model") == "gpt2" and not is_known:
+        cut = metadata.get("tokenizer.ggml.pre", "default")
+        cuts = (*GGUF_PRE_TOKENIZER_SPLITS, _AS_GPT2, _DIGITS_APART)
+        is_known = cut in cuts or (cut == "default" and self.family.is_cut_by_default)
+        if metadata.get("tokenizer.ggml.model") == "gpt2" and not is_known:
             raise self._not_read(f'cuts its text by "{cut}"')
         tokenizer = build_tokenizer(
             lambda: convert_gguf_tokenizer(*get_gguf_tokenizer(str(path))[:2])[0], f"of {path}"
@@ -351,9 +338,9 @@ class GgufFile:
         if cut == _DIGITS_APART:
             apart = pre_tokenizers.Digits(individual_digits=True)
             tokenizer.pre_tokenizer = pre_tokenizers.Sequence([apart, tokenizer.pre_tokenizer])
-        if said.get("tokenizer.ggml.add_space_prefix") is False:
+        if metadata.get("tokenizer.ggml.add_space_prefix") is False:
             tokenizer = without_prefix(tokenizer)
-        return _drop_strangers(tokenizer, said["tokenizer.ggml.tokens"])
+        return _drop_strangers(tokenizer, metadata["tokenizer.ggml.tokens"])
 
     def _not_read(self, what: str) -> ModelNotLoaded:
         return ModelNotLoaded(
@@ -413,12 +400,12 @@ def rename(layout: Layout, name: str) -> str | None:
     if parts is None:
         return None
     layer = parts["layer"]
-    known = (_WHOLE if layer is None else _IN_BLOCK).get(parts["name"], "")
-    found = getattr(layout, known, None)
-    if not found:
+    part = (_WHOLE if layer is None else _IN_BLOCK).get(parts["name"], "")
+    own = getattr(layout, part, None)
+    if not own:
         return None
-    prefix = "" if known == "head" else layout.prefixes[0]
-    return f"{prefix}{found if layer is None else layout.of(int(layer), found)}.{parts['kind']}"
+    prefix = "" if part == "head" else layout.prefixes[0]
+    return f"{prefix}{own if layer is None else layout.of(int(layer), own)}.{parts['kind']}"
 
 
 def _drop_strangers(tokenizer: "Tokenizer", size: int) -> "Tokenizer":

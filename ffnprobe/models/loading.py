@@ -24,7 +24,6 @@ from ffnprobe.models.checkpoint import arrange, fingerprint, read_weights, short
 from ffnprobe.models.config import Config, parse_config, read_config
 from ffnprobe.models.folding import read_layer
 from ffnprobe.models.forward import check_agreement, run_steps
-from ffnprobe.models.gguf import open_gguf
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import EDITED, EMBEDDED, OBJECT, Source, find_source
 from ffnprobe.models.tokenizer import Given, choose_tokenizer, find_bos
@@ -32,6 +31,11 @@ from ffnprobe.models.vocab import Vocab
 
 # A bridge keeps the module it stands for under this name.
 _INSIDE = "_original_component."
+# Made of other weights than W_down: what is folded already is folded for both.
+_SHARED = (
+    "_questions", "_gates", "attention", "answer_biases", "embedding", "position_embedding", "head",
+    "final_gain", "final_shift", "_folded_head", "mean_unembedding", "mean_logit", "rotary",
+)  # fmt: skip
 Parts = tuple[Source, Config, Vocab, dict[str, Tensor]]
 
 
@@ -64,9 +68,9 @@ def load(
         short, (source, config, vocab, weights) = _from_object(name, tokenizer)
     else:
         chosen = default_name() if name is None else os.fspath(name)
-        found = find_source(chosen)
-        read = _from_gguf if found.kind == "gguf" else _from_folder
-        source, config, vocab, weights = read(found, tokenizer)
+        source = find_source(chosen)
+        read = _from_gguf if source.kind == "gguf" else _from_folder
+        source, config, vocab, weights = read(source, tokenizer)
         short = chosen if source.is_known_by(chosen) else Path(source.where).name
     model = Model(short, source, config, vocab, weights, fingerprint(weights), torch_device, hooks)
     if isinstance(name, Module):
@@ -90,14 +94,16 @@ def _from_folder(source: Source, tokenizer: Given | None) -> Parts:
 
 
 def _from_gguf(source: Source, tokenizer: Given | None) -> Parts:
+    from ffnprobe.models.gguf import open_gguf
+
     file = open_gguf(Path(source.where))
     config = parse_config(file.values, where=source.where)
-    vocab = Vocab(
-        file.tokenizer() if tokenizer is None
-        else choose_tokenizer(tokenizer, Path(source.where).parent, size=config.vocab),
-        size=config.vocab, bos=file.bos,
-        is_begun_by_bos=file.puts_bos,
-    )  # fmt: skip
+    size = config.vocab
+    if tokenizer is None:
+        own = file.tokenizer()
+    else:
+        own = choose_tokenizer(tokenizer, file.path.parent, size=size)
+    vocab = Vocab(own, size=size, bos=file.bos, is_begun_by_bos=file.puts_bos)
     weights = arrange(file.read_tensors(), config, where=source.where)
     return replace(source, note=file.quantisation), config, vocab, weights
 
@@ -110,9 +116,9 @@ def _from_object(given: Module, tokenizer: Given | None) -> tuple[str, Parts]:
     config = parse_config(options, where=where)
     tensors = {name: tensor.detach() for name, tensor in module.state_dict().items()}
     if module is not given:  # a bridge adds tensors of its own, split for its hooks
-        known = {*config.shapes(), f"{config.layout.head}.weight"}
+        wanted = {*config.shapes(), f"{config.layout.head}.weight"}
         plain = {name.replace(_INSIDE, ""): tensor for name, tensor in tensors.items()}
-        tensors = {n: tensor for n, tensor in plain.items() if short_name(n, config) in known}
+        tensors = {n: tensor for n, tensor in plain.items() if short_name(n, config) in wanted}
     weights = arrange(tensors, config, where=where)
     own = tokenizer if tokenizer is not None else getattr(given, "tokenizer", None)
     named = str(options.get("_name_or_path") or "")
@@ -151,8 +157,7 @@ def _check_object(model: Model, given: Module) -> None:
     first = next(given.parameters())
     if first.dtype != torch.float32:
         return
-    ids = few_tokens(model)
-    was_training = given.training
+    ids, was_training = few_tokens(model), given.training
     given.eval()
     try:
         with torch.no_grad():
@@ -183,34 +188,19 @@ def default_name() -> str:
     return os.environ.get("FFNPROBE_MODEL") or EMBEDDED
 
 
-# MERGED: ffnprobe.models.changes
-# A model with some of its answers changed: a new `Model` that shares every other tensor.
-#
-#     W_down' = W_down + change        one layer's rows, `[neuron d_model]`
-#
-# Only the tensors of the layers that change are copied, and in fp32, whatever the file holds: a small
-# change would be lost in half precision. The model handed in keeps its weights and its fingerprint;
-# the new one has its own.
-#
-# >>> import ffnprobe as fp, torch
-# >>> model = fp.load("pocket")
-# >>> changed = change_rows(model, {2: torch.zeros_like(model.answers_of(2)) + 0.01})
-# >>> changed.fingerprint == model.fingerprint, model.is_unchanged()
-# (False, True)
-# >>> shared = [name for name in model.weights if changed.weights[name] is model.weights[name]]
-# >>> len(model.weights) - len(shared)
-# 1
-
-
-# Made of other weights than W_down: what is folded already is folded for both.
-_SHARED = (
-    "_questions", "_gates", "attention", "answer_biases", "embedding", "position_embedding", "head",
-    "final_gain", "final_shift", "_folded_head", "mean_unembedding", "mean_logit", "rotary",
-)  # fmt: skip
-
-
 def change_rows(model: Model, changes: Mapping[int, Float[Tensor, "neuron d_model"]]) -> Model:
-    """Return a model whose layers named have so much added to W_down."""
+    """Return a model with so much added to W_down, `[neuron d_model]` for each layer named.
+
+    It shares every other tensor. Those that change are copied in fp32, whatever the file holds: a small
+    change would be lost in half precision. The model handed in keeps its weights and its fingerprint.
+
+    >>> model = load("pocket")
+    >>> changed = change_rows(model, {2: torch.zeros_like(model.answers_of(2)) + 0.01})
+    >>> changed.fingerprint == model.fingerprint, model.is_unchanged()
+    (False, True)
+    >>> sum(changed.weights[name] is not model.weights[name] for name in model.weights)
+    1
+    """
     weights = dict(model.weights)
     for layer, change in changes.items():
         name = f"{model.layout.of(layer, model.layout.down)}.weight"
@@ -223,9 +213,9 @@ def change_rows(model: Model, changes: Mapping[int, Float[Tensor, "neuron d_mode
         source = Source(EDITED, f"from {source}, weights {model.fingerprint[:8]}")
     new = fingerprint(weights)
     changed = replace(model, name=name, source=source, weights=weights, fingerprint=new)
-    known = vars(model)
-    vars(changed).update({name: known[name] for name in _SHARED if name in known})
-    if "blocks" in known:
+    cached = vars(model)
+    vars(changed).update({name: cached[name] for name in _SHARED if name in cached})
+    if "blocks" in cached:
         vars(changed)["blocks"] = tuple(
             read_layer(changed, layer) if layer in changes else block
             for layer, block in enumerate(model.blocks)

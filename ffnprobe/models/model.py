@@ -36,52 +36,7 @@ from ffnprobe.models.vocab import Vocab
 from ffnprobe.names import NeuronId, check_layer, expand_all, expand_layers
 from ffnprobe.provenance import HOOKED, OWN, Provenance
 
-# MERGED: ffnprobe.models.means
-# Activation means: what each neuron does on average, over a stated corpus.
-#
-# A model's folder may hold `means.safetensors` with one tensor, `activations` `[layer neuron]`, and,
-# in its metadata, the `fingerprint` of the weights they were measured on, or the whole `identity` of
-# the model. Pocket ships its own, over all positions of its facts' sentences but BOS.
-#
-# >>> import ffnprobe as fp
-# >>> fp.load("pocket").means.shape
-# torch.Size([7, 768])
-
-
-FILE = "means.safetensors"
-
-
-@dataclass(frozen=True, eq=False)
-class Means:
-    """Means over a corpus of one's own: the model they are of, and the corpus in words."""
-
-    activations: Float[Tensor, "layer neuron"]
-    identity: str
-    corpus: str
-
-
-def read_means(model: "Model") -> Float[Tensor, "layer neuron"] | None:
-    """Read the means that came with a model, checked against its shape and weights; None without."""
-    path = model.source.folder() / FILE
-    if not path.is_file():
-        return None
-    try:
-        with safe_open(path, framework="pt") as file:
-            means: Tensor = file.get_tensor("activations").float()
-            known = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise ModelNotLoaded(f"{path} cannot be read: {error}.") from None
-    wanted = (model.config.layers, model.config.d_mlp)
-    if tuple(means.shape) != wanted or not means.isfinite().all():
-        raise ModelNotLoaded(f"{path} does not hold {wanted[0]} × {wanted[1]} finite numbers.")
-    weights = known.get("fingerprint", model.fingerprint)
-    if weights != model.fingerprint:
-        raise ModelNotLoaded(
-            f"{path} was measured on other weights ({weights[:8]}, not {model.fingerprint[:8]})."
-        )
-    if other := tell_apart(known.get("identity", model.identity), model.identity):
-        raise ModelNotLoaded(f"{path} was measured on a model with another {other}.")
-    return means
+MEANS_FILE = "means.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,19 +71,20 @@ class Model:
     def card(self) -> str:
         """Write in Markdown what the model is; pocket has a card of its own behind it."""
         c = self.config
-        norm, known = "RMSNorm" if c.is_rms else "LayerNorm", self.means is not None
-        told = [
+        gates, norm = "gated" if c.is_gated else "not gated", "RMSNorm" if c.is_rms else "LayerNorm"
+        means = "not known, so removed means zero" if self.means is None else "known"
+        lines = [
             f"# {self.name}",
             f"- family: {c.family}; {c.layers} layers of {c.d_mlp:,} neurons, L0N0 to L{c.layers - 1}N{c.d_mlp - 1}",
             f"- d_model {c.d_model}, {c.heads} heads, vocabulary {c.vocab:,}, {c.positions:,} positions",
-            f"- {c.parameters():,} parameters; {'gated' if c.is_gated else 'not gated'}; {norm}",
+            f"- {c.parameters():,} parameters; {gates}; {norm}",
             f"- source: {self.source}; weights {self.fingerprint}",
             f"- identity: {self.identity}",
-            f"- activation means: {'known' if known else 'not known, so removed means zero'}\n",
+            f"- activation means: {means}\n",
         ]
         if self.source.kind == "embedded":
-            told.append((self.source.folder() / "CARD.md").read_text(encoding="utf-8"))
-        return "\n".join(told)
+            lines.append((self.source.folder() / "CARD.md").read_text(encoding="utf-8"))
+        return "\n".join(lines)
 
     @property
     def layout(self) -> Layout:
@@ -313,16 +269,15 @@ class Model:
     @cached_property
     def answer_biases(self) -> Float[Tensor, "layer d_model"]:
         """What each MLP layer adds whatever its neurons do."""
-        none = torch.zeros(self.config.d_model, device=self.device)
+        zeros = torch.zeros(self.config.d_model, device=self.device)
         biases = [self.linear(layer, self.layout.down)[1] for layer in range(self.config.layers)]
-        return torch.stack([none if bias is None else bias for bias in biases])
+        return torch.stack([zeros if bias is None else bias for bias in biases])
 
     @cached_property
     def embedding(self) -> Float[Tensor, "vocab d_model"]:
         """The token embeddings, as they enter the stream."""
-        found = self.raw(f"{self.layout.embedding}.weight")
-        scale = self.config.embedding_scale
-        return found if scale == 1.0 else found * scale
+        rows, scale = self.raw(f"{self.layout.embedding}.weight"), self.config.embedding_scale
+        return rows if scale == 1.0 else rows * scale
 
     @cached_property
     def position_embedding(self) -> Float[Tensor, "position d_model"] | None:
@@ -333,8 +288,8 @@ class Model:
     @cached_property
     def head(self) -> Float[Tensor, "vocab d_model"]:
         """The unembedding as it is on disk, W_U, before folding."""
-        tied = self.config.is_tied
-        return self.raw(f"{self.layout.embedding if tied else self.layout.head}.weight")
+        name = self.layout.embedding if self.config.is_tied else self.layout.head
+        return self.raw(f"{name}.weight")
 
     @cached_property
     def final_gain(self) -> Float[Tensor, " d_model"]:
@@ -393,3 +348,41 @@ class Model:
     def check(self) -> None:
         """Raise if our own step does not run this model as Hugging Face and TransformerLens do."""
         _ = self.rotary  # made by the comparison
+
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """Activation means over a corpus of one's own: the model they are of, and the corpus in words."""
+
+    activations: Float[Tensor, "layer neuron"]
+    identity: str
+    corpus: str
+
+
+def read_means(model: Model) -> Float[Tensor, "layer neuron"] | None:
+    """Read the activation means in a model's folder, checked against its shape and weights; None without.
+
+    `means.safetensors` holds one tensor, `activations`, and in its metadata the `fingerprint` of the weights
+    they were measured on, or the whole `identity` of the model. Pocket's are over all positions of its facts'
+    sentences but BOS.
+    """
+    path = model.source.folder() / MEANS_FILE
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            means: Tensor = file.get_tensor("activations").float()
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise ModelNotLoaded(f"{path} cannot be read: {error}.") from None
+    layers, neurons = model.config.layers, model.config.d_mlp
+    if tuple(means.shape) != (layers, neurons) or not means.isfinite().all():
+        raise ModelNotLoaded(f"{path} does not hold {layers} × {neurons} finite numbers.")
+    weights = metadata.get("fingerprint", model.fingerprint)
+    if weights != model.fingerprint:
+        raise ModelNotLoaded(
+            f"{path} was measured on other weights ({weights[:8]}, not {model.fingerprint[:8]})."
+        )
+    if other := tell_apart(metadata.get("identity", model.identity), model.identity):
+        raise ModelNotLoaded(f"{path} was measured on a model with another {other}.")
+    return means
