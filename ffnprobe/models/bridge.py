@@ -125,13 +125,10 @@ def _boot(model: Model) -> Booted:
         rotary = getattr(network.base_model, "rotary_emb", None)
         with torch.no_grad():
             logits = network(few_tokens(model)).logits[0]  # before TransformerLens changes it
+        named = {"model_name": model.name, "device": str(model.device)}
         # No tokenizer: only token ids come here, BOS among them, and not every BOS has a string.
         bridge = build_bridge_from_module(
-            network,
-            type(network).__name__,
-            hf_config=network.config,
-            device=str(model.device),
-            model_name=model.name,
+            network, type(network).__name__, hf_config=network.config, **named
         )
         return Booted(bridge, rotary, logits, RLock(), {})
 

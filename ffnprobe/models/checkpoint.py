@@ -164,10 +164,15 @@ def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dic
             )
         if not tensor.is_floating_point():
             raise ModelNotLoaded(f"{where}: {name} holds {tensor.dtype}, not floats.")
-        # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
-        if not tensor.sum(dtype=torch.float32).isfinite() and not tensor.isfinite().all():
+        if not is_finite(tensor):
             raise ModelNotLoaded(f"{where}: {name} holds numbers that are not finite (NaN or inf).")
     return {name: own[name] for name in shapes}
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Say whether no number is NaN or infinite."""
+    # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
+    return bool(tensor.sum(dtype=torch.float32).isfinite() or tensor.isfinite().all())
 
 
 def _rename(tensors: Mapping[str, Tensor], config: Config, where: str) -> dict[str, Tensor]:

@@ -225,11 +225,11 @@ class Config:
 
     def _block(self) -> Tensors:
         lay, d, m = self.layout, self.d_model, self.d_mlp
-        asked, kept = self.heads * self.d_head, self.kv_heads * self.d_head
+        wide, narrow = self.heads * self.d_head, self.kv_heads * self.d_head
         yield from self._norms(lay.attention_norm)
         yield from self._linears(
-            "attention", (lay.fused, "query", d, asked + 2 * kept), (lay.query, "query", d, asked),
-            (lay.key, "key", d, kept), (lay.value, "value", d, kept), (lay.out, "out", asked, d),
+            "attention", (lay.fused, "query", d, wide + 2 * narrow), (lay.query, "query", d, wide),
+            (lay.key, "key", d, narrow), (lay.value, "value", d, narrow), (lay.out, "out", wide, d),
         )  # fmt: skip
         yield from self._norms(lay.attention_post_norm, lay.mlp_norm)
         yield from self._linears(

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from ffnprobe.models.config import Config, Fields
 
-Known = dict[str, Any]
+Options = dict[str, Any]
 # By layer, how far back attention sees; None: all the way.
 Windows = tuple[int | None, ...]
 # Options, and tensors by name.
-Rewritten = tuple[Known, dict[str, "Tensor"]]
+Rewritten = tuple[Options, dict[str, "Tensor"]]
 
 LINEARS = frozenset(("query", "key", "value", "out", "gate", "up", "down"))
 _ATTENTION = frozenset(("query", "key", "value", "out"))
@@ -87,7 +87,7 @@ class Family:
     name: str  # Hugging Face's model_type
     classes: tuple[str, str]  # of transformers: its configuration and its network
     layout: Layout
-    read: Callable[["Fields"], Known]  # the fields of `Config` other than the sizes
+    read: Callable[["Fields"], Options]  # the fields of `Config` other than the sizes
     options: frozenset[str]  # read here or by Hugging Face's code, other than the next two
     refuses: Mapping[str, str] = field(default_factory=dict)  # flags that must not be set, and why
     needs: Mapping[str, Any] = field(default_factory=dict)  # the one value proven right of each
@@ -101,7 +101,7 @@ class Family:
     gguf_options: Mapping[str, str] = field(default_factory=dict)
     is_cut_by_default: bool = False  # "default" is how GGUF files say that its texts are cut
     # Models known by name: where each is, and its configuration, so that it is known offline.
-    published: Mapping[str, tuple[str, Known]] = field(default_factory=dict)
+    published: Mapping[str, tuple[str, Options]] = field(default_factory=dict)
 
     @property
     def all_options(self) -> frozenset[str]:
@@ -115,7 +115,7 @@ DEFAULT = "gpt2"
 
 def _rewrite_gpt2(config: "Config", tensors: Mapping[str, "Tensor"]) -> Rewritten:
     # Older configurations call it n_ctx, which Hugging Face's code no longer reads.
-    options: Known = {"n_positions": config.positions}
+    options: Options = {"n_positions": config.positions}
     if config.is_attention_scaled:
         return options, {}
     # TransformerLens always divides by sqrt(d_head): queries that much longer give the same scores.
@@ -125,7 +125,7 @@ def _rewrite_gpt2(config: "Config", tensors: Mapping[str, "Tensor"]) -> Rewritte
     return options | {"scale_attn_weights": True}, changed
 
 
-def _describe_gpt2(repository: str, layers: int, heads: int, d_model: int) -> tuple[str, Known]:
+def _describe_gpt2(repository: str, layers: int, heads: int, d_model: int) -> tuple[str, Options]:
     sizes = {"n_layer": layers, "n_head": heads, "n_embd": d_model}
     return repository, sizes | {"n_positions": 1024, "vocab_size": 50257}
 
@@ -165,14 +165,14 @@ _GPT2 = Family(
 def _read_neo_windows(fields: "Fields") -> Windows:
     """Spell out what GPT-Neo writes as kinds and how often they come: [[["global", "local"], 12]]."""
     layers, window = fields.layers, fields.tokens("window_size", default=256)
-    said = fields.values.get("attention_types") or [[["global", "local"], layers // 2]]
+    types = fields.values.get("attention_types") or [[["global", "local"], layers // 2]]
     kinds: list[str] = []
     try:
-        for some, times in said:
+        for group, times in types:
             # Counted before it is written out: a number of times can be any number.
-            if not 0 <= len(some) * times <= layers - len(kinds):
+            if not 0 <= len(group) * times <= layers - len(kinds):
                 raise ValueError
-            kinds += list(some) * times
+            kinds += list(group) * times
     except (TypeError, ValueError):
         kinds = []
     return fields.windows("attention_types", kinds, {"global": None, "local": window})
@@ -229,7 +229,7 @@ _GPT_NEOX = Family(
 )  # fmt: skip
 
 
-def _read_opt(fields: "Fields") -> Known:
+def _read_opt(fields: "Fields") -> Options:
     if fields.values.get("word_embed_proj_dim") is not None:
         fields.need("word_embed_proj_dim", fields.d_model)
     return {
@@ -256,7 +256,7 @@ _OPT = Family(
 )  # fmt: skip
 
 
-def _read_gated(fields: "Fields", *, is_tied: bool = False) -> Known:
+def _read_gated(fields: "Fields", *, is_tied: bool = False) -> Options:
     """Read what the families after Llama share: RMSNorm, rotary positions, a gate."""
     heads = fields.heads
     shared = fields.number("num_key_value_heads", default=heads)
@@ -299,11 +299,11 @@ def _read_windows(fields: "Fields", window: int | None, has_one: Callable[[int],
     """Return each layer's window: as the configuration says layer by layer, if it does."""
     if (kinds := fields.values.get("layer_types")) is None:
         return tuple(window if has_one(layer) else None for layer in range(fields.layers))
-    known = {"full_attention": None, "sliding_attention": window}
-    return fields.windows("layer_types", kinds, known)
+    window_of = {"full_attention": None, "sliding_attention": window}
+    return fields.windows("layer_types", kinds, window_of)
 
 
-def _read_mistral(fields: "Fields") -> Known:
+def _read_mistral(fields: "Fields") -> Options:
     is_windowed = fields.values.get("sliding_window", 4096) is not None
     return _read_gated(fields) | {
         "shared_heads": fields.number("num_key_value_heads", default=8),
@@ -319,7 +319,7 @@ _MISTRAL = Family(
 )  # fmt: skip
 
 
-def _read_qwen2(fields: "Fields") -> Known:
+def _read_qwen2(fields: "Fields") -> Options:
     window = _read_window(fields) if fields.flag("use_sliding_window", False) else None
     # 0 is a position, not a number of layers: all of them have the window.
     first = fields.values.get("max_window_layers", 28)
@@ -376,7 +376,7 @@ _GEMMA2 = Family(
 )  # fmt: skip
 
 
-def _read_gemma3(fields: "Fields") -> Known:
+def _read_gemma3(fields: "Fields") -> Options:
     window, every = _read_window(fields), fields.number("sliding_window_pattern", default=6)
     return _GEMMA2.read(fields) | {
         "has_head_norms": True,

@@ -1,8 +1,7 @@
 """Run token ids through all layers: by our own step, or by TransformerLens's hooks where a model asks for them.
 
-Both see and replace the same things, by the same names: `ffnprobe.models.bridge` lists them. Our own step
-needs torch alone; `load(…, hooks=True)` and `--hooks` run a model by the hooks. Every result that comes of a
-run says in its provenance who ran it.
+Both see and replace the same things, by the same names: `ffnprobe.models.bridge` lists them. `load(…, hooks=True)`
+and `--hooks` run a model by the hooks. Every result that comes of a run says in its provenance who ran it.
 
 Before a model is first run, Hugging Face, TransformerLens and our own step must give it the same logits on a
 few tokens. They read one configuration in three codes; where they differ, one of them has misread it, and
@@ -42,6 +41,7 @@ from torch import Tensor
 from ffnprobe.errors import FileNotWritten, ModelNotLoaded, PromptRefused
 from ffnprobe.files import BLANK, atomic_write, is_sealed, seal
 from ffnprobe.models import bridge
+from ffnprobe.models.checkpoint import is_finite
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import cache_folder
 from ffnprobe.models.step import Hook, measure_angles, normalise, step, unembed
@@ -53,7 +53,6 @@ LIBRARIES = ("torch", "transformers", "transformer-lens")
 # Within a model's positions the frequencies of these do not depend on the length of the prompt.
 FIXED = ("default", "linear", "dynamic", "llama3", "yarn")
 WITHIN = 1e-3
-
 Frequencies = list[tuple[list[float], float]]
 Rotary = tuple[tuple[Float[Tensor, " pair"], float], ...]
 
@@ -90,14 +89,13 @@ def run_steps(
 
 def _finite(model: Model, numbers: Tensor, name: str) -> Tensor:
     """Return numbers that are finite, or say that they are not."""
-    # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
-    if not numbers.sum().isfinite() and not numbers.isfinite().all():
-        raise PromptRefused(
-            f"{model.name} overflows on this prompt: its {name} exceed what fp32 holds "
-            f"(3.4e38), so they are not numbers.",
-            remedy="a model whose weights are not this large; when steering, a smaller change",
-        )
-    return numbers
+    if is_finite(numbers):
+        return numbers
+    raise PromptRefused(
+        f"{model.name} overflows on this prompt: its {name} exceed what fp32 holds "
+        f"(3.4e38), so they are not numbers.",
+        remedy="a model whose weights are not this large; when steering, a smaller change",
+    )
 
 
 class _SeenEnough(Exception):
@@ -225,11 +223,9 @@ def _refuse_changing(model: Model) -> None:
         for each in (parameters, *(p for p in parameters.values() if isinstance(p, Mapping))):
             kind = each.get("rope_type", each.get("type", "default"))
             if kind not in FIXED:
-                raise ModelNotLoaded(
-                    f'{model.name}: its rotary embeddings are of kind "{kind}", which ffnprobe does '
-                    "not run.",
-                    remedy=f"a model with {', '.join(FIXED)}",
-                )
+                why = f'its rotary embeddings are of kind "{kind}", which ffnprobe does not run'
+                remedy = f"a model with {', '.join(FIXED)}"
+                raise ModelNotLoaded(f"{model.name}: {why}.", remedy=remedy)
 
 
 def _hold(model: Model, rotary: Frequencies) -> Rotary:
@@ -237,13 +233,10 @@ def _hold(model: Model, rotary: Frequencies) -> Rotary:
 
 
 def _describe(model: Model) -> dict[str, Any]:
-    options = json.dumps(dict(model.config.native), sort_keys=True, default=str)
+    written = json.dumps(dict(model.config.native), sort_keys=True, default=str)
+    options = xxhash.xxh3_128_hexdigest(written.encode())
     versions = {"ffnprobe": VERSION, **{name: version(name) for name in LIBRARIES}}
-    return {
-        "identity": model.identity,
-        "options": xxhash.xxh3_128_hexdigest(options.encode()),
-        "versions": versions,
-    }
+    return {"identity": model.identity, "options": options, "versions": versions}
 
 
 def _read(path: Path, made_for: dict[str, Any]) -> Frequencies | None:

@@ -169,18 +169,15 @@ def _check_tensors(path: Path, entries: list[TensorEntry], alignment: int) -> No
     """Refuse tensors that are empty, stand twice, or do not begin where tensors may."""
     seen: set[str] = set()
     for entry in entries:
-        if not entry.shape or not entry.size:
-            raise ModelNotLoaded(
-                f"{path}: {entry.name} is {list(entry.shape)}, which holds no number."
-            )
-        if entry.name in seen:
-            raise ModelNotLoaded(f"{path} holds {entry.name} twice.")
-        if entry.start % alignment:
-            raise ModelNotLoaded(
-                f"{path}: {entry.name} begins at byte {entry.start:,} of the data, not at a multiple "
-                f"of {alignment}."
-            )
-        seen.add(entry.name)
+        name, shape, _, start = entry
+        if not shape or not entry.size:
+            raise ModelNotLoaded(f"{path}: {name} is {list(shape)}, which holds no number.")
+        if name in seen:
+            raise ModelNotLoaded(f"{path} holds {name} twice.")
+        if start % alignment:
+            place = f"begins at byte {start:,} of the data, not at a multiple of {alignment}"
+            raise ModelNotLoaded(f"{path}: {name} {place}.")
+        seen.add(name)
 
 
 @dataclass(frozen=True)
@@ -211,10 +208,7 @@ class GgufFile:
         own, metadata = self.architecture, self.metadata
         for key in sorted(self.family.gguf_needs):
             if f"{own}.{key}" not in metadata:
-                raise ModelNotLoaded(
-                    f"{self.path} does not say {own}.{key}, for which GGUF has no default.",
-                    remedy=_FOLDER,
-                )
+                raise self._refusal(f"does not say {own}.{key}, for which GGUF has no default")
         is_scaled = any(metadata.get(f"{own}.rope.{key}", 1) not in (0, 1) for key in _FACTORS)
         scaling = metadata.get(f"{own}.rope.scaling.type", "linear" if is_scaled else "none")
         if scaling != "none":
@@ -247,11 +241,9 @@ class GgufFile:
             raise refuse_config(str(self.path), error) from None
         scale = whole.get("query_pre_attn_scalar")
         if scale not in (None, values.get("head_dim")):
-            raise ModelNotLoaded(
-                f"{self.path} has heads of {values.get('head_dim')}, for which it does not say how "
-                "Gemma's attention is scaled.",
-                remedy=_FOLDER,
-            )
+            width = values.get("head_dim")
+            why = "for which it does not say how Gemma's attention is scaled"
+            raise self._refusal(f"has heads of {width}, {why}")
         return whole | values
 
     @property
@@ -262,16 +254,13 @@ class GgufFile:
     @property
     def bos(self) -> int | None:
         """The file's BOS; none where it names none, and refused where it asks for one all the same."""
-        path, metadata, size = self.path, self.metadata, self.values["vocab_size"]
-        token = metadata.get("tokenizer.ggml.bos_token_id")
-        if token is None and metadata.get("tokenizer.ggml.add_bos_token"):
-            raise ModelNotLoaded(
-                f"{path} asks for BOS (add_bos_token) and does not say which token it is (bos_token_id).",
-                remedy=_FOLDER,
-            )
+        size, token = self.values["vocab_size"], self.metadata.get("tokenizer.ggml.bos_token_id")
+        if token is None and self.metadata.get("tokenizer.ggml.add_bos_token"):
+            why = "does not say which token it is (bos_token_id)"
+            raise self._refusal(f"asks for BOS (add_bos_token) and {why}")
         if token is not None and not (isinstance(token, int) and 0 <= token < size):
             raise ModelNotLoaded(
-                f"{path}: bos_token_id is {token!r}; the model has tokens 0–{size - 1}."
+                f"{self.path}: bos_token_id is {token!r}; the model has tokens 0–{size - 1}."
             )
         return token
 
@@ -332,7 +321,7 @@ class GgufFile:
         is_known = cut in cuts or (cut == "default" and self.family.is_cut_by_default)
         if metadata.get("tokenizer.ggml.model") == "gpt2" and not is_known:
             raise self._not_read(f'cuts its text by "{cut}"')
-        tokenizer = build_tokenizer(
+        tokenizer: Tokenizer = build_tokenizer(
             lambda: convert_gguf_tokenizer(*get_gguf_tokenizer(str(path))[:2])[0], f"of {path}"
         )
         if cut == _DIGITS_APART:
@@ -340,12 +329,19 @@ class GgufFile:
             tokenizer.pre_tokenizer = pre_tokenizers.Sequence([apart, tokenizer.pre_tokenizer])
         if metadata.get("tokenizer.ggml.add_space_prefix") is False:
             tokenizer = without_prefix(tokenizer)
-        return _drop_strangers(tokenizer, metadata["tokenizer.ggml.tokens"])
+        size = metadata["tokenizer.ggml.tokens"]
+        if tokenizer.get_vocab_size() <= size:
+            return tokenizer
+        # transformers adds special tokens of its own, which the file does not have.
+        state = json.loads(tokenizer.to_str())
+        state["added_tokens"] = [token for token in state["added_tokens"] if token["id"] < size]
+        return type(tokenizer).from_str(json.dumps(state))
+
+    def _refusal(self, why: str) -> ModelNotLoaded:
+        return ModelNotLoaded(f"{self.path} {why}.", remedy=_FOLDER)
 
     def _not_read(self, what: str) -> ModelNotLoaded:
-        return ModelNotLoaded(
-            f"{self.path} {what}, which transformers does not read from GGUF.", remedy=_FOLDER
-        )
+        return self._refusal(f"{what}, which transformers does not read from GGUF")
 
     def check_overlap(self) -> None:
         """Refuse tensors that share bytes: one of them is not what it is called."""
@@ -408,26 +404,15 @@ def rename(layout: Layout, name: str) -> str | None:
     return f"{prefix}{own if layer is None else layout.of(int(layer), own)}.{parts['kind']}"
 
 
-def _drop_strangers(tokenizer: "Tokenizer", size: int) -> "Tokenizer":
-    """Drop special tokens the file does not have, which transformers adds of its own."""
-    if tokenizer.get_vocab_size() <= size:
-        return tokenizer
-    state = json.loads(tokenizer.to_str())
-    state["added_tokens"] = [token for token in state["added_tokens"] if token["id"] < size]
-    return type(tokenizer).from_str(json.dumps(state))
-
-
 def open_gguf(path: Path) -> GgufFile:
     """Open a GGUF file; its head is read and its types are known."""
     if find_spec("gguf") is None:
         raise ModelNotLoaded(f"{path} needs the package gguf to be read.", remedy=INSTALL)
     file = GgufFile(path, *read_header(path))
     if file.architecture not in ARCHITECTURES:
-        raise ModelNotLoaded(
-            f'{path} is of architecture "{file.architecture}"; from GGUF ffnprobe reads '
-            f"{', '.join(ARCHITECTURES)}.",
-            remedy=_FOLDER,
-        )
+        names = ", ".join(ARCHITECTURES)
+        why = f'is of architecture "{file.architecture}"; from GGUF ffnprobe reads {names}'
+        raise file._refusal(why)
     parts = file.metadata.get("split.count", 1)
     if not isinstance(parts, int):
         raise ModelNotLoaded(f"{path}: split.count is {parts!r}, not a number.")

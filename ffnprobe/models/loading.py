@@ -108,64 +108,65 @@ def _from_gguf(source: Source, tokenizer: Given | None) -> Parts:
     return replace(source, note=file.quantisation), config, vocab, weights
 
 
-def _from_object(given: Module, tokenizer: Given | None) -> tuple[str, Parts]:
+def _from_object(module: Module, tokenizer: Given | None) -> tuple[str, Parts]:
     """Take an object's name and its very tensors; prompts are run on a network of our own around them."""
-    module = _find_module(given)
-    options = module.config.to_dict()
-    where = f"the {type(given).__name__} given"
+    network = _find_network(module)
+    options = network.config.to_dict()
+    where = f"the {type(module).__name__} given"
     config = parse_config(options, where=where)
-    tensors = {name: tensor.detach() for name, tensor in module.state_dict().items()}
-    if module is not given:  # a bridge adds tensors of its own, split for its hooks
+    tensors = {name: tensor.detach() for name, tensor in network.state_dict().items()}
+    if network is not module:  # a bridge adds tensors of its own, split for its hooks
         wanted = {*config.shapes(), f"{config.layout.head}.weight"}
         plain = {name.replace(_INSIDE, ""): tensor for name, tensor in tensors.items()}
         tensors = {n: tensor for n, tensor in plain.items() if short_name(n, config) in wanted}
     weights = arrange(tensors, config, where=where)
-    own = tokenizer if tokenizer is not None else getattr(given, "tokenizer", None)
-    named = str(options.get("_name_or_path") or "")
-    folder = Path(named or "no folder")
-    if own is None and not folder.is_dir():
+    if tokenizer is None:
+        tokenizer = getattr(module, "tokenizer", None)
+    path = str(options.get("_name_or_path") or "")
+    folder = Path(path or "no folder")
+    if tokenizer is None and not folder.is_dir():
         raise ModelNotLoaded(
             f"{where} has no tokenizer.",
             remedy='load(…, tokenizer=…): a transformers tokenizer, a tokenizer.json, or "ids"',
         )
-    vocab = read_vocab(folder, size=config.vocab, bos=config.bos, tokenizer=own)
-    name = Path(named or type(module).__name__).name
-    return name, (Source(OBJECT, type(given).__name__), config, vocab, weights)
+    vocab = read_vocab(folder, size=config.vocab, bos=config.bos, tokenizer=tokenizer)
+    name = Path(path or type(network).__name__).name
+    return name, (Source(OBJECT, type(module).__name__), config, vocab, weights)
 
 
-def _find_module(given: Module) -> Any:
+def _find_network(module: Module) -> Any:
     """Return the Hugging Face module: the object itself, or what a bridge stands for."""
-    inner = getattr(given, "original_model", None)
+    inner = getattr(module, "original_model", None)
     is_bridge = isinstance(inner, Module)
     flags = ("compatibility_mode", "_weights_processed")
-    if is_bridge and any(getattr(given, flag, False) for flag in flags):
+    if is_bridge and any(getattr(module, flag, False) for flag in flags):
         raise ModelNotLoaded(
             "the TransformerBridge given has changed weights (compatibility mode folds them).",
             remedy="a bridge as boot_transformers returns it; ffnprobe folds a copy of its own",
         )
-    module = inner if is_bridge else given
-    if not hasattr(getattr(module, "config", None), "to_dict"):
+    network = inner if is_bridge else module
+    if not hasattr(getattr(network, "config", None), "to_dict"):
         raise ModelNotLoaded(
-            f"a {type(given).__name__} is not a model that ffnprobe can read.",
+            f"a {type(module).__name__} is not a model that ffnprobe can read.",
             remedy="a Hugging Face causal language model, a TransformerBridge, or a folder",
         )
-    return module
+    return network
 
 
-def _check_object(model: Model, given: Module) -> None:
+def _check_object(model: Model, module: Module) -> None:
     """Compare with the object on a few tokens; in half precision the two would differ anyhow."""
-    first = next(given.parameters())
+    first = next(module.parameters())
     if first.dtype != torch.float32:
         return
-    ids, was_training = few_tokens(model), given.training
-    given.eval()
+    ids, was_training = few_tokens(model), module.training
+    module.eval()
     try:
         with torch.no_grad():
-            theirs = given(ids.to(first.device))
+            theirs = module(ids.to(first.device))
             model.check()
             ours = run_steps(model, ids, {})[0].cpu()
     finally:
-        given.train(was_training)
+        module.train(was_training)
     logits = getattr(theirs, "logits", theirs)[0].float().cpu()
     check_agreement(model, {"the object given": logits, "ffnprobe": ours})
 

@@ -61,12 +61,12 @@ class Source:
         return f"{named}, {self.note}" if self.note else named
 
     @classmethod
-    def from_dict(cls, known: Mapping[str, str]) -> "Source":
+    def from_dict(cls, fields: Mapping[str, str]) -> "Source":
         """Read what `as_dict` wrote; ValueError if it is something else."""
-        if "kind" not in known or not all(isinstance(value, str) for value in known.values()):
+        if "kind" not in fields or not all(isinstance(value, str) for value in fields.values()):
             raise ValueError("its source does not say its kind in text")
-        inside = str(pocket.FOLDER) if known["kind"] == "embedded" else ""
-        return cls(known["kind"], known.get("where", inside), known.get("note", ""))
+        inside = str(pocket.FOLDER) if fields["kind"] == "embedded" else ""
+        return cls(fields["kind"], fields.get("where", inside), fields.get("note", ""))
 
     def as_dict(self) -> dict[str, str]:
         """List what is known as plain data; where the package itself lies is not worth telling."""

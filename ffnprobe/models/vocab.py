@@ -100,8 +100,8 @@ class Spelling(Enum):
         return f"⟨{byte}⟩" if byte else show_bytes(self.read(letters))
 
     def _find_byte(self, letters: str) -> str | None:
-        found = _BYTE_TOKEN.fullmatch(letters) if self is Spelling.BLOCKS else None
-        return None if found is None else found[1]
+        match = _BYTE_TOKEN.fullmatch(letters) if self is Spelling.BLOCKS else None
+        return None if match is None else match[1]
 
 
 class Vocab:
