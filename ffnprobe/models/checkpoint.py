@@ -7,10 +7,9 @@ A `.bin` file is a pickle: it is read with `weights_only`, which refuses anythin
 
     identity = fingerprint of the weights - hash of the configuration - hash of the vocabulary
 
-The same weights with another epsilon, activation or tokenizer give other numbers, so a store, means and
-every provenance record all three. Of the configuration only what differs from GPT-2's defaults is
-hashed, and the vocabulary is hashed by what it does (its tokens, its merges, and the ids of a sample),
-so that the identity does not change with the version of a library.
+The same weights with another epsilon, activation or tokenizer give other numbers. Of the configuration only
+what differs from GPT-2's defaults is hashed, and of the vocabulary what it does (its tokens, its merges, and
+the ids of a sample), so that the identity does not change with the version of a library.
 
 >>> import ffnprobe as fp
 >>> model = fp.load("pocket")

@@ -76,7 +76,7 @@ class LayerWeights:
 
 def read_layer(model: "Model", layer: int) -> LayerWeights:
     """Read one layer's weights."""
-    c, lay = model.config, model.layout
+    lay = model.layout
 
     def norm(name: str) -> Norm:
         return model.gain(lay.of(layer, name)), model.shift(lay.of(layer, name))
@@ -86,16 +86,14 @@ def read_layer(model: "Model", layer: int) -> LayerWeights:
 
     if lay.fused:
         weight, bias = model.linear(layer, lay.fused)
-        order, sizes = lay.fused_order, {"kind": 3, "head": c.heads}
+        order, sizes = lay.fused_order, {"kind": 3, "head": model.config.heads}
         weights = rearrange(weight, f"d {order} -> kind d (head d_head)", **sizes)
         biases = [None] * 3 if bias is None else rearrange(bias, f"{order} -> kind (head d_head)", **sizes)  # fmt: skip
         query, key, value = zip(weights, biases, strict=True)
     else:
         query, key, value = (model.linear(layer, str(n)) for n in (lay.query, lay.key, lay.value))
     return LayerWeights(
-        norm(lay.attention_norm), query, key, value,
-        gain(lay.query_norm if c.has_head_norms else None),
-        gain(lay.key_norm if c.has_head_norms else None),
+        norm(lay.attention_norm), query, key, value, gain(lay.query_norm), gain(lay.key_norm),
         model.linear(layer, lay.out), gain(lay.attention_post_norm), norm(lay.mlp_norm),
         model.linear(layer, lay.up), model.linear(layer, lay.gate) if lay.gate else None,
         model.linear(layer, lay.down), gain(lay.mlp_post_norm),
@@ -104,7 +102,7 @@ def read_layer(model: "Model", layer: int) -> LayerWeights:
 
 @dataclass(frozen=True)
 class Attention:
-    """What one layer's heads carry, reading x̂ and writing to the residual stream.
+    """One layer's OV: values, which read x̂, and the outputs of heads, which write to the residual stream.
 
     Values may be fewer than heads: each is read by `heads / kv_heads` heads in a row.
     """

@@ -4,16 +4,15 @@ Both see and replace the same things, by the same names: `ffnprobe.models.bridge
 and `--hooks` run a model by the hooks. Every result that comes of a run says in its provenance who ran it.
 
 Before a model is first run, Hugging Face, TransformerLens and our own step must give it the same logits on a
-few tokens. They read one configuration in three codes; where they differ, one of them has misread it, and
-every number after that would be wrong in silence. Pocket is compared by the tests. What was found for any other
-model is recorded in the user's cache folder:
+few tokens: where they differ, one of them has misread its configuration, and every number would be wrong in
+silence. Pocket is compared by the tests. Of any other model it is recorded in the user's cache folder:
 
     made_for   the identity of the model, a hash of all its options, the versions of the libraries
     rotary     each layer's frequencies, as Hugging Face computed them; none where positions are embedded
     checksum   over all of it (`ffnprobe.files`)
 
-A record that is damaged, or made for anything else, is ignored and the model is compared again. So it
-is, each time, where the cache cannot be written or where logits overflow and cannot be compared.
+A model is compared again where its record is damaged or made for anything else, where the cache cannot be
+written, and where logits overflow and cannot be compared.
 
 Limits: eight tokens do not show a window longer than they are.
 

@@ -417,10 +417,8 @@ def open_gguf(path: Path) -> GgufFile:
     if not isinstance(parts, int):
         raise ModelNotLoaded(f"{path}: split.count is {parts!r}, not a number.")
     if parts > 1:
-        raise ModelNotLoaded(
-            f"{path} is one of {parts} parts.",
-            remedy="llama-gguf-split --merge makes them one file",
-        )
+        remedy = "llama-gguf-split --merge makes them one file"
+        raise ModelNotLoaded(f"{path} is one of {parts} parts.", remedy=remedy)
     file.check_overlap()
     # Nothing is fetched here, and a warning of a library is not ours to print.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

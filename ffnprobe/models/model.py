@@ -114,11 +114,11 @@ class Model:
     def location(self) -> str:
         """What another process loads this model from."""
         if self.source.is_in_memory:
-            saving = "save_pretrained(folder) of it and its tokenizer"
+            is_object = self.source.kind == OBJECT
+            own = "save_pretrained(folder) of it and its tokenizer"
             raise ModelNotLoaded(
                 f"{self.name} is an object in the memory of this process; another cannot load it.",
-                remedy=f"{saving if self.source.kind == OBJECT else 'fp.export(edited, folder)'}, "
-                "then fp.load(folder)",
+                remedy=f"{own if is_object else 'fp.export(edited, folder)'}, then fp.load(folder)",
             )
         return self.name if self.source.is_known_by(self.name) else self.source.where
 
@@ -332,7 +332,7 @@ class Model:
 
     @cached_property
     def attention(self) -> tuple[Attention, ...]:
-        """What every layer's heads carry, the norm before them folded in."""
+        """Every layer's values and outputs of heads (OV), the norm before them folded in."""
         return tuple(folding.fold_attention(self, layer) for layer in range(self.config.layers))
 
     @cached_property

@@ -33,7 +33,8 @@ _LONG_NUMBER = re.compile(rf"[:,\[]\s*[0-9]{{{len(str(MOST_TOKENS + 1))}}}")
 class TransformersTokenizer(Protocol):
     """A tokenizer of transformers, which keeps the tokenizer itself inside."""
 
-    backend_tokenizer: Any
+    @property
+    def backend_tokenizer(self) -> Any: ...
 
 
 # A tokenizer, a file or folder of one, or "ids".
