@@ -109,9 +109,8 @@ class _Cursor:
         bounds = (tensors, _MOST_TENSORS, "tensors"), (fields, _MOST_FIELDS, "fields")
         for count, most, what in bounds:
             if count > most:
-                raise ModelNotLoaded(
-                    f"{path} says it holds {count:,} {what}; ffnprobe reads at most {most:,}."
-                )
+                why = f"says it holds {count:,} {what}; ffnprobe reads at most {most:,}"
+                raise ModelNotLoaded(f"{path} {why}.")
         metadata = {self.text(): self.value(self.number("I")) for _ in range(fields)}
         entries = [self.tensor() for _ in range(tensors)]
         alignment = metadata.get("general.alignment", 32)
@@ -259,9 +258,8 @@ class GgufFile:
             why = "does not say which token it is (bos_token_id)"
             raise self._refusal(f"asks for BOS (add_bos_token) and {why}")
         if token is not None and not (isinstance(token, int) and 0 <= token < size):
-            raise ModelNotLoaded(
-                f"{self.path}: bos_token_id is {token!r}; the model has tokens 0–{size - 1}."
-            )
+            why = f"bos_token_id is {token!r}; the model has tokens 0–{size - 1}"
+            raise ModelNotLoaded(f"{self.path}: {why}.")
         return token
 
     @property
@@ -296,10 +294,9 @@ class GgufFile:
             if name is None:
                 raise self._not_read(f"holds {entry.name}")
             weights = self._unpack(entry, data)
+            parsed: dict[str, Any] = {"tensors": {}}
             try:
-                processed = processor.process(
-                    weights, name=entry.name, parsed_parameters={"tensors": {}}
-                )
+                processed = processor.process(weights, name=entry.name, parsed_parameters=parsed)
             except (ValueError, IndexError, TypeError) as error:
                 raise truncated(self.path, f"{entry.name}: {error}") from None
             whole = np.ascontiguousarray(processed.weights)

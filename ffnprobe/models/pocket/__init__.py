@@ -50,11 +50,12 @@ def facts() -> tuple[Fact, ...]:
 @cache
 def templates() -> dict[str, tuple[str, ...]]:
     """Read the sentence templates of each relation, in file order."""
-    found: dict[str, tuple[str, ...]] = {}
+    by_relation: dict[str, tuple[str, ...]] = {}
     with (FOLDER / "templates.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            found[row["relation"]] = (*found.get(row["relation"], ()), row["template"])
-    return found
+            own = by_relation.get(row["relation"], ())
+            by_relation[row["relation"]] = (*own, row["template"])
+    return by_relation
 
 
 def prompts() -> Iterator[Prompt]:
