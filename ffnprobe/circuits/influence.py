@@ -38,8 +38,8 @@ from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
 from ffnprobe.models.step import ACTIVATION_FUNCTIONS
-from ffnprobe.tracing.attention import read_values
 from ffnprobe.tracing.account import read_direction
+from ffnprobe.tracing.attention import read_values
 from ffnprobe.tracing.attribution import Pushes
 from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.trace import Trace

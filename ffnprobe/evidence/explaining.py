@@ -71,9 +71,7 @@ from ffnprobe.names import Site
 from ffnprobe.provenance import Setting
 from ffnprobe.reading.neuron_tables import Values, list_neurons
 from ffnprobe.reading.projection import check_top, sort_neurons
-from ffnprobe.reading.searches import compare_tokens
 from ffnprobe.reading.spectrum import compare_tokens
-from ffnprobe.tracing.attention import Source
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.runs import run_before
 from ffnprobe.tracing.trace import answer_ids, describe_sinks, predicted

@@ -23,7 +23,7 @@ from pandas.api.types import is_float_dtype, is_integer_dtype
 
 from ffnprobe.arguments import verb
 from ffnprobe.circuits.circuit import Circuit
-from ffnprobe.circuits.graph import ANSWER, BIASES, REST, Node
+from ffnprobe.circuits.graph import ANSWER, BIASES, REST
 from ffnprobe.errors import OptionRefused
 from ffnprobe.files import atomic_write
 from ffnprobe.layout import is_missing
