@@ -5,6 +5,10 @@
 A block is the unit of work, of resuming and of merging: consecutive passages, closed by the first
 that brings it to `block_tokens` tokens. Each block knows the chained hash of all tokens up to its
 end, so that a scan resumes only over the very texts it began with.
+
+Whole passages are kept, so that labels can be found and scored without the corpus's files: at most
+`MOST_KEPT` tokens, all of a smaller corpus, of a larger one the passages whose numbers have the highest
+hashes. The draw does not depend on how the corpus is cut into blocks, and a store holds at most 1 MB of it.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -13,7 +17,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 import xxhash
+from jaxtyping import Int32, Int64
+from torch import Tensor
 
 from ffnprobe.corpora.text_pieces import read_pieces
 from ffnprobe.corpora.text_sources import TextSource
@@ -28,6 +35,9 @@ EXAMPLE_BYTES = 4 + 8 + 8 + 4 + 16 * 4
 # Of all examples, unless the model itself is larger; merging two blocks takes a few times as much.
 MOST_BYTES = 2 * 10**9
 MOST_TOKENS = 2**24
+MOST_KEPT = 2**18
+# So that another draw of passages is made than for the sample of tokens.
+_OTHER = 2**41
 
 
 @dataclass(frozen=True)
@@ -61,8 +71,6 @@ class ScanSettings:
             )
         if self.bos and model.vocab.bos is None:
             raise OptionRefused(f"{model.name} has no BOS token.", remedy="bos=False (--no-bos)")
-        if self.errors not in ("strict", "replace"):
-            raise OptionRefused(f'errors is not "{self.errors}".', remedy="strict, replace")
         for name, value in (("top", self.top), ("block_tokens", self.block_tokens)):
             if value < 1:
                 raise OptionRefused(f"{name} = {value}: it must be at least 1.")
@@ -209,3 +217,67 @@ def _split(vocab: Vocab, words: str, name: str, *, begins: bool) -> list[int]:
     except TokenNotFound as error:
         cause = error.what.removeprefix(f"{words!r} ")
         raise DataRefused(f"{name} {cause}", remedy=error.remedy) from None
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Passages in the corpus's order: their numbers, texts, starts and lengths, and all their tokens."""
+
+    passages: Int64[Tensor, " passage"]
+    texts: Int64[Tensor, " passage"]
+    starts: Int64[Tensor, " passage"]
+    lengths: Int64[Tensor, " passage"]
+    ids: Int32[Tensor, " token"]
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def __iter__(self) -> Iterator[Passage]:
+        parts = torch.split(self.ids, self.lengths.tolist())
+        for text, start, ids in zip(self.texts.tolist(), self.starts.tolist(), parts, strict=True):
+            yield Passage(text, start, tuple(ids.tolist()))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Name every tensor, as a store keeps them."""
+        return {f"kept.{name}": each for name, each in vars(self).items()}
+
+
+def none_kept() -> Kept:
+    """Start without passages."""
+    none = torch.zeros(0, dtype=torch.int64)
+    return Kept(none, none, none, none, none.int())
+
+
+def keep(known: Kept, block: Block) -> Kept:
+    """Add a block's passages, and drop those of the lowest hashes if there are too many tokens."""
+    texts, starts, ids = zip(*block.passages, strict=True)
+    columns = (
+        block.first + torch.arange(len(ids)),
+        *(torch.tensor(column) for column in (texts, starts, [len(each) for each in ids])),
+        torch.tensor([token for each in ids for token in each], dtype=torch.int32),
+    )
+    both = zip(vars(known).items(), columns, strict=True)
+    joined = Kept(**{name: torch.cat([before, added]) for (name, before), added in both})
+    if len(joined.ids) <= MOST_KEPT:
+        return joined
+    order = np.argsort(~hash_numbers(joined.passages.numpy() + _OTHER), kind="stable")
+    chosen = order[np.cumsum(joined.lengths.numpy()[order]) <= MOST_KEPT]
+    is_kept = torch.zeros(len(joined), dtype=torch.bool)
+    is_kept[torch.from_numpy(chosen if len(chosen) else order[:1])] = True
+    is_token_kept = torch.repeat_interleave(is_kept, joined.lengths)
+    return Kept(
+        **{n: each[is_token_kept if n == "ids" else is_kept] for n, each in vars(joined).items()}
+    )
+
+
+def read_kept(tensors: dict[str, Tensor]) -> Kept:
+    """Take the passages out of a store's tensors."""
+    return Kept(**{name: tensors[f"kept.{name}"] for name in vars(none_kept())})
+
+
+def hash_numbers(numbers: np.ndarray) -> np.ndarray:
+    """Mix numbers into evenly spread ones (splitmix64)."""
+    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

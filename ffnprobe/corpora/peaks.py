@@ -1,4 +1,4 @@
-"""The k extreme examples of each neuron, at most one a passage, in an order without ties.
+"""The k extreme examples of each neuron, at most one a passage and without ties, and some between.
 
 The strongest are those of highest activation. The weakest are those of lowest score (of a gated
 neuron, its gate's score): below zero, an activation function such as GELU rises again toward zero, so
@@ -12,9 +12,13 @@ its passage are packed into one integer that sorts so, and the k largest integer
 
 The weakest examples are the strongest of −score. Merging is exactly associative: keeping the k largest
 of a set of distinct integers does not depend on how the set was split.
+
+Between its extremes, a neuron is shown by tokens drawn at random, the same for every neuron: from each
+passage one, and of the passages `SAMPLE`, by hashes of the passage's number. So the draw does not depend on
+how the corpus is cut into blocks, and of two samples the sample of both is found exactly. Sorted by a
+neuron's activation, the sample shows its quantiles.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,12 +27,13 @@ from einops import rearrange
 from jaxtyping import Float32, Int32, Int64
 from torch import Tensor
 
-from ffnprobe.corpora.passages import Block, Passage
+from ffnprobe.corpora.passages import Block, hash_numbers
 
 # Tokens of context kept around an example, itself among them.
 BEFORE, AFTER = 10, 5
 WINDOW = BEFORE + 1 + AFTER
 NO_TOKEN = -1
+SAMPLE = 20  # tokens drawn at random
 GROUP = 8
 # From so many positions on, an extreme is looked for in groups.
 LONG = 256
@@ -177,17 +182,6 @@ def _find_in_short(values: Tensor, sign: int) -> tuple[Tensor, Tensor]:
     return sign * found, (values.shape[1] - after.long()).clamp(max=values.shape[1] - 1)
 
 
-# MERGED: ffnprobe.corpora.samples
-# Tokens drawn at random from a corpus, the same for every neuron: what it does between its extremes.
-#
-# From each passage one token is drawn, and of the passages `SAMPLE`, by hashes of the passage's number.
-# So the draw does not depend on how the corpus is cut into blocks, and of two samples the sample of both
-# is found exactly. Sorted by a neuron's activation, the sample shows its quantiles.
-
-
-SAMPLE = 20
-
-
 @dataclass(frozen=True, eq=False)
 class Sample:
     """The tokens drawn, and every neuron's activation and score there; without one, text is −1."""
@@ -216,13 +210,12 @@ def merge_samples(a: Sample, b: Sample) -> Sample:
     """Keep the tokens of both whose passages have the highest hashes."""
     passages = torch.cat([a.passages, b.passages])
     chosen = torch.from_numpy(_order(passages.numpy())[: len(a.passages)].copy())
-    parts = {name: torch.cat([vars(a)[name], vars(b)[name]]) for name in ("texts", "positions", "windows")}  # fmt: skip
-    kept = {name: each[chosen] for name, each in parts.items()}
-    numbers = {
-        name: torch.cat([vars(a)[name], vars(b)[name]], dim=-1)[..., chosen]
-        for name in ("activations", "scores")
-    }
-    return Sample(passages=passages[chosen], **kept, **numbers)
+
+    def join(name: str) -> Tensor:
+        axis = 2 if name in ("activations", "scores") else 0
+        return torch.cat([vars(a)[name], vars(b)[name]], dim=axis).index_select(axis, chosen)
+
+    return Sample(**{name: join(name) for name in vars(a)})
 
 
 def draw(block: Block) -> dict[int, tuple[int, int]]:
@@ -240,85 +233,3 @@ def _order(passages: np.ndarray) -> np.ndarray:
     """Order passages by their hashes, the highest first; those that are none last."""
     keys = np.where(passages < 0, np.uint64(0), hash_numbers(passages) | np.uint64(1))
     return np.lexsort((passages, np.iinfo(np.uint64).max - keys))
-
-
-def hash_numbers(numbers: np.ndarray) -> np.ndarray:
-    """Mix numbers into evenly spread ones (splitmix64)."""
-    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
-
-
-# MERGED: ffnprobe.corpora.kept
-# Whole passages kept from a corpus, so that labels can be found and scored without its files.
-#
-# At most `MOST_KEPT` tokens are kept: all of a smaller corpus, of a larger one the passages whose numbers
-# have the highest hashes. The draw does not depend on how the corpus is cut into blocks, and a store
-# holds at most 1 MB of it however long the corpus is.
-
-
-MOST_KEPT = 2**18
-# So that another draw is made than for the sample of tokens.
-_OTHER = 2**41
-
-
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """Passages in the corpus's order: their numbers, texts, starts and lengths, and all their tokens."""
-
-    passages: Int64[Tensor, " passage"]
-    texts: Int64[Tensor, " passage"]
-    starts: Int64[Tensor, " passage"]
-    lengths: Int64[Tensor, " passage"]
-    ids: Int32[Tensor, " token"]
-
-    def __len__(self) -> int:
-        return len(self.passages)
-
-    def __iter__(self) -> Iterator[Passage]:
-        parts = torch.split(self.ids, self.lengths.tolist())
-        for text, start, ids in zip(self.texts.tolist(), self.starts.tolist(), parts, strict=True):
-            yield Passage(text, start, tuple(ids.tolist()))
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Name every tensor, as a store keeps them."""
-        return {f"kept.{name}": each for name, each in vars(self).items()}
-
-
-def none_kept() -> Kept:
-    """Start without passages."""
-    none = torch.zeros(0, dtype=torch.int64)
-    return Kept(none, none, none, none, none.int())
-
-
-def keep(known: Kept, block: Block) -> Kept:
-    """Add a block's passages, and drop those of the lowest hashes if there are too many tokens."""
-    joined = Kept(
-        passages=torch.cat([known.passages, block.first + torch.arange(len(block.passages))]),
-        texts=torch.cat([known.texts, torch.tensor([p.text for p in block.passages])]),
-        starts=torch.cat([known.starts, torch.tensor([p.start for p in block.passages])]),
-        lengths=torch.cat([known.lengths, torch.tensor([len(p.ids) for p in block.passages])]),
-        ids=torch.cat(
-            [known.ids, torch.tensor([t for p in block.passages for t in p.ids]).int()]
-        ),
-    )  # fmt: skip
-    if len(joined.ids) <= MOST_KEPT:
-        return joined
-    order = np.argsort(~hash_numbers(joined.passages.numpy() + _OTHER), kind="stable")
-    lengths = joined.lengths.numpy()
-    chosen = order[np.cumsum(lengths[order]) <= MOST_KEPT]
-    is_kept = torch.zeros(len(joined), dtype=torch.bool)
-    is_kept[torch.from_numpy(chosen if len(chosen) else order[:1])] = True
-    return Kept(
-        passages=joined.passages[is_kept],
-        texts=joined.texts[is_kept],
-        starts=joined.starts[is_kept],
-        lengths=joined.lengths[is_kept],
-        ids=joined.ids[torch.repeat_interleave(is_kept, joined.lengths)],
-    )
-
-
-def read_kept(tensors: dict[str, Tensor]) -> Kept:
-    """Take the passages out of a store's tensors."""
-    return Kept(**{name: tensors[f"kept.{name}"] for name in vars(none_kept())})

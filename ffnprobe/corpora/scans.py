@@ -21,8 +21,16 @@ import torch
 
 from ffnprobe.arguments import TOP, Address, Argument, Bos, Engine, Option, Progress, Workers, verb
 from ffnprobe.corpora.engines import MeasuredBlocks, measure_blocks
-from ffnprobe.corpora.passages import Block, Done, ScanSettings, cut_blocks
-from ffnprobe.corpora.peaks import Kept, keep, none_kept, read_kept
+from ffnprobe.corpora.passages import (
+    Block,
+    Done,
+    Kept,
+    ScanSettings,
+    cut_blocks,
+    keep,
+    none_kept,
+    read_kept,
+)
 from ffnprobe.corpora.statistics import Statistics, from_tensors, merge, no_statistics
 from ffnprobe.corpora.text_sources import Texts, TextSource, find_texts
 from ffnprobe.errors import DataRefused

@@ -2,9 +2,37 @@
 
 Merging is associative: counts, histograms and examples exactly, sums in float64 to rounding. Blocks
 are always merged in the corpus's order, so that the same corpus gives the same bytes.
+
+Moments: a block's sums are taken around a pivot near the mean, so that small spreads survive large means;
+then, as central sums M_p = Σ (a − mean)^p, blocks merge pairwise (δ the difference of the means):
+
+    M2 = M2a + M2b + δ² na nb / n
+    M3 = M3a + M3b + δ³ na nb (na − nb) / n² + 3 δ (na M2b − nb M2a) / n
+    M4 = M4a + M4b + δ⁴ na nb (na² − na nb + nb²) / n³
+         + 6 δ² (na² M2b + nb² M2a) / n² + 4 δ (na M3b − nb M3a) / n
+
+Population moments, as scipy's: a normal distribution has kurtosis 3. Where nothing varies, skew and
+kurtosis are not a number.
+
+Histogram: the same bins for every neuron, model and corpus, two an octave. An activation's size falls in
+[2^e, 1.5·2^e) or [1.5·2^e, 2^(e+1)) for e from −6 to 5; smaller sizes share one bin, larger ones another.
+Activations below zero have the same bins mirrored: 26 on each side, `EDGES` between them; zero itself is in
+the bin below it, so that the bins of the upper side count what is above zero.
+
+>>> count_bins(torch.tensor([[-0.17], [0.2], [100.0]])).nonzero().tolist()
+[[0, 18], [0, 34], [0, 51]]
+>>> EDGES[18:20], EDGES[34:36], EDGES[51:]
+((-0.1875, -0.125), (0.1875, 0.25), (64.0, inf))
+
+Positions: each of the first 32 tokens of a passage (BOS is not counted) has a mean by itself, then ranges
+that double, 32–63, 64–127 and so on: a mean for each of a thousand positions would be most of a store.
+
+>>> [first_of(100)[number] for number in (0, 1, 31, 32, 33)]
+[0, 1, 31, 32, 64]
 """
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from einops import einsum, rearrange, reduce
@@ -13,18 +41,19 @@ from torch import Tensor
 
 from ffnprobe.corpora.peaks import Peaks, Sample, merge_peaks, merge_samples, no_peaks, no_sample
 
-# MERGED: ffnprobe.corpora.position_ranges
-# Means by position: each of the first 32 tokens of a passage by itself, then ranges that double.
-#
-# Position 0 is the first token of the text in the passage (BOS is not counted). Ranges are 32–63, 64–127 and
-# so on: what position does to activations it does early, and a mean for each of a thousand positions
-# would be most of a store.
-#
-# >>> [first_of(100)[number] for number in (0, 1, 31, 32, 33)]
-# [0, 1, 31, 32, 64]
-
-
-SINGLE = 32
+SINGLE = 32  # positions with a mean of their own
+_SMALLEST, _LARGEST = -6, 6
+# float32: 23 bits of digits below the exponent; two bins an octave keep the first digit.
+_DROPPED, _BIAS = 22, 127
+_LOW, _HIGH = 2 * (_SMALLEST + _BIAS) - 1, 2 * (_LARGEST + _BIAS)
+# Rows of activations whose bits stay in a core's cache while they are turned into bins.
+_ROWS_IN_CACHE = 32
+SIDE = _HIGH - _LOW + 1
+BINS = 2 * SIDE
+_SIZES = [step * 2.0**power for power in range(_SMALLEST, _LARGEST) for step in (1.0, 1.5)]
+_UPPER = [*_SIZES, 2.0**_LARGEST, float("inf")]
+EDGES = (*(-size for size in reversed(_UPPER)), 0.0, *_UPPER)
+PerNeuron = Float64[Tensor, "layer neuron"]
 
 
 def first_of(length: int) -> list[int]:
@@ -43,39 +72,12 @@ def number_ranges(length: int) -> Int[Tensor, " pos"]:
     return torch.bucketize(torch.arange(length), firsts, right=True) - 1
 
 
-# MERGED: ffnprobe.corpora.histograms
-# A histogram of activations with fixed bins: the same for every neuron, model and corpus.
-#
-# Bins are by size, two an octave: an activation's size falls in [2^e, 1.5·2^e) or [1.5·2^e, 2^(e+1))
-# for e from −6 to 5; smaller sizes share one bin, larger ones another. Activations below zero have the
-# same bins mirrored: 26 on each side, `EDGES` between them; zero itself is in the bin below it, so
-# that the bins of the upper side count what is above zero.
-#
-# The bin is read off the number's bits, exponent and first digit, since a search among edges for each
-# activation would cost a third of the forward pass.
-#
-# >>> count_bins(torch.tensor([[-0.17], [0.2], [100.0]])).nonzero().tolist()
-# [[0, 18], [0, 34], [0, 51]]
-# >>> EDGES[18:20], EDGES[34:36], EDGES[51:]
-# ((-0.1875, -0.125), (0.1875, 0.25), (64.0, inf))
-
-
-_SMALLEST, _LARGEST = -6, 6
-# float32: 23 bits of digits below the exponent; two bins an octave keep the first digit.
-_DROPPED, _BIAS = 22, 127
-_LOW, _HIGH = 2 * (_SMALLEST + _BIAS) - 1, 2 * (_LARGEST + _BIAS)
-# Rows of activations whose bits stay in a core's cache while they are turned into bins.
-_ROWS_IN_CACHE = 32
-SIDE = _HIGH - _LOW + 1
-BINS = 2 * SIDE
-_SIZES = [step * 2.0**power for power in range(_SMALLEST, _LARGEST) for step in (1.0, 1.5)]
-_SIZES = [0.0, *_SIZES, 2.0**_LARGEST, float("inf")]
-_ENDS = [*(-size for size in reversed(_SIZES[1:])), *_SIZES]
-EDGES = tuple(_ENDS)
-
-
 def count_bins(activations: Float[Tensor, "row neuron"]) -> Int[Tensor, "neuron bin"]:
-    """Count each neuron's activations in each bin, from the lowest bin to the highest."""
+    """Count each neuron's activations in each bin, from the lowest bin to the highest.
+
+    The bin is read off the number's bits, exponent and first digit: a search among edges for each
+    activation would cost a third of the forward pass.
+    """
     neurons = activations.shape[-1]
     bits = activations.contiguous().view(torch.int32)
     bins = torch.empty_like(bits)
@@ -90,24 +92,6 @@ def count_bins(activations: Float[Tensor, "row neuron"]) -> Int[Tensor, "neuron 
     counts = torch.bincount(rearrange(bins, "row neuron -> (row neuron)"), minlength=neurons * BINS)
     counts = rearrange(counts, "(neuron side bin) -> neuron side bin", neuron=neurons, side=2)
     return torch.cat([counts[:, 0].flip(-1), counts[:, 1]], dim=-1)
-
-
-# MERGED: ffnprobe.corpora.moments
-# Mean, variance, skew and kurtosis of activations, in float64, merged without losing digits.
-#
-# A block's sums are taken around a pivot near the mean, so that small spreads survive large means;
-# then, as central sums M_p = Σ (a − mean)^p, blocks merge pairwise (δ the difference of the means):
-#
-#     M2 = M2a + M2b + δ² na nb / n
-#     M3 = M3a + M3b + δ³ na nb (na − nb) / n² + 3 δ (na M2b − nb M2a) / n
-#     M4 = M4a + M4b + δ⁴ na nb (na² − na nb + nb²) / n³
-#          + 6 δ² (na² M2b + nb² M2a) / n² + 4 δ (na M3b − nb M3a) / n
-#
-# Population moments, as scipy's: a normal distribution has kurtosis 3. Where nothing varies, skew and
-# kurtosis are not a number.
-
-
-PerNeuron = Float64[Tensor, "layer neuron"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,16 +153,6 @@ def merge_moments(a: CentralMoments, b: CentralMoments) -> CentralMoments:
     )  # fmt: skip
 
 
-def no_moments(layers: int, neurons: int) -> CentralMoments:
-    """Start from nothing."""
-    none = torch.zeros(layers, neurons, dtype=torch.float64)
-    return CentralMoments(0, none, none, none, none)
-
-
-_MOMENTS = ("mean", "second", "third", "fourth")
-_PEAKS = ("activations", "scores", "passages", "texts", "positions", "windows")
-
-
 @dataclass(frozen=True, eq=False)
 class Statistics:
     """Moments, firing, histogram, means by position, extreme examples and some drawn at random."""
@@ -217,41 +191,31 @@ class Statistics:
 
     def tensors(self) -> dict[str, Tensor]:
         """Name every tensor, as a store keeps them."""
-        named = {
-            "histogram": self.histogram,
-            "position_sums": self.position_sums,
-            "position_counts": self.position_counts,
-        }
-        named |= {f"moments.{name}": getattr(self.moments, name) for name in _MOMENTS}
-        for side, peaks in (("strongest", self.strongest), ("weakest", self.weakest)):
-            named |= {f"{side}.{name}": getattr(peaks, name) for name in _PEAKS}
-        return named | {f"sample.{name}": each for name, each in vars(self.sample).items()}
+        named: dict[str, Tensor] = {}
+        for name, part in vars(self).items():
+            if isinstance(part, Tensor):
+                named[name] = part
+            else:
+                named |= {f"{name}.{own}": each for own, each in vars(part).items()}
+        del named["moments.count"]  # a number, which the store says in words
+        return named
 
 
 def from_tensors(tensors: dict[str, Tensor], count: int) -> Statistics:
     """Put the tensors of a store together again."""
-    moments = CentralMoments(count, *(tensors[f"moments.{name}"] for name in _MOMENTS))
-    strongest, weakest = (
-        Peaks(**{name: tensors[f"{side}.{name}"] for name in _PEAKS})
-        for side in ("strongest", "weakest")
-    )
-    return Statistics(
-        moments=moments,
-        histogram=tensors["histogram"],
-        position_sums=tensors["position_sums"],
-        position_counts=tensors["position_counts"],
-        strongest=strongest,
-        weakest=weakest,
-        sample=Sample(**{each.name: tensors[f"sample.{each.name}"] for each in fields(Sample)}),
-    )
+    values: dict[str, Any] = {**tensors, "moments.count": count}
+    kinds = {"moments": CentralMoments, "strongest": Peaks, "weakest": Peaks, "sample": Sample}
+    for name, kind in kinds.items():
+        values[name] = kind(**{each.name: values[f"{name}.{each.name}"] for each in fields(kind)})
+    return Statistics(**{each.name: values[each.name] for each in fields(Statistics)})
 
 
 def no_statistics(layers: int, neurons: int, *, k: int, length: int) -> Statistics:
     """Start from nothing, for passages of at most `length` tokens."""
-    ranges = len(first_of(length))
-    peaks = no_peaks(layers, neurons, k)
+    ranges, peaks = len(first_of(length)), no_peaks(layers, neurons, k)
+    none = torch.zeros(layers, neurons, dtype=torch.float64)
     return Statistics(
-        moments=no_moments(layers, neurons),
+        moments=CentralMoments(0, none, none, none, none),
         histogram=torch.zeros(layers, neurons, BINS, dtype=torch.int64),
         position_sums=torch.zeros(layers, ranges, neurons, dtype=torch.float64),
         position_counts=torch.zeros(ranges, dtype=torch.int64),

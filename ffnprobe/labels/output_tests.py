@@ -14,7 +14,7 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ffnprobe.corpora.peaks import hash_numbers
+from ffnprobe.corpora.passages import hash_numbers
 from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Replay
 from ffnprobe.labels.splits import Columns, Half
 from ffnprobe.models.model import Model

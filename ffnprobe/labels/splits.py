@@ -18,8 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.corpora.accumulators import group_passages
-from ffnprobe.corpora.passages import Passage, ScanSettings
-from ffnprobe.corpora.peaks import hash_numbers
+from ffnprobe.corpora.passages import Passage, ScanSettings, hash_numbers
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.statistics import number_ranges
 from ffnprobe.models.forward import watch

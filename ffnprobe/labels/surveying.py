@@ -27,7 +27,7 @@ from torch import Tensor
 from ffnprobe.arguments import TOP, Address, Engine, Layers, Progress, Workers, verb
 from ffnprobe.corpora.clusters import start_pool
 from ffnprobe.corpora.examples import examples, quote
-from ffnprobe.corpora.peaks import Kept
+from ffnprobe.corpora.passages import Kept
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.labels.stored_labels import DEAD, UNEXPLAINED, Labels, find_labels

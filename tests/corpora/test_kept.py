@@ -3,7 +3,7 @@
 import torch
 
 import ffnprobe as fp
-from ffnprobe.corpora import peaks as keeping
+from ffnprobe.corpora import passages as keeping
 from tests.corpora.conftest import OPTIONS
 
 

@@ -32,18 +32,18 @@ def measured(activations: torch.Tensor, first: int = 0) -> Statistics:
     """Make a block's statistics out of activations `[passage layer pos neuron]` as they stand."""
     passages, layers, length, neurons = activations.shape
     ranges = len(first_of(SETTINGS.length))
-    meters = [
+    accumulators = [
         Accumulator(neurons, ranges, SETTINGS.top, torch.device("cpu")) for _ in range(layers)
     ]
     cut = tuple(Passage(first + n, 0, tuple(range(length))) for n in range(passages))
     block = Block(first, cut, Done(), None)
     chosen = draw_tokens(block)
-    for meter, seen in zip(meters, activations.transpose(0, 1), strict=True):
+    for accumulator, seen in zip(accumulators, activations.transpose(0, 1), strict=True):
         scores = 3 * seen - 1  # rises with the activation, so that both rank alike
-        meter.see(seen, scores, torch.arange(passages), number_ranges(length))
-        meter.draw(seen, scores, [(number, *at) for number, at in chosen.items()])
+        picked = [(number, *at) for number, at in chosen.items()]
+        accumulator.see(seen, scores, torch.arange(passages), number_ranges(length), picked)
     counts = torch.bincount(number_ranges(length), minlength=ranges) * passages
-    return _gather(meters, counts, block, chosen)
+    return _gather(accumulators, counts, block, chosen)
 
 
 def draw(seed: int, passages: int = 12) -> torch.Tensor:
