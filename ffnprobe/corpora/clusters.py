@@ -116,23 +116,20 @@ def _join(address: str | None, workers: int | None) -> None:
     """Connect to a cluster that answers, or start one on this machine."""
     import ray
 
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-    if address is None:
-        try:
-            ray.init(num_cpus=workers, include_dashboard=False, **quiet)
-        except Exception as error:  # whatever it starts raises errors of its own
-            ray.shutdown()
-            raise OptionRefused(
-                f"Ray cannot start here: {_reason(error)}",
-                remedy="--engine local (without engine=), which needs no Ray",
-            ) from None
-        return
-    _check_address(address)
+    where: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False}
+    if address is not None:
+        _check_address(address)
+        where = {"address": address}
     try:
-        ray.init(address=address, **quiet)
-    except Exception as error:  # each of its transports raises errors of its own
+        ray.init(**where, log_to_driver=False, logging_level="error")
+    except Exception as error:  # whatever it starts, and each of its transports, raises its own
         ray.shutdown()
-        raise _no_answer(address, _reason(error)) from None
+        if address is not None:
+            raise _no_answer(address, _reason(error)) from None
+        raise OptionRefused(
+            f"Ray cannot start here: {_reason(error)}",
+            remedy="--engine local (without engine=), which needs no Ray",
+        ) from None
 
 
 def _reason(error: Exception) -> str:

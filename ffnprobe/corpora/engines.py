@@ -3,6 +3,14 @@
 Either way a worker takes a whole block with one thread, and the results come back in the blocks'
 order, so that they do not depend on the engine or on the number of workers. At most two blocks per worker
 are under way: a corpus of any length needs the same memory.
+
+The last bits of a sum depend on how many threads share it, and torch can set the number of threads only for
+a whole process. So that nothing is set for the process that asks, the blocks are sent to a process that is
+started for this, told where the model is, and kept for the next scan: starting it takes seconds. It ends
+when this process does, however that ends. Messages are pickled, over its standard input and output:
+
+    → ("begin", location, device, identity, settings, workers)   ("block", block) …   ("end",)
+    ← ("done", (count, arrays)) or ("failed", error), one for each block, in order       ("ended",)
 """
 
 import atexit
@@ -16,21 +24,98 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from itertools import count
 from typing import Any, BinaryIO, TypeVar
 
 import torch
 
 from ffnprobe.corpora.accumulators import measure
-from ffnprobe.corpora.clusters import Worker, WorkerPool, count_cores, start_pool
+from ffnprobe.corpora.clusters import Worker, count_cores, start_pool
 from ffnprobe.corpora.passages import Block, ScanSettings
 from ffnprobe.corpora.statistics import Statistics, from_tensors
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
 
-# MERGED: ffnprobe.corpora.threads
-# Workers that are threads of this process, on one model.
+Handle = TypeVar("Handle")
+MeasuredBlocks = Generator[tuple[Block, Statistics], None, None]
+BLOCKS_AHEAD = 2
+_SERVE = "from ffnprobe.corpora.engines import serve; serve()"
+
+
+def measure_blocks(
+    model: Model,
+    blocks: Iterable[Block],
+    settings: ScanSettings,
+    *,
+    engine: str = "local",
+    workers: int | None = None,
+    address: str | None = None,
+) -> MeasuredBlocks:
+    """Measure blocks and yield each with its statistics, in order."""
+    if workers is not None and workers < 1:
+        raise OptionRefused(f"workers = {workers}: it must be at least 1.")
+    if engine == "ray":
+        return _measure_on_ray(model, blocks, settings, workers, address)
+    if address is not None:
+        raise OptionRefused(
+            "an address belongs to a Ray cluster.", remedy="engine=ray (--engine ray)"
+        )
+    return _measure_here(model, blocks, settings, workers)
+
+
+def _measure_here(
+    model: Model, blocks: Iterable[Block], settings: ScanSettings, workers: int | None
+) -> MeasuredBlocks:
+    """Measure on this machine: in another process unless this one computes with one thread.
+
+    A model that is an object in memory cannot be loaded by another process.
+    """
+    is_cpu, threads = model.device.type == "cpu", torch.get_num_threads()
+    many = min(workers or (threads if is_cpu else 1), count_cores())
+    if is_cpu and threads > 1 and not model.source.is_in_memory:
+        with borrow_process(model, settings, many) as process:
+            yield from _in_order(blocks, process.submit, lambda _: process.result(), many)
+        return
+    with closing(Threads(model, settings, many)) as pool:
+        yield from _in_order(blocks, pool.submit, Future.result, many)
+
+
+def _measure_on_ray(
+    model: Model,
+    blocks: Iterable[Block],
+    settings: ScanSettings,
+    workers: int | None,
+    address: str | None,
+) -> MeasuredBlocks:
+    """Measure with Ray actors; one that dies is started again and its block measured again."""
+    with start_pool(model, workers=workers, address=address, threads=1) as pool:
+        numbers = count()
+        yield from _in_order(
+            blocks,
+            lambda block: pool.submit(next(numbers), measure, block, settings),
+            pool.result,
+            len(pool),
+        )
+
+
+def _in_order(
+    blocks: Iterable[Block],
+    submit: Callable[[Block], Handle],
+    result: Callable[[Handle], Statistics],
+    workers: int,
+) -> MeasuredBlocks:
+    """Keep every worker busy, and yield results in the order of the blocks."""
+    under_way: deque[tuple[Block, Handle]] = deque()
+    for block in blocks:
+        under_way.append((block, submit(block)))
+        if len(under_way) == BLOCKS_AHEAD * workers:
+            first, handle = under_way.popleft()
+            yield first, result(handle)
+    while under_way:
+        first, handle = under_way.popleft()
+        yield first, result(handle)
 
 
 class Stopped(Exception):
@@ -38,7 +123,7 @@ class Stopped(Exception):
 
 
 class Threads:
-    """Threads that measure blocks until they are closed."""
+    """Threads of this process, on one model, that measure blocks until they are closed."""
 
     def __init__(self, model: Model, settings: ScanSettings, many: int) -> None:
         # Its weights are read once, not by each of them.
@@ -49,40 +134,20 @@ class Threads:
 
     def submit(self, block: Block) -> Future[Statistics]:
         """Give a block to the next thread that is free."""
-        return self._pool.submit(self._work, block)
+        return self._pool.submit(measure, self._model, block, self._settings, check=self._check)
 
     def close(self) -> None:
         """Stop at the next batch, and wait for it."""
         self._stopped.set()
         self._pool.shutdown(cancel_futures=True)
 
-    def _work(self, block: Block) -> Statistics:
-        return measure(self._model, block, self._settings, check=self._check)
-
     def _check(self) -> None:
         if self._stopped.is_set():
             raise Stopped
 
 
-# MERGED: ffnprobe.corpora.processes
-# A process of its own that measures blocks, so that nothing is set for the process that asks.
-#
-# The last bits of a sum depend on how many threads share it. A scan is measured with one thread a block,
-# and torch can set the number of threads only for a whole process. So the blocks are sent to a process
-# that is started for this, told where the model is, and kept for the next scan: starting it takes
-# seconds. It ends when this process does, however that ends.
-#
-# Messages are pickled, over the standard input and output of the process:
-#
-#     → ("begin", location, device, identity, settings, workers)   ("block", block) …   ("end",)
-#     ← ("done", (count, arrays)) or ("failed", error), one for each block, in order       ("ended",)
-
-
-_SERVE = "from ffnprobe.corpora.engines import serve; serve()"
-
-
 class Process:
-    """A process that measures blocks for one scan at a time."""
+    """A process of its own that measures blocks for one scan at a time."""
 
     def __init__(self) -> None:
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
@@ -90,38 +155,35 @@ class Process:
             [sys.executable, "-P", "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": paths},
         )  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._sink, self._source = self._process.stdin, self._process.stdout
         self._is_amid = False  # in the middle of a message, for ever if it was interrupted
 
     def send(self, *message: Any) -> None:
         """Send a message."""
-        assert self._process.stdin is not None
-        self._is_amid = True
-        try:
-            pickle.dump(message, self._process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
-            self._process.stdin.flush()
-        except (OSError, ValueError):  # the pipe is broken, or closed
-            raise self._lost() from None
-        self._is_amid = False
+        with self._message():
+            pickle.dump(message, self._sink, protocol=pickle.HIGHEST_PROTOCOL)
+            self._sink.flush()
 
-    def receive(self) -> tuple[Any, ...]:
+    def receive(self) -> tuple[str, Any]:
         """Wait for the next message."""
-        assert self._process.stdout is not None
-        self._is_amid = True
-        try:
-            found: tuple[Any, ...] = pickle.load(self._process.stdout)
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            raise self._lost() from None
-        self._is_amid = False
-        return found
+        with self._message():
+            word, content = pickle.load(self._source)
+        return word, content
+
+    def submit(self, block: Block) -> None:
+        """Send a block."""
+        self.send("block", block)
 
     def result(self) -> Statistics:
         """Wait for the statistics of the first block that is not answered yet."""
-        word, found = self.receive()
+        word, content = self.receive()
         if word == "failed":
-            raise found
-        count, arrays = found
+            raise content
+        tokens, arrays = content
         # A tensor shares an array's memory; pickled itself, it would be copied several times.
-        return from_tensors({name: torch.from_numpy(a) for name, a in arrays.items()}, count)
+        return from_tensors({name: torch.from_numpy(a) for name, a in arrays.items()}, tokens)
 
     def end(self) -> bool:
         """End a scan: stop at the next batch, take in what was under way; False if it is of no use."""
@@ -141,20 +203,26 @@ class Process:
 
     def close(self) -> None:
         """Let the process end."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
+        for pipe in (self._sink, self._source):
             with suppress(OSError):
                 pipe.close()
         self._process.wait()
 
-    def _lost(self) -> DataRefused:
-        self.close()
-        code = self._process.returncode
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return DataRefused(
-            f"the process that measures has ended ({how}); it may have run out of memory.",
-            remedy="fewer workers; with a store the same scan resumes",
-        )
+    @contextmanager
+    def _message(self) -> Iterator[None]:
+        """Note that a message is under way; where the pipe is broken or closed, say how it ended."""
+        self._is_amid = True
+        try:
+            yield
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            self.close()
+            code = self._process.returncode
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            raise DataRefused(
+                f"the process that measures has ended ({how}); it may have run out of memory.",
+                remedy="fewer workers; with a store the same scan resumes",
+            ) from None
+        self._is_amid = False
 
 
 _idle: list[Process] = []
@@ -224,109 +292,16 @@ def _answer(answers: "queue.SimpleQueue[Future[Statistics] | None]", sink: Binar
     """Send results in the order of their blocks."""
     with suppress(OSError):
         while True:
-            pickle.dump(_word(answers.get()), sink, protocol=pickle.HIGHEST_PROTOCOL)
+            pickle.dump(_write_answer(answers.get()), sink, protocol=pickle.HIGHEST_PROTOCOL)
             sink.flush()
     os._exit(0)
 
 
-def _word(future: Future[Statistics] | None) -> tuple[str, object]:
+def _write_answer(future: Future[Statistics] | None) -> tuple[str, object]:
     if future is None:
         return "ended", None
     try:
-        found = future.result()
-        return "done", (found.moments.count, {n: t.numpy() for n, t in found.tensors().items()})
+        result = future.result()
+        return "done", (result.moments.count, {n: t.numpy() for n, t in result.tensors().items()})
     except (Exception, CancelledError) as error:
         return "failed", error
-
-
-Handle = TypeVar("Handle")
-ENGINES = ("local", "ray")
-BLOCKS_AHEAD = 2
-MeasuredBlocks = Generator[tuple[Block, Statistics], None, None]
-
-
-def measure_blocks(
-    model: Model,
-    blocks: Iterable[Block],
-    settings: ScanSettings,
-    *,
-    engine: str = "local",
-    workers: int | None = None,
-    address: str | None = None,
-) -> MeasuredBlocks:
-    """Measure blocks and yield each with its statistics, in order."""
-    if engine not in ENGINES:
-        raise OptionRefused(f'engine is not "{engine}".', remedy=", ".join(ENGINES))
-    if workers is not None and workers < 1:
-        raise OptionRefused(f"workers = {workers}: it must be at least 1.")
-    if engine == "ray":
-        return _measure_on_ray(model, blocks, settings, workers, address)
-    if address is not None:
-        raise OptionRefused(
-            "an address belongs to a Ray cluster.", remedy="engine=ray (--engine ray)"
-        )
-    return _measure_here(model, blocks, settings, workers)
-
-
-def _measure_here(
-    model: Model, blocks: Iterable[Block], settings: ScanSettings, workers: int | None
-) -> MeasuredBlocks:
-    """Measure on this machine: in another process unless this one computes with one thread.
-
-    A model that is an object in memory cannot be loaded by another process.
-    """
-    is_cpu, threads = model.device.type == "cpu", torch.get_num_threads()
-    many = min(workers or (threads if is_cpu else 1), count_cores())
-    if is_cpu and threads > 1 and not model.source.is_in_memory:
-        with borrow_process(model, settings, many) as process:
-            yield from _in_order(
-                blocks,
-                lambda _, block: process.send("block", block),
-                lambda _: process.result(),
-                many,
-            )
-        return
-    pool = Threads(model, settings, many)
-    try:
-        yield from _in_order(
-            blocks, lambda _, block: pool.submit(block), lambda future: future.result(), many
-        )
-    finally:
-        pool.close()
-
-
-def _measure_on_ray(
-    model: Model,
-    blocks: Iterable[Block],
-    settings: ScanSettings,
-    workers: int | None,
-    address: str | None,
-) -> MeasuredBlocks:
-    """Measure with Ray actors; one that dies is started again and its block measured again."""
-    with start_pool(model, workers=workers, address=address, threads=1) as pool:
-        yield from _in_order(blocks, _submit_to(pool, settings), pool.result, len(pool))
-
-
-def _submit_to(pool: WorkerPool, settings: ScanSettings) -> Callable[[int, Block], Any]:
-    def submit(number: int, block: Block) -> Any:
-        return pool.submit(number, measure, block, settings)
-
-    return submit
-
-
-def _in_order(
-    blocks: Iterable[Block],
-    submit: Callable[[int, Block], Handle],
-    result: Callable[[Handle], Statistics],
-    workers: int,
-) -> MeasuredBlocks:
-    """Keep every worker busy, and yield results in the order of the blocks."""
-    under_way: deque[tuple[Block, Handle]] = deque()
-    for number, block in enumerate(blocks):
-        under_way.append((block, submit(number, block)))
-        if len(under_way) == BLOCKS_AHEAD * workers:
-            first, handle = under_way.popleft()
-            yield first, result(handle)
-    while under_way:
-        first, handle = under_way.popleft()
-        yield first, result(handle)
