@@ -125,6 +125,11 @@ class Block:
     done: Done
     share: float | None
 
+    @property
+    def tokens_before(self) -> int:
+        """How many tokens of the corpus are before it."""
+        return self.done.tokens - sum(len(passage.ids) for passage in self.passages)
+
 
 def name_text(sources: Sequence[str], text: int) -> str:
     """Name a text: its source, and its line or row where the source holds several."""

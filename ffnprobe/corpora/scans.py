@@ -1,22 +1,32 @@
-"""What a scan has found: every neuron's numbers over a corpus, and the corpus's own description.
+"""Scan a corpus: for every neuron the texts that open it most and least, its moments and firing.
 
 >>> import ffnprobe as fp
 >>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
+>>> scan.done.tokens, scan.done.texts
+(7, 1)
 >>> list(scan.by_layer().columns)
 ['layer', 'neurons', 'dead', 'position_only', 'firing_rate']
+
+Every number is over all tokens but BOS. The scan of a corpus is the same to the last bit on every
+engine and with any number of workers, provided the processors round alike (on GPUs it is not), and
+after any number of interruptions; how the texts are split over files can move the last digits.
+
+A store holds one part: how far the scan is, what it knows so far, and the vocabulary as it is shown, so that
+examples need no model.
 """
 
 import os
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import numpy as np
 import torch
 
 from ffnprobe.arguments import TOP, Address, Argument, Bos, Engine, Option, Progress, Workers, verb
@@ -49,13 +59,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# MERGED: ffnprobe.corpora.states
-# How far a scan is and what it knows so far, as the one part of its store.
-#
-# It holds the vocabulary as it is shown, too, so that examples need no model.
-
-
 SCAN = "scan"
+# A neuron with more of its variance explained by position than this is position-only.
+POSITION_ONLY = 0.9
+# A scan of its own texts lies in the package with pocket; `analyses/pocket/pack_scan.py` packs it.
+PACKED = pocket.FOLDER / "scan.tar.xz"
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,8 @@ class State:
 
 def write_state(store: Store, state: State, tokens: Sequence[str]) -> None:
     """Replace the state."""
-    said = {"done": asdict(state.done), "is_finished": state.is_finished, "vocabulary": tokens}
-    store.write(SCAN, said, state.statistics.tensors() | state.kept.tensors())
+    progress = {"done": asdict(state.done), "is_finished": state.is_finished, "vocabulary": tokens}
+    store.write(SCAN, progress, state.statistics.tensors() | state.kept.tensors())
 
 
 def read_state(store: Store) -> tuple[State, tuple[str, ...]] | None:
@@ -79,17 +87,11 @@ def read_state(store: Store) -> tuple[State, tuple[str, ...]] | None:
     part = store.read(SCAN)
     if part is None:
         return None
-    said, tensors = part
-    done = Done(**said["done"])
+    progress, tensors = part
+    done = Done(**progress["done"])
     statistics = from_tensors(tensors, done.tokens)
-    state = State(statistics, done, said["is_finished"], read_kept(tensors))
-    return state, tuple(said["vocabulary"])
-
-
-# A neuron with more of its variance explained by position than this is position-only.
-POSITION_ONLY = 0.9
-# A scan of its own texts lies in the package with pocket; `analyses/pocket/pack_scan.py` packs it.
-PACKED = pocket.FOLDER / "scan.tar.xz"
+    state = State(statistics, done, progress["is_finished"], read_kept(tensors))
+    return state, tuple(progress["vocabulary"])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,19 +119,15 @@ class Scan(Result):
     @verb
     def open(cls, folder: str | os.PathLike[str]) -> "Scan":
         """Open a store; one that is not finished tells what it knows so far."""
-        again = f"ffnprobe scan … --store {quote(folder)}"
-        store = open_store(Path(folder), SCAN, remedy=again)
-        found = read_state(store)
-        if found is None:
+        store = open_store(Path(folder), SCAN, remedy=f"ffnprobe scan … --store {quote(folder)}")
+        part = read_state(store)
+        if part is None:
             raise DataRefused(
                 f"the scan in {folder} has finished no block yet.",
                 remedy="the same scan again: it resumes",
             )
-        state, tokens = found
-        return cls(
-            store.manifest, state.statistics, state.done, tokens, state.is_finished, state.kept,
-            store.folder,
-        )  # fmt: skip
+        state, tokens = part
+        return cls(store.manifest, **vars(state), tokens=tokens, folder=store.folder)
 
     @property
     def title(self) -> str:
@@ -139,24 +137,22 @@ class Scan(Result):
     @property
     def corpus(self) -> str:
         """Describe the corpus in a line."""
-        known = self.done
-        part = "" if self.is_finished else ", not finished"
-        return f"{known.texts:,} texts, {known.tokens:,} tokens ({known.digest[:8]}{part})"
+        done, part = self.done, "" if self.is_finished else ", not finished"
+        return f"{done.texts:,} texts, {done.tokens:,} tokens ({done.digest[:8]}{part})"
 
     @property
     def provenance(self) -> Provenance:
         """The model, the corpus and the settings behind every number."""
-        model, settings = self.manifest["model"], self.manifest["settings"]
-        done = self.done
-        known: dict[str, Setting] = {
+        model, options, done = self.manifest["model"], self.manifest["settings"], self.done
+        settings: dict[str, Setting] = {
             "texts": done.texts, "tokens": done.tokens, "digest": done.digest[:8],
-            "context": settings["context"],
+            "context": options["context"],
         }  # fmt: skip
         if not self.is_finished:
-            known["finished"] = False
+            settings["finished"] = False
         return Provenance(
             model["name"], Source.from_dict(model["source"]), model["fingerprint"], model["identity"],
-            bos=settings["bos"], run_by=model["run_by"], settings=known,
+            bos=options["bos"], run_by=model["run_by"], settings=settings,
         )  # fmt: skip
 
     @cached_property
@@ -167,25 +163,23 @@ class Scan(Result):
 
     def check(self, model: Model) -> "Scan":
         """Return this scan if it is of this model, or refuse to mix them."""
-        known = self.manifest["model"]
-        remedy = f"scan the texts with {model.name}"
-        if known["fingerprint"] != model.fingerprint:
-            raise DataRefused(
-                f"the scan is of other weights: {known['name']} ({known['fingerprint'][:8]}), "
-                f"not {model.name} ({model.fingerprint[:8]}).",
-                remedy=remedy,
+        own = self.manifest["model"]
+        if own["fingerprint"] != model.fingerprint:
+            cause = (
+                f"of other weights: {own['name']} ({own['fingerprint'][:8]}), "
+                f"not {model.name} ({model.fingerprint[:8]})."
             )
-        if other := tell_apart(known["identity"], model.identity):
-            raise DataRefused(
-                f"the scan is of {known['name']} with another {other}.", remedy=remedy
-            )
-        return self
+        elif other := tell_apart(own["identity"], model.identity):
+            cause = f"of {own['name']} with another {other}."
+        else:
+            return self
+        raise DataRefused(f"the scan is {cause}", remedy=f"scan the texts with {model.name}")
 
     def find(self, name: str | NeuronId) -> NeuronId:
         """Return a neuron's name if the scan has it, or say what it has."""
-        known = self.manifest["model"]
-        found = name if isinstance(name, NeuronId) else NeuronId.parse(name)
-        return found.check(layers=known["layers"], neurons=known["neurons"], model=known["name"])
+        own = self.manifest["model"]
+        neuron = name if isinstance(name, NeuronId) else NeuronId.parse(name)
+        return neuron.check(layers=own["layers"], neurons=own["neurons"], model=own["name"])
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Name the tables: every neuron, and each layer."""
@@ -195,8 +189,7 @@ class Scan(Result):
     def table(self) -> "pd.DataFrame":
         """Every neuron: mean and shape of its activations, firing rate, dead, position-only."""
         facts, moments = self.statistics, self.statistics.moments
-        layers, neurons = facts.above.shape
-        names = [NeuronId(layer, neuron) for layer in range(layers) for neuron in range(neurons)]
+        names = [NeuronId(layer, neuron) for layer, neuron in np.ndindex(*facts.above.shape)]
         columns = {
             "mean_activation": moments.mean,
             "activation_variance": moments.variance,
@@ -211,18 +204,13 @@ class Scan(Result):
 
     def by_layer(self) -> "pd.DataFrame":
         """Table each layer: how many neurons, dead and position-only ones, the mean firing rate."""
-        neurons = self.table
-        layers = (
-            neurons.groupby("layer")
-            .agg(
-                neurons=("neuron", "count"),
-                dead=("is_dead", "sum"),
-                position_only=("is_position_only", "sum"),
-                firing_rate=("firing_rate", "mean"),
-            )
-            .reset_index()
+        layers = self.table.groupby("layer").agg(
+            neurons=("neuron", "count"),
+            dead=("is_dead", "sum"),
+            position_only=("is_position_only", "sum"),
+            firing_rate=("firing_rate", "mean"),
         )
-        return self.provenance.note(layers)
+        return self.provenance.note(layers.reset_index())
 
 
 def embedded_scan(model: Model) -> Scan | None:
@@ -242,22 +230,6 @@ def _unpack(packed: Path) -> Scan:
         with tarfile.open(packed) as members:
             members.extractall(folder, filter="data")
         return Scan.open(folder)
-
-
-# MERGED: ffnprobe.corpora.scanning
-# Scan a corpus: for every neuron the texts that open it most and least, its moments and firing.
-#
-# >>> import ffnprobe as fp
-# >>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
-# >>> scan.done.tokens, scan.done.texts
-# (7, 1)
-#
-# Every number is over all tokens but BOS. The scan of a corpus is the same to the last bit on every
-# engine and with any number of workers, provided the processors round alike (on GPUs it is not), and
-# after any number of interruptions; how the texts are split over files can move the last digits.
-
-
-# Called with how many tokens are done, and with the share of the corpus read where it is known.
 
 
 @verb
@@ -304,10 +276,11 @@ def scan(
 ) -> Scan:  # fmt: skip
     """Scan texts once for every neuron's strongest and weakest examples, moments and firing rate.
 
-    A scan with a store is resumable: the same call again, and the result is the same. A text file is one text; with `lines`, each of its lines is one. With `tokens`, the scan ends with the
-    block that holds so many; a later one with more resumes there. With a store, a scan that was stopped
-    resumes after the last block it finished, and one that is finished is read; the store is held by one process at a time. Workers are threads here, one for each core (in a process of
-    their own if torch computes with more than one thread in this one), or Ray actors on a cluster.
+    A text file is one text; with `lines`, each of its lines is one. With a store, a scan that was stopped
+    resumes after the last block it finished, and one that is finished is read; the store is held by one
+    process at a time. With `tokens`, the scan ends with the block that holds so many; a later one with more
+    resumes there. Workers are threads here, one for each core (in a process of their own if torch computes
+    with more than one thread in this one), or Ray actors on a cluster.
 
     >>> import ffnprobe as fp
     >>> texts = {"one": "Michael Jordan plays the sport of basketball", "two": "Tiger Woods plays golf"}
@@ -326,20 +299,17 @@ def scan(
         SCAN, model, settings=asdict(settings), texts=[source.describe() for source in sources]
     )
     measured = partial(measure_blocks, engine=engine, workers=workers, address=address)
-    if store is None:
-        state = _measure(model, sources, settings, None, measured, progress, tokens)
-    else:
-        with hold_store(Path(store), manifest) as held:
-            state = _measure(model, sources, settings, held, measured, progress, tokens)
-            manifest = held.manifest
+    folder = None if store is None else Path(store)
+    with nullcontext() if folder is None else hold_store(folder, manifest) as held:
+        state = _measure(model, sources, settings, held, measured, progress, tokens)
+        manifest = manifest if held is None else held.manifest
     if state.done.tokens == 0:
         raise DataRefused(
             f"the corpus is empty: {len(sources)} source{'s' * (len(sources) != 1)}, no text.",
             remedy="a file with some text",
         )
-    where = None if store is None else Path(store)
     return Scan(
-        manifest, state.statistics, state.done, model.vocab.shown, kept=state.kept, folder=where
+        manifest, state.statistics, state.done, model.vocab.shown, kept=state.kept, folder=folder
     )
 
 
@@ -355,14 +325,14 @@ def _measure(
     """Merge block after block into the state and the store, to the end of the corpus or `most` tokens."""
     c = model.config
     nothing = no_statistics(c.layers, c.d_mlp, k=settings.top, length=settings.length)
-    known = None if store is None else read_state(store)
-    state = known[0] if known else State(nothing, Done(), is_finished=False, kept=none_kept())
+    part = None if store is None else read_state(store)
+    state = part[0] if part else State(nothing, Done(), is_finished=False, kept=none_kept())
     if state.is_finished and all(source.hash is not None for source in sources):
         return state
     cut = cut_blocks(model.vocab, sources, settings)
     blocks = _skip(cut, state, store)
     if most is not None:
-        blocks = takewhile(lambda block: _tokens_before(block) < most, blocks)
+        blocks = takewhile(lambda block: block.tokens_before < most, blocks)
     if progress is not None:
         progress(state.done.tokens, None)
     with closing(cut), closing(measured(model, blocks, settings)) as results:
@@ -383,26 +353,16 @@ def _measure(
     return state
 
 
-def _tokens_before(block: Block) -> int:
-    return block.done.tokens - sum(len(passage.ids) for passage in block.passages)
-
-
 def _skip(blocks: Iterator[Block], state: State, store: Store | None) -> Iterator[Block]:
     """Pass over the blocks that are done, checking that they are the same tokens as then."""
     done = Done()
     for block in islice(blocks, state.done.blocks):
         done = block.done
-    if done != state.done:
-        raise _changed(store)
-    for block in blocks:
-        if state.is_finished:
-            raise _changed(store)
-        yield block
-
-
-def _changed(store: Store | None) -> DataRefused:
-    assert store is not None, "only a store knows what was done before"
-    return DataRefused(
-        f"{store.folder} is a scan of other texts: these have other tokens.",
-        remedy=f"the same texts again, or {other_store(store.folder)}",
-    )
+    has_changed = done != state.done or (state.is_finished and next(blocks, None) is not None)
+    if has_changed:
+        assert store is not None, "only a store knows what was done before"
+        raise DataRefused(
+            f"{store.folder} is a scan of other texts: these have other tokens.",
+            remedy=f"the same texts again, or {other_store(store.folder)}",
+        )
+    yield from blocks
