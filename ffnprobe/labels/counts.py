@@ -1,12 +1,16 @@
-"""What is counted on the half that rules are found on: thresholds, strong tokens, means by token.
+"""What is counted of every column, neurons and controls: on the train texts, then on the held-out ones.
 
-A token is strong for a neuron if its activation there is above zero and among the strongest 1 %: at least
-the 99 % quantile, exact over the first `SAMPLED` tokens of the half. Strong tokens are kept as lists, two
-bytes each; means by token, for the look-up the rules are compared with, for the `MOST_TOKENS` most
-frequent tokens, the rest together. Both are bounded however long the corpus is.
-
+Train: thresholds, strong tokens, means by token. A token is strong for a neuron if its activation there is
+above zero and among the strongest 1 %: at least the 99 % quantile, exact over the first `SAMPLED` tokens.
+Strong tokens are kept as lists, two bytes each; means by token, for the look-up the rules are compared with,
+for the `MOST_TOKENS` most frequent tokens, the rest together. Both are bounded however long the corpus is.
 A neuron's high activation is its 99.9 % quantile over the same tokens. A rare neuron is closed even there,
-with less than `RARE` of its largest activation in the half: its high activation is the largest.
+with less than `RARE` of its largest activation: its high activation is the largest.
+
+Held out: how often rules fire, are right, and go with the activation. Counts alone are kept: of tokens,
+strong tokens, firings and hits, and sums of activations. From these follow precision, recall, F1, and the
+correlation of the activation with what is predicted, which for a rule has two values (where it fires and
+elsewhere) and for the look-up one for each token.
 """
 
 from collections.abc import Sequence
@@ -17,12 +21,19 @@ import torch
 from torch import Tensor
 
 from ffnprobe.labels.rules import Keys, Rules
-from ffnprobe.labels.splits import Columns, Half
+from ffnprobe.labels.splits import Columns, Split, number_runs
 
 SAMPLED = 8192
 HIGH = 0.001
 RARE = 0.05
 MOST_TOKENS = 2048
+# What is counted for each column of the held-out texts.
+COUNTED = (
+    "tokens", "strong", "sum", "squares", "fires", "hits", "sum_firing", "lookup_fires",
+    "lookup_hits", "lookup_sum", "lookup_squares", "lookup_products",
+)  # fmt: skip
+# A layer's rules, to be looked up by key: for each kind, where each key's neurons begin, and the neurons.
+LayerRules = list[tuple[np.ndarray, np.ndarray]]
 
 
 class Quantiles:
@@ -41,13 +52,15 @@ class Quantiles:
         joined = torch.cat([self.largest[layer], activations.mT.contiguous()], dim=1)
         self.largest[layer] = torch.topk(joined, self.many).values
 
-    def thresholds(self, layer: int) -> Tensor:
-        """The least activation that is strong, `[column]`."""
-        return self.largest[layer][:, -1].clamp(min=torch.finfo(torch.float32).tiny)
-
-    def highs(self, layer: int) -> Tensor:
-        """The 99.9 % activation, `[column]`."""
-        return self.largest[layer][:, self.high - 1]
+    def tensors(self) -> dict[str, Tensor]:
+        """Name each layer's least activation that is strong, and its 99.9 % activation, `[column]`."""
+        tensors = {}
+        for layer, largest in self.largest.items():
+            tensors[f"thresholds.{layer}"] = largest[:, -1].clamp(
+                min=torch.finfo(torch.float32).tiny
+            )
+            tensors[f"highs.{layer}"] = largest[:, self.high - 1].clone()
+        return tensors
 
 
 def raise_rare(highs: Tensor, peaks: Tensor) -> Tensor:
@@ -70,9 +83,9 @@ class TokenRows:
         return len(self.counts)
 
 
-def choose_rows(half: Half, vocab: int) -> TokenRows:
-    """Give the most frequent tokens of a half a row each; those seen once have none."""
-    seen = np.bincount(half.tokens, minlength=vocab)
+def choose_rows(train: Split, vocab: int) -> TokenRows:
+    """Give the most frequent train tokens a row each; those seen once have none."""
+    seen = np.bincount(train.tokens, minlength=vocab)
     order = np.argsort(-seen, kind="stable")[:MOST_TOKENS]
     order = order[seen[order] >= 2]
     rows = np.full(vocab, len(order), dtype=np.int64)
@@ -84,32 +97,33 @@ def choose_rows(half: Half, vocab: int) -> TokenRows:
 class Collector:
     """Strong tokens and sums by token of every layer, kept while blocks come in."""
 
-    def __init__(self, half: Half, columns: Columns, rows: TokenRows, tensors: dict[str, Tensor]):
-        self.half, self.columns, self.rows = half, columns, rows
-        self.thresholds = {layer: tensors[f"thresholds.{layer}"] for layer in columns.layers}
-        self.tensors = tensors
+    def __init__(self, train: Split, columns: Columns, rows: TokenRows, tensors: dict[str, Tensor]):
+        self.train, self.columns, self.rows, self.tensors = train, columns, rows, tensors
         for layer in columns.layers:
             shape = (len(rows), columns.count(layer))
             tensors.setdefault(f"sums.{layer}", torch.zeros(shape))
             tensors.setdefault(f"peaks.{layer}", torch.full(shape[1:], -torch.inf))
+        self.firsts = [int(train.firsts[block.start]) for block in train.blocks()]
         self._pairs: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
     def see(self, layer: int, activations: Tensor, numbers: np.ndarray) -> None:
         """Count a batch."""
-        rows = torch.from_numpy(self.rows.rows[self.half.tokens[numbers]])
+        rows = torch.from_numpy(self.rows.rows[self.train.tokens[numbers]])
         self.tensors[f"sums.{layer}"].index_add_(0, rows, activations)
         peaks = self.tensors[f"peaks.{layer}"]
         torch.maximum(peaks, activations.amax(dim=0), out=peaks)
-        tokens, neurons = torch.nonzero(activations >= self.thresholds[layer], as_tuple=True)
+        tokens, neurons = torch.nonzero(
+            activations >= self.tensors[f"thresholds.{layer}"], as_tuple=True
+        )
         self._pairs.setdefault(layer, []).append((torch.from_numpy(numbers)[tokens], neurons))
 
-    def close(self, block: int, first: int) -> None:
+    def close(self, block: int) -> None:
         """Pack a block's strong tokens, sorted by neuron: their numbers in the block, and how many each."""
         for layer, pairs in self._pairs.items():
             tokens, neurons = (torch.cat(each) for each in zip(*pairs, strict=True))
             order = torch.argsort(neurons, stable=True)
             # Two bytes a token, unless a single passage makes a block longer than that holds.
-            packed = (tokens[order] - first).numpy()
+            packed = (tokens[order] - self.firsts[block]).numpy()
             small = packed.max(initial=0) < 2**16
             packed = packed.astype(np.uint16).view(np.int16) if small else packed.astype(np.int32)
             counts = torch.bincount(neurons, minlength=self.columns.count(layer))
@@ -117,10 +131,10 @@ class Collector:
             self.tensors[f"counts.{layer}.{block}"] = counts.int()
         self._pairs = {}
 
-    def strong(self, layer: int, firsts: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Unpack a layer's strong tokens: their numbers in the half, and the columns."""
+    def strong(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
+        """Unpack a layer's strong tokens: their numbers in the split, and the columns."""
         tokens, neurons = [], []
-        for block, first in enumerate(firsts):
+        for block, first in enumerate(self.firsts):
             packed = self.tensors[f"strong.{layer}.{block}"].numpy()
             packed = packed.view(np.uint16) if packed.dtype == np.int16 else packed
             counts = self.tensors[f"counts.{layer}.{block}"].numpy()
@@ -129,40 +143,16 @@ class Collector:
         return np.concatenate(tokens), np.concatenate(neurons)
 
 
-# MERGED: ffnprobe.labels.second_half
-# Score rules on the other half: how often they fire, are right, and go with the activation.
-#
-# Counts alone are kept: of tokens, strong tokens, firings and hits, and sums of activations. From these
-# follow precision, recall, F1, and the correlation of the activation with what is predicted, which for a
-# rule has two values (where it fires and elsewhere) and for the look-up one for each token.
-
-
-# What is counted for each column.
-COUNTED = (
-    "tokens", "strong", "sum", "squares", "fires", "hits", "sum_firing", "lookup_fires",
-    "lookup_hits", "lookup_sum", "lookup_squares", "lookup_products",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class LayerRules:
-    """A layer's rules, ready to be looked up by key: for each kind, the neurons of each key."""
-
-    firsts: tuple[np.ndarray, ...]
-    neurons: tuple[np.ndarray, ...]
-
-
 def index_rules(rules: Rules, keys: Sequence[Keys]) -> LayerRules:
     """Sort a layer's rules by kind and key."""
     kinds = rules.kinds[rules.neurons]
-    firsts, neurons = [], []
+    indexed = []
     for number, each in enumerate(keys):
         mine = kinds == number
         order = np.argsort(rules.keys[mine], kind="stable")
         counts = np.bincount(rules.keys[mine], minlength=len(each))
-        firsts.append(np.r_[0, np.cumsum(counts)])
-        neurons.append(rules.neurons[mine][order])
-    return LayerRules(tuple(firsts), tuple(neurons))
+        indexed.append((np.r_[0, np.cumsum(counts)], rules.neurons[mine][order]))
+    return indexed
 
 
 def find_firings(
@@ -170,32 +160,31 @@ def find_firings(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find where rules fire: the tokens, counted in the batch, and the neurons."""
     tokens, neurons = [], []
-    for firsts, mine, each in zip(rules.firsts, rules.neurons, keys, strict=True):
+    for (firsts, mine), each in zip(rules, keys, strict=True):
         if not len(mine):
             continue
         key = each.held_out[numbers]
         known = np.flatnonzero(key >= 0)
         starts, sizes = firsts[key[known]], np.diff(firsts)[key[known]]
         tokens.append(np.repeat(known, sizes))
-        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        neurons.append(mine[np.repeat(starts, sizes) + inside])
-    if not tokens:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    return np.concatenate(tokens), np.concatenate(neurons)
+        neurons.append(mine[np.repeat(starts, sizes) + number_runs(sizes)])
+    none = np.zeros(0, dtype=np.int64)
+    return np.concatenate([none, *tokens]), np.concatenate([none, *neurons])
 
 
 class Scorer:
-    """Counts of every layer's rules on the other half, kept while blocks come in."""
+    """Counts of every layer's rules on the held-out texts, kept while blocks come in."""
 
     def __init__(
         self,
-        half: Half,
+        held_out: Split,
         keys: Sequence[Keys],
         rows: TokenRows,
         rules: dict[int, LayerRules],
         tensors: dict[str, Tensor],
     ) -> None:
-        self.half, self.keys, self.rows, self.rules, self.tensors = half, keys, rows, rules, tensors
+        self.held_out, self.keys, self.rows = held_out, keys, rows
+        self.rules, self.tensors = rules, tensors
         for layer in rules:
             shape = (len(COUNTED), len(tensors[f"thresholds.{layer}"]))
             tensors.setdefault(f"counted.{layer}", torch.zeros(shape, dtype=torch.float64))
@@ -208,10 +197,10 @@ class Scorer:
             torch.from_numpy(each) for each in find_firings(self.rules[layer], self.keys, numbers)
         )
         fired = activations[tokens, neurons].double()
-        rows = torch.from_numpy(self.rows.rows[self.half.tokens[numbers]])
+        rows = torch.from_numpy(self.rows.rows[self.held_out.tokens[numbers]])
         predicted = tensors[f"means.{layer}"][rows].float()
         is_called = predicted >= tensors[f"calls.{layer}"]
-        found = (
+        counts = (
             torch.full((columns,), len(numbers)),
             is_strong.sum(dim=0),
             activations.sum(dim=0),
@@ -225,7 +214,7 @@ class Scorer:
             (predicted * predicted).sum(dim=0),
             (predicted * activations).sum(dim=0),
         )
-        tensors[f"counted.{layer}"] += torch.stack([each.double() for each in found])
+        tensors[f"counted.{layer}"] += torch.stack([each.double() for each in counts])
 
 
 def read_scores(counted: Tensor) -> dict[str, np.ndarray]:

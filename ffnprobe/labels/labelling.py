@@ -1,13 +1,14 @@
 """Label neurons: what opens each, what it says, and how far both can be trusted.
 
-A label is a claim that can fail. *Opens*: the best rule of a fixed set of kinds (`labels.keys`), found on
+A label is a claim that can fail. *Opens*: the best rule of a fixed set of kinds (`labels.rules`), found on
 half of a scan's texts and scored on the other half: precision, recall and F1 at "among the strongest 1 %
 of activations", and the correlation with the activation. *Says*: the tokens its answer promotes, and how
 many of ten gain when the neuron is set to its high activation, next to what another neuron does to
 them. No language model takes part.
 
 Limits: a rule speaks of the current token, up to two before it, classes and positions; only high
-activations are looked at; the output test has two positions a neuron.
+activations are looked at; the output test has two positions a neuron. A label is written by fixed rules, in
+at most eight words: what opens the neuron → what it says.
 
 >>> import ffnprobe as fp
 >>> model = fp.load("pocket")
@@ -46,110 +47,19 @@ from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.store import Store, hold_store
 
-# MERGED: ffnprobe.labels.words
-# Write labels by fixed rules: at most eight words, what opens a neuron → what it says.
-#
-# Forms of one word are one family: case, the space in front and an ending -s aside.
-#
-# >>> fold_words(["␣basketball", "Basketball", "␣basketballs", "␣golf"])
-# ['basketball', 'golf']
-
-
 MOST_WORDS = 8
 # Words of each part, so that a label has at most eight, the arrow among them.
 _TOKENS, _SAYS = 3, 2
-
-
-def fold_words(tokens: Iterable[str]) -> list[str]:
-    """Fold shown tokens into word families, each named by its first member."""
-    families: dict[str, str] = {}
-    for token in tokens:
-        bare = token.strip(SPACE) or token
-        folded = bare.casefold()
-        root = folded[:-1] if len(folded) > 3 and folded.endswith("s") else folded
-        families.setdefault(root, bare)
-    return list(families.values())
-
-
-def describe_rule(
-    kind: int, keys: Sequence[int], known: Keys, shown: Sequence[str], length: int
-) -> str:
-    """Write what opens a neuron, in at most five words."""
-    name = KINDS[kind]
-    if name in CLASSES:
-        return name
-    if name == "position":
-        return _name_positions(keys, first_of(length))
-    if name in ("pair", "triple"):
-        phrases = [_join(known.tokens(key), shown) for key in keys]
-        short = next((phrase for phrase in phrases if len(phrase.split()) <= 3), phrases[0])
-        return f"after {_quote([short], len(phrases) > 1)}"
-    words = fold_words(_show(known.tokens(key)[-1], shown) for key in keys)
-    if name == "previous":
-        return f"next after {_quote(words[:2], len(words) > 2)}"
-    if name == "after":
-        before = BEFORE[int(known.groups[keys[0]])]
-        where = "at start" if before == "nothing" else f"after {before}"
-        return f"{_quote(words[:2], len(words) > 2)} {where}"
-    return _quote(words[:_TOKENS], len(words) > _TOKENS)
-
-
-def list_keys(
-    kind: int, keys: Sequence[int], known: Keys, shown: Sequence[str], length: int
-) -> str:
-    """Write a rule whole: every key, tokens in their shown form, a space between keys."""
-    name = KINDS[kind]
-    if name in CLASSES or name == "position":
-        return describe_rule(kind, keys, known, shown, length)
-    listed = " ".join(_join(known.tokens(key), shown).replace(" ", SPACE) for key in keys)
-    if name == "after":
-        return f"after {BEFORE[int(known.groups[keys[0]])]}: {listed}"
-    return listed
-
-
-def write_label(opens: str, says: Sequence[str]) -> str:
-    """Join both parts; without anything said that was tested, the first alone."""
-    words = [" ".join(word.split()) for word in says]
-    short = [word for word in words if len(word.split()) == 1][:_SAYS]
-    return f"{opens} → {', '.join(short)}" if short else opens
-
-
-def _name_positions(keys: Sequence[int], firsts: Sequence[int]) -> str:
-    start = firsts[keys[0]]
-    after = firsts[keys[-1] + 1] if keys[-1] + 1 < len(firsts) else None
-    if after is not None and after - start == 1:
-        return f"position {start}"
-    if start == 0:
-        return "any position" if after is None else f"first {after} tokens"
-    return f"positions from {start}" if after is None else f"positions {start}–{after - 1}"
-
-
-def _show(token: int, shown: Sequence[str]) -> str:
-    return "⟨start⟩" if token < 0 else shown[token]
-
-
-def _join(tokens: Sequence[int], shown: Sequence[str]) -> str:
-    """Write consecutive tokens as a reader sees them; a vocabulary of words has no spaces to show."""
-    # Of several positions before the beginning one is enough.
-    last = len(tokens) - 1
-    known = [
-        token
-        for number, token in enumerate(tokens)
-        if token >= 0 or number == last or tokens[number + 1] >= 0
-    ]
-    pieces = [_show(token, shown) for token in known]
-    between = "" if any(SPACE in piece for piece in pieces) else " "
-    return between.join(pieces).replace(SPACE, " ").strip() or "".join(pieces)
-
-
-def _quote(words: Sequence[str], has_more: bool) -> str:
-    return ", ".join(f'"{word}"' for word in words) + (" etc." if has_more else "")
-
-
-# A neuron whose rule has a lower F1 on the other half is unexplained.
 # So many of ten promoted tokens must gain, and more than under another neuron, to be in a label.
 LEAST_GAIN = 7.0
-_FEWEST = 4  # texts or passages: two for each half, one for each part of the first
+_FEWEST = 4  # texts or passages: two for each split, one for each part of the train texts
+_TEXTS = ("name", "label", "opens", "says", "rule_kind", "rule")
+_COUNTS = ("layer", "neuron", "strong", "fires")
+_COLUMNS = (
+    "name", "layer", "neuron", "label", "opens", "says", "rule_kind", "rule",
+    "precision", "recall", "f1", "correlation", "lookup_f1", "lookup_correlation", "shuffled_f1",
+    "output_gain", "output_gain_random", "found_f1", "threshold", "high", "strong", "fires",
+)  # fmt: skip
 
 
 @verb
@@ -174,9 +84,10 @@ def label(
 ) -> Labels:
     """Label neurons by rules found on half of a scan's texts and scored on the other half.
 
-    Every neuron is labelled, or those named. With the folder of a store, labels of all neurons are kept in it, an interrupted run is resumed, and
-    a finished one is read. `share` is how much of a neuron's activations count as strong, `least` the F1
-    below which a neuron is *unexplained*. `progress` is called with the tokens done, and of how many.
+    Every neuron is labelled, or those named. With the folder of a store, labels of all neurons are kept in
+    it, an interrupted run is resumed, and a finished one is read. `share` is how much of a neuron's
+    activations count as strong, `least` the F1 below which a neuron is *unexplained*. `progress` is called
+    with the tokens done, and of how many.
 
     >>> import ffnprobe as fp
     >>> model = fp.load("pocket")
@@ -194,16 +105,16 @@ def label(
     _check(opened)
     c = model.config
     names = model.find_neurons([f"L{n}" for n in range(c.layers)] if neurons is None else neurons)
-    if folder is not None and (known := open_labels(opened)) is not None:
-        settings = known.provenance.settings
+    if folder is not None and (stored := open_labels(opened)) is not None:
+        settings = stored.provenance.settings
         if (settings["share"], settings["least"]) == (share, least):
-            return known if neurons is None else known.pick([str(name) for name in names])
+            return stored if neurons is None else stored.pick([str(name) for name in names])
     is_kept = folder is not None and neurons is None
-    with hold_store(folder, opened.manifest) if folder and is_kept else nullcontext() as kept:
-        found = _label(model, opened, names, share, least, kept, progress)
-        if kept is not None:
-            write_labels(kept, found, opened)
-    return found
+    with hold_store(folder, opened.manifest) if folder and is_kept else nullcontext() as store:
+        labels = _label(model, opened, names, share, least, store, progress)
+        if store is not None:
+            write_labels(store, labels, opened)
+    return labels
 
 
 def _check(scan: Scan) -> None:
@@ -229,44 +140,41 @@ def _label(
     store: Store | None,
     progress: Progress | None,
 ) -> Labels:
-    settings = ScanSettings(**scan.manifest["settings"])
-    first, second, by = split_texts(scan, settings)
-    c = model.config
+    settings, c = ScanSettings(**scan.manifest["settings"]), model.config
+    train, held_out, by = split_texts(scan, settings)
     columns = Columns.choose(names, layers=c.layers, neurons=c.d_mlp)
     partial = Partial(
-        store,
-        {"digest": scan.done.digest, "identity": model.identity, "share": share},
+        store, {"digest": scan.done.digest, "identity": model.identity, "share": share}
     )
-    measured = Labelling(
-        model, settings, first, second, columns, share, partial, progress
+    measures = Labelling(
+        model, settings, train, held_out, columns, share, partial, progress
     ).measure()  # fmt: skip
-    provenance = scan.provenance
-    provenance = provenance.including(
-        share=share, least=least, halves_by=by, found_on=len(first), scored_on=len(second)
+    provenance = scan.provenance.including(
+        share=share, least=least, halves_by=by, found_on=len(train), scored_on=len(held_out)
     )
-    rows = _tabulate(model, scan, columns, measured, least, settings)
-    found = Labels(rows, provenance, scan)
-    return found.pick([str(name) for name in names])
+    table = _tabulate(model, scan, columns, measures, least, settings.length)
+    return Labels(table, provenance, scan).pick([str(name) for name in names])
 
 
 def _tabulate(
     model: Model,
     scan: Scan,
     columns: Columns,
-    measured: LabelMeasures,
+    measures: LabelMeasures,
     least: float,
-    settings: ScanSettings,
+    length: int,
 ) -> dict[str, Any]:
     """Write one row for every neuron, from what was counted of its column and of its control."""
-    texts: dict[str, list[str]] = {n: [] for n in ("name", "label", "opens", "says", "rule_kind", "rule")}  # fmt: skip
-    numbers: dict[str, list[np.ndarray]] = {}
+    table: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     above = scan.statistics.above
     for layer in columns.layers:
-        neurons = columns.neurons[layer].numpy()
+        neurons, rules = columns.neurons[layer].numpy(), measures.rules[layer]
         many = len(neurons)
-        scores = read_scores(measured.tensors[f"counted.{layer}"])
-        gains = measured.tensors[f"gains.{layer}"].numpy()
-        rules = measured.rules[layer]
+        tensors = {
+            name: measures.tensors[f"{name}.{layer}"]
+            for name in ("counted", "gains", "promoted", "thresholds", "highs")
+        }
+        scores, gains = read_scores(tensors["counted"]), tensors["gains"].numpy()
         shuffled = np.full(many, np.nan)
         shuffled[columns.controls(layer).numpy()] = scores["f1"][many:]
         own = {name: each[:many] for name, each in scores.items()}
@@ -275,39 +183,117 @@ def _tabulate(
             "output_gain": gains[0] / gains[2].clip(min=1),
             "output_gain_random": gains[1] / gains[2].clip(min=1),
             "found_f1": rules.f1[:many],
-            "threshold": measured.tensors[f"thresholds.{layer}"].numpy()[:many],
-            "high": measured.tensors[f"highs.{layer}"].numpy()[:many],
+            "threshold": tensors["thresholds"].numpy()[:many],
+            "high": tensors["highs"].numpy()[:many],
             "layer": np.full(many, layer),
             "neuron": neurons,
         }
         for name, each in own.items():
-            numbers.setdefault(name, []).append(each)
-        promoted = measured.tensors[f"promoted.{layer}"].tolist()
-        for row in range(many):
-            kind, keys = rules.of(row)
+            table[name].append(each)
+        for row, promoted in enumerate(tensors["promoted"].tolist()):
             neuron = NeuronId(layer, int(neurons[row]))
-            said = fold_words(model.vocab.show_all(promoted[row]))
-            opens, rule, kind_name = "", "", ""
-            if kind >= 0 and len(keys):
-                known = measured.keys[kind]
-                chosen = (kind, keys.tolist(), known, model.vocab.shown, settings.length)
-                opens, rule = describe_rule(*chosen), list_keys(*chosen)
-                kind_name = "class" if KINDS[kind] in CLASSES else KINDS[kind]
+            says = fold_words(model.vocab.show_all(promoted))
+            opens, rule, rule_kind = "", "", ""
+            kind, chosen = rules.of(row)
+            if kind >= 0 and len(chosen):
+                parts = (measures.keys[kind], chosen.tolist(), model.vocab.shown, length)
+                opens, rule = describe_rule(*parts), list_keys(*parts)
+                rule_kind = "class" if KINDS[kind] in CLASSES else KINDS[kind]
             gain, other = own["output_gain"][row], own["output_gain_random"][row]
-            is_said = gain >= LEAST_GAIN and gain > other
             if int(above[layer, neuron.neuron]) == 0:
                 text = DEAD
             elif not opens or own["f1"][row] < least:
                 text = UNEXPLAINED
             else:
-                text = write_label(opens, said if is_said else [])
-            row_texts = (str(neuron), text, opens, " ".join(said), kind_name, rule)
-            for column, value in zip(texts.values(), row_texts, strict=True):
-                column.append(" ".join(value.split()))
-    joined = {name: np.concatenate(each) for name, each in numbers.items()}
-    order = ("precision", "recall", "f1", "correlation", "lookup_f1", "lookup_correlation",
-             "shuffled_f1", "output_gain", "output_gain_random", "found_f1", "threshold", "high")  # fmt: skip
-    found: dict[str, Any] = {"name": texts.pop("name")}
-    found |= {name: joined[name].astype(np.int32) for name in ("layer", "neuron")}
-    found |= texts | {name: joined[name].astype(np.float32) for name in order}
-    return found | {name: joined[name].astype(np.int32) for name in ("strong", "fires")}
+                text = write_label(opens, says if gain >= LEAST_GAIN and gain > other else [])
+            texts = (str(neuron), text, opens, " ".join(says), rule_kind, rule)
+            for name, value in zip(_TEXTS, texts, strict=True):
+                table[name].append(" ".join(value.split()))
+    return {
+        name: values
+        if name in _TEXTS
+        else np.concatenate(values).astype(np.int32 if name in _COUNTS else np.float32)
+        for name, values in table.items()
+    }
+
+
+def fold_words(tokens: Iterable[str]) -> list[str]:
+    """Fold shown tokens into word families, each named by its first member.
+
+    Forms of one word are one family: case, the space in front and an ending -s aside.
+
+    >>> fold_words(["␣basketball", "Basketball", "␣basketballs", "␣golf"])
+    ['basketball', 'golf']
+    """
+    families: dict[str, str] = {}
+    for token in tokens:
+        bare = token.strip(SPACE) or token
+        folded = bare.casefold()
+        root = folded[:-1] if len(folded) > 3 and folded.endswith("s") else folded
+        families.setdefault(root, bare)
+    return list(families.values())
+
+
+def describe_rule(keys: Keys, chosen: Sequence[int], shown: Sequence[str], length: int) -> str:
+    """Write what opens a neuron, in at most five words, of the keys of one kind chosen for it."""
+    kind = keys.kind
+    if kind in CLASSES:
+        return kind
+    if kind == "position":
+        return _name_positions(chosen, first_of(length))
+    if kind in ("pair", "triple"):
+        phrases = [_join(keys.tokens(key), shown) for key in chosen]
+        short = next((phrase for phrase in phrases if len(phrase.split()) <= 3), phrases[0])
+        return f"after {_quote([short], len(phrases) > 1)}"
+    words = fold_words(_show(keys.tokens(key)[-1], shown) for key in chosen)
+    if kind == "previous":
+        return f"next after {_quote(words[:2], len(words) > 2)}"
+    if kind == "after":
+        before = BEFORE[int(keys.groups[chosen[0]])]
+        where = "at start" if before == "nothing" else f"after {before}"
+        return f"{_quote(words[:2], len(words) > 2)} {where}"
+    return _quote(words[:_TOKENS], len(words) > _TOKENS)
+
+
+def list_keys(keys: Keys, chosen: Sequence[int], shown: Sequence[str], length: int) -> str:
+    """Write a rule whole: every key, tokens in their shown form, a space between keys."""
+    if keys.kind in CLASSES or keys.kind == "position":
+        return describe_rule(keys, chosen, shown, length)
+    listed = " ".join(_join(keys.tokens(key), shown).replace(" ", SPACE) for key in chosen)
+    if keys.kind == "after":
+        return f"after {BEFORE[int(keys.groups[chosen[0]])]}: {listed}"
+    return listed
+
+
+def write_label(opens: str, says: Sequence[str]) -> str:
+    """Join both parts; without anything said that was tested, the first alone."""
+    words = [" ".join(word.split()) for word in says]
+    short = [word for word in words if len(word.split()) == 1][:_SAYS]
+    return f"{opens} → {', '.join(short)}" if short else opens
+
+
+def _name_positions(ranges: Sequence[int], firsts: Sequence[int]) -> str:
+    start = firsts[ranges[0]]
+    after = firsts[ranges[-1] + 1] if ranges[-1] + 1 < len(firsts) else None
+    if after is not None and after - start == 1:
+        return f"position {start}"
+    if start == 0:
+        return "any position" if after is None else f"first {after} tokens"
+    return f"positions from {start}" if after is None else f"positions {start}–{after - 1}"
+
+
+def _show(token: int, shown: Sequence[str]) -> str:
+    return "⟨start⟩" if token < 0 else shown[token]
+
+
+def _join(tokens: Sequence[int], shown: Sequence[str]) -> str:
+    """Write consecutive tokens as a reader sees them; a vocabulary of words has no spaces to show."""
+    # Of several positions before the beginning one is enough.
+    pairs = zip(tokens, (*tokens[1:], 0), strict=True)
+    pieces = [_show(token, shown) for token, after in pairs if token >= 0 or after >= 0]
+    between = "" if any(SPACE in piece for piece in pieces) else " "
+    return between.join(pieces).replace(SPACE, " ").strip() or "".join(pieces)
+
+
+def _quote(words: Sequence[str], has_more: bool) -> str:
+    return ", ".join(f'"{word}"' for word in words) + (" etc." if has_more else "")

@@ -1,23 +1,30 @@
-"""Three passes over a scan's passages: find rules on one half, score them on the other, test outputs.
+"""Three passes over a scan's passages: find rules on the train texts, score them held out, test outputs.
 
 Each pass goes block by block and can be resumed after any. What is held does not grow with the corpus:
 the scan keeps a bounded number of passages.
 
-The current-token look-up: the baseline a rule has to beat.
+The current-token look-up is the baseline a rule has to beat: each token predicts the mean activation it had
+in the train texts, v(t); the prediction is "strong" where v(t) is at least the value of best F1 there.
 
-Each token predicts the mean activation it had in the first half, v(t); the prediction is "strong" where
-v(t) is at least the value that had the best F1 there.
+The output test: does a neuron that is turned on make the tokens it promotes more likely? At random held-out
+positions, a neuron is set to its high activation and the layers after it are replayed. Of its ten promoted
+tokens those count whose probability rises. The control is the same ten tokens under the neuron before it in
+its layer: what any neuron does to them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
+from einops import einsum
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ffnprobe.arguments import Progress
-from ffnprobe.corpora.passages import ScanSettings
+from ffnprobe.corpora.passages import ScanSettings, hash_numbers
+from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Replay
 from ffnprobe.labels.counts import (
     SAMPLED,
     Collector,
@@ -28,14 +35,136 @@ from ffnprobe.labels.counts import (
     index_rules,
     raise_rare,
 )
-from ffnprobe.labels.output_tests import choose_rows as choose_tested
-from ffnprobe.labels.output_tests import draw_prompts, list_promoted, try_outputs
 from ffnprobe.labels.rules import Keys, Rules, Strong, find_rules, make_keys
-from ffnprobe.labels.splits import Columns, Half, classify, watch_block
+from ffnprobe.labels.splits import Columns, Split, classify, watch_block
 from ffnprobe.labels.stored_labels import Partial
 from ffnprobe.models.model import Model
+from ffnprobe.models.step import normalise, unembed
+from ffnprobe.reading.projection import answer_readers, pick_answers, project_blocks, top_tokens
+from ffnprobe.tracing.runs import run
 
-# Called with how many tokens are done, and of how many.
+PROMOTED = 10
+# So many prompts in all, each neuron on so many of them; the last tokens of a prompt are enough context.
+PROMPTS, TRIES, CONTEXT = 16, 2, 32
+
+
+@dataclass(frozen=True, eq=False)
+class LabelMeasures:
+    """What was found of every column: rules, counts on the held-out texts, outputs."""
+
+    keys: list[Keys]
+    rules: dict[int, Rules]
+    tensors: dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Labelling:
+    """All that labelling takes: the model, both splits of its texts, and the neurons to label."""
+
+    model: Model
+    settings: ScanSettings
+    train: Split
+    held_out: Split
+    columns: Columns
+    share: float
+    partial: Partial
+    progress: Progress | None = None
+
+    def measure(self) -> LabelMeasures:
+        """Make all passes, from where an earlier run stopped."""
+        stage, done, tensors = self.partial.resume()
+        keys = make_keys(self.train, self.held_out, classify(self.model.vocab.shown))
+        rows = choose_rows(self.train, self.model.config.vocab)
+        if stage == "first":
+            tensors = self._find(keys, rows, tensors, done)
+            stage, done = "second", 0
+        rules = {layer: _read_rules(tensors, layer) for layer in self.columns.layers}
+        if stage == "second":
+            indexed = {layer: index_rules(each, keys) for layer, each in rules.items()}
+            scorer = Scorer(self.held_out, keys, rows, indexed, tensors)
+            self._go_through(stage, done, tensors, scorer.see)
+            done = 0
+        self._test_outputs(tensors, done)
+        return LabelMeasures(keys, rules, tensors)
+
+    def _find(
+        self, keys: list[Keys], rows: TokenRows, tensors: dict[str, Tensor], done: int
+    ) -> dict[str, Tensor]:
+        """Find every column's threshold, strong tokens and rule on the train texts."""
+        if not done:
+            tensors |= self._find_thresholds()
+        collector = Collector(self.train, self.columns, rows, tensors)
+        self._go_through("first", done, tensors, collector.see, collector.close)
+        found = {n: t for n, t in tensors.items() if n.startswith(("thresholds.", "highs."))}
+        for layer in self.columns.layers:
+            found[f"highs.{layer}"] = raise_rare(found[f"highs.{layer}"], tensors[f"peaks.{layer}"])
+            tokens, neurons = collector.strong(layer)
+            strong = Strong(tokens, neurons, self.columns.count(layer), self.train.part)
+            for name, each in vars(find_rules(strong, keys)).items():
+                found[f"{name}.{layer}"] = torch.from_numpy(each)
+            found[f"means.{layer}"], found[f"calls.{layer}"] = make_lookup(
+                tensors.pop(f"sums.{layer}"), rows.counts,
+                rows.rows[self.train.tokens[tokens]], neurons,
+            )  # fmt: skip
+        self.partial.save("second", 0, found)
+        return found
+
+    def _find_thresholds(self) -> dict[str, Tensor]:
+        """Find the quantiles of every column over the beginning of the train texts."""
+        ends = self.train.firsts + [len(p.ids) for p in self.train.passages]
+        block = range(0, min(len(ends), int(np.searchsorted(ends, SAMPLED)) + 1))
+        quantiles = Quantiles(self.columns, int(ends[block.stop - 1]), self.share)
+        self._watch(self.train, block, quantiles.see)
+        return quantiles.tensors()
+
+    def _go_through(
+        self,
+        stage: str,
+        done: int,
+        tensors: dict[str, Tensor],
+        see: Callable[[int, Tensor, np.ndarray], None],
+        close: Callable[[int], None] = lambda number: None,
+    ) -> None:
+        """Run the blocks of a stage that are not done; after each, close it, tell and save."""
+        is_first, total = stage == "first", len(self.train) + len(self.held_out)
+        split, before = (self.train, 0) if is_first else (self.held_out, len(self.train))
+        for number, block in islice(enumerate(split.blocks()), done, None):
+            self._watch(split, block, see)
+            close(number)
+            if self.progress is not None:
+                tokens = sum(len(p.ids) for p in split.passages[: block.stop])
+                self.progress(before + tokens, total)
+            self.partial.save(stage, number + 1, tensors)
+
+    def _watch(
+        self, split: Split, block: range, see: Callable[[int, Tensor, np.ndarray], None]
+    ) -> None:
+        watch_block(self.model, split, block, self.settings, self.columns, see)
+
+    def _test_outputs(self, tensors: dict[str, Tensor], done: int) -> None:
+        """Test what every neuron says."""
+        columns, prompts = self.columns, draw_prompts(self.held_out)
+        for layer in columns.layers:
+            if f"promoted.{layer}" not in tensors:
+                neurons = columns.neurons[layer]
+                tensors[f"promoted.{layer}"] = list_promoted(self.model, layer, neurons)
+                tensors[f"gains.{layer}"] = torch.zeros(3, len(neurons))
+        for number in range(done, len(prompts)):
+            chosen = {
+                n: choose_tested(number, len(prompts), len(columns.neurons[n]))
+                for n in columns.layers
+            }
+            tried = try_outputs(
+                self.model, prompts[number], columns, tensors, chosen, bos=self.settings.bos
+            )
+            for layer, gains in tried:
+                tensors[f"gains.{layer}"][:2, chosen[layer]] += gains
+                tensors[f"gains.{layer}"][2, chosen[layer]] += 1
+            self.partial.save("outputs", number + 1, tensors)
+
+
+def _read_rules(tensors: dict[str, Tensor], layer: int) -> Rules:
+    return Rules(**{n: tensors[f"{n}.{layer}"].numpy() for n in ("kinds", "neurons", "keys", "f1")})
 
 
 def make_lookup(
@@ -58,132 +187,79 @@ def make_lookup(
     return means.half(), values.gather(0, best[None])[0]
 
 
-@dataclass(frozen=True, eq=False)
-class LabelMeasures:
-    """What was found of every column: rules, counts on the other half, outputs."""
-
-    keys: list[Keys]
-    rules: dict[int, Rules]
-    tensors: dict[str, Tensor]
-
-
-@dataclass(frozen=True, eq=False)
-class Labelling:
-    """All that labelling takes: the model, both halves of its texts, and the neurons to label."""
-
-    model: Model
-    settings: ScanSettings
-    first: Half
-    second: Half
-    columns: Columns
-    share: float
-    partial: Partial
-    progress: Progress | None = None
-
-    def measure(self) -> LabelMeasures:
-        """Make all passes, from where an earlier run stopped."""
-        stage, done, tensors = self.partial.resume()
-        keys = make_keys(self.first, self.second, classify(self.model.vocab.shown))
-        rows = choose_rows(self.first, self.model.config.vocab)
-        if stage == "first":
-            tensors = self._find(keys, rows, tensors, done)
-            stage, done = "second", 0
-        rules = {layer: _read_rules(tensors, layer) for layer in self.columns.layers}
-        if stage == "second":
-            self._score(keys, rows, rules, tensors, done)
-            stage, done = "outputs", 0
-        self._try(tensors, done)
-        return LabelMeasures(keys, rules, tensors)
-
-    def _find(
-        self, keys: list[Keys], rows: TokenRows, tensors: dict[str, Tensor], done: int
-    ) -> dict[str, Tensor]:
-        """Find every column's threshold, strong tokens and rule on the first half."""
-        if not done:
-            tensors |= self._find_thresholds()
-        collector = Collector(self.first, self.columns, rows, tensors)
-        blocks = self.first.blocks()
-        firsts = [int(self.first.firsts[block.start]) for block in blocks]
-        for number in range(done, len(blocks)):
-            self._watch(self.first, blocks[number], collector.see)
-            collector.close(number, firsts[number])
-            self._tell(self._count(self.first, blocks[: number + 1]))
-            self.partial.save("first", number + 1, tensors)
-        found = {n: t for n, t in tensors.items() if n.startswith(("thresholds.", "highs."))}
-        for layer in self.columns.layers:
-            found[f"highs.{layer}"] = raise_rare(found[f"highs.{layer}"], tensors[f"peaks.{layer}"])
-            tokens, neurons = collector.strong(layer, firsts)
-            strong = Strong(tokens, neurons, self.columns.count(layer), self.first.part)
-            rules = find_rules(strong, keys)
-            found |= {f"{name}.{layer}": torch.from_numpy(each) for name, each in vars(rules).items()}  # fmt: skip
-            found[f"means.{layer}"], found[f"calls.{layer}"] = make_lookup(
-                tensors.pop(f"sums.{layer}"), rows.counts,
-                rows.rows[self.first.tokens[tokens]], neurons,
-            )  # fmt: skip
-        self.partial.save("second", 0, found)
-        return found
-
-    def _find_thresholds(self) -> dict[str, Tensor]:
-        """Find the quantiles of every column over the beginning of the first half."""
-        ends = self.first.firsts + [len(p.ids) for p in self.first.passages]
-        block = range(0, min(len(ends), int(np.searchsorted(ends, SAMPLED)) + 1))
-        quantiles = Quantiles(self.columns, int(ends[block.stop - 1]), self.share)
-        self._watch(self.first, block, quantiles.see)
-        found = {}
-        for layer in self.columns.layers:
-            found[f"thresholds.{layer}"] = quantiles.thresholds(layer)
-            found[f"highs.{layer}"] = quantiles.highs(layer).clone()
-        return found
-
-    def _score(
-        self,
-        keys: list[Keys],
-        rows: TokenRows,
-        rules: dict[int, Rules],
-        tensors: dict[str, Tensor],
-        done: int,
-    ) -> None:
-        """Score every rule on the second half."""
-        indexed = {layer: index_rules(each, keys) for layer, each in rules.items()}
-        scorer = Scorer(self.second, keys, rows, indexed, tensors)
-        blocks = self.second.blocks()
-        for number in range(done, len(blocks)):
-            self._watch(self.second, blocks[number], scorer.see)
-            self._tell(len(self.first) + self._count(self.second, blocks[: number + 1]))
-            self.partial.save("second", number + 1, tensors)
-
-    def _try(self, tensors: dict[str, Tensor], done: int) -> None:
-        """Test what every neuron says."""
-        model, columns = self.model, self.columns
-        prompts, layers = draw_prompts(self.second), columns.layers
-        for layer in layers:
-            if f"promoted.{layer}" not in tensors:
-                tensors[f"promoted.{layer}"] = list_promoted(model, layer, columns.neurons[layer])
-                tensors[f"gains.{layer}"] = torch.zeros(3, len(columns.neurons[layer]))
-        highs, promoted = ({n: tensors[f"{name}.{n}"] for n in layers} for name in ("highs", "promoted"))  # fmt: skip
-        for number in range(done, len(prompts)):
-            chosen = {
-                n: choose_tested(number, len(prompts), len(columns.neurons[n])) for n in layers
-            }
-            found = try_outputs(
-                model, prompts[number], columns, highs, promoted, chosen, bos=self.settings.bos
-            )
-            for layer, gains in found:
-                tensors[f"gains.{layer}"][:2, chosen[layer]] += gains
-                tensors[f"gains.{layer}"][2, chosen[layer]] += 1
-            self.partial.save("outputs", number + 1, tensors)
-
-    def _watch(self, half: Half, block: range, see: Callable[[int, Tensor, np.ndarray], None]) -> None:  # fmt: skip
-        watch_block(self.model, half, block, self.settings, self.columns, see)
-
-    @staticmethod
-    def _count(half: Half, blocks: list[range]) -> int:
-        return sum(len(p.ids) for p in half.passages[: blocks[-1].stop])
-
-    def _tell(self, done: int) -> None:
-        if self.progress is not None:
-            self.progress(done, len(self.first) + len(self.second))
+def list_promoted(model: Model, layer: int, neurons: Tensor) -> Int[Tensor, "neuron token"]:
+    """Find the ten tokens that each of a layer's neurons promotes most."""
+    answers = pick_answers(model, layer)[neurons]
+    many = min(PROMOTED, model.config.vocab)
+    blocks = project_blocks(*answer_readers(model, answers, convention="centred"))
+    return torch.cat([top_tokens(dots, many)[1].cpu() for _, dots in blocks])
 
 
-def _read_rules(tensors: dict[str, Tensor], layer: int) -> Rules:
-    return Rules(**{n: tensors[f"{n}.{layer}"].numpy() for n in ("kinds", "neurons", "keys", "f1")})
+def draw_prompts(split: Split) -> list[tuple[int, ...]]:
+    """Draw positions at random, each with the tokens up to it."""
+    order = np.argsort(hash_numbers(np.arange(len(split)) + 2**43), kind="stable")[:PROMPTS]
+    passages = np.searchsorted(split.firsts, order, side="right") - 1
+    ends = (order - split.firsts[passages] + 1).tolist()
+    return [
+        split.passages[passage].ids[max(0, end - CONTEXT) : end]
+        for passage, end in zip(passages.tolist(), ends, strict=True)
+    ]
+
+
+def choose_tested(number: int, prompts: int, many: int) -> Tensor:
+    """Choose the neurons that the n-th prompt is for: each neuron has `TRIES` prompts."""
+    tries = min(TRIES, prompts)
+    # At least eight on a prompt, so that there is always another neuron to compare with.
+    groups = min(prompts, max(1, many // 8))
+    rows = torch.arange(many) % groups
+    turns = [(rows + part * prompts // tries) % prompts == number for part in range(tries)]
+    return torch.stack(turns).any(dim=0).nonzero()[:, 0]
+
+
+def try_outputs(
+    model: Model,
+    prompt: Sequence[int],
+    columns: Columns,
+    tensors: dict[str, Tensor],
+    chosen: dict[int, Tensor],
+    *,
+    bos: bool,
+) -> Iterator[tuple[int, Float[Tensor, "2 row"]]]:
+    """Yield for each layer how many promoted tokens gain, by the neuron and by the one before it."""
+    trace = run(model, list(prompt), bos=bos, patterns=False)
+    replay, last = Replay(trace), len(trace) - 1
+    for layer, rows in chosen.items():
+        if not len(rows):
+            continue
+        neurons = columns.neurons[layer][rows]
+        gaps = tensors[f"highs.{layer}"][rows] - trace.activations[layer, last, neurons]
+        shifts = einsum(
+            replay.held(gaps), replay.held(model.rows[layer][neurons]),
+            "variant, variant d_model -> variant d_model",
+        )  # fmt: skip
+        shifts = torch.cat([torch.zeros_like(shifts[:1]), shifts])[:, None]
+        streams = replay.entering(layer + 1, start=last) + replay.moved(layer, [last], shifts)
+        final = replay.finish(streams, layer=layer + 1, start=last)
+        own = tensors[f"promoted.{layer}"][rows]
+        # Under each neuron its own tokens, then those of the next one (of the last, the first's).
+        read = torch.cat([own, own.roll(-1, dims=0)], dim=1)
+        risen = torch.split(_find_risen(replay, final[:, 0], read), own.shape[1], dim=1)
+        by_own, by_other = (each.sum(dim=1).float() for each in risen)
+        yield layer, torch.stack([by_own, by_other.roll(1)])
+
+
+def _find_risen(
+    replay: Replay, final: Float[Tensor, "variant d_model"], read: Int[Tensor, "row token"]
+) -> Bool[Tensor, "row token"]:
+    """Find the tokens read whose probability is higher than in the first variant, the clean one."""
+    model = replay.model
+    seen = normalise(model, final)
+    size = max(2, LOGITS_AT_ONCE // model.config.vocab)
+    risen = []
+    for start in range(1, len(seen), size):
+        part = seen[start : start + size]
+        # The clean row goes along in every product, so that it is rounded as the others are.
+        logs = torch.log_softmax(unembed(model, torch.cat([seen[:1], part])), dim=-1)
+        tokens = read[start - 1 : start - 1 + len(part)].to(logs.device)
+        risen.append((logs[1:].gather(1, tokens) > logs[0][tokens]).cpu())
+    return torch.cat(risen)

@@ -1,13 +1,26 @@
-"""Find the best rule of each neuron on the first half: which keys of which kind its strong tokens have.
+"""Find the best rule of each neuron on the train texts: which keys of which kind its strong tokens have.
+
+A rule is a kind and a set of its keys; it fires where the token's key of that kind is in the set.
+
+    class      the token is of a class (one kind for each class, with one key)
+    position   where in the passage it stands: the ranges of `corpora.statistics`
+    token      the token itself
+    previous   the token before it
+    after      the token itself, after a token of one class
+    pair       the token before it and itself
+    triple     the two tokens before it and itself
+
+Kinds are numbered from the simplest to the most particular. Keys are those of the train texts; a held-out
+token whose key was never seen has none, −1.
 
 For a set of keys with s strong tokens among the n that have one of them, and S strong tokens in all,
 
     precision = s / n      recall = s / S      F1 = 2 s / (n + S)
 
 Of one kind, the set of best F1 is a prefix of the keys in the order of their precision; keys seen once
-are not used, and a rule has at most `MOST_KEYS`. The kind is chosen inside the half: sets are found on
-one part of its texts and compared on the other, so that a kind with many rare keys gains nothing
-by remembering them. A simpler kind wins within `TIE`. Then the set is found again on the whole half.
+are not used, and a rule has at most `MOST_KEYS`. The kind is chosen among the train texts: sets are found on
+one part of them and compared on the other, so that a kind with many rare keys gains nothing
+by remembering them. A simpler kind wins within `TIE`. Then the set is found again on all train texts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,24 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ffnprobe.labels.splits import Half, TokenClasses, class_before, mark_classes
-
-# MERGED: ffnprobe.labels.keys
-# What a rule is made of: keys that a token has by itself, by what is before it, by where it stands.
-#
-# A rule is a kind and a set of its keys; it fires where the token's key of that kind is in the set.
-#
-#     class      the token is of a class (one kind for each class, with one key)
-#     position   where in the passage it stands: the ranges of `position_ranges`
-#     token      the token itself
-#     previous   the token before it
-#     after      the token itself, after a token of one class
-#     pair       the token before it and itself
-#     triple     the two tokens before it and itself
-#
-# Kinds are numbered from the simplest to the most particular. Keys are those of the first half; a token of
-# the other half whose key was never seen has none, −1.
-
+from ffnprobe.labels.splits import Split, TokenClasses, class_before, mark_classes, number_runs
 
 CLASSES = (
     "starts of words", "starts of sentences", "numbers", "punctuation", "capitals",
@@ -42,15 +38,20 @@ SETS = ("token", "previous", "after", "pair", "triple")
 KINDS = (*CLASSES, "position", *SETS)
 # A code is up to three tokens, each a number below 2^21 (0 where there is none before).
 _BITS = 21
+MOST_KEYS = 32
+LEAST = 2
+TIE = 0.01
+# Rules are found for so many strong tokens at once, of as many neurons as have them.
+PAIRS_AT_ONCE = 2**17
 
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """The keys of one kind: the code of each, and every token's key in both halves."""
+    """The keys of one kind: the code of each, and every token's key in both splits."""
 
     kind: str
     codes: np.ndarray
-    found: np.ndarray
+    train: np.ndarray
     held_out: np.ndarray
     # Keys of one rule are of one group: the class before, for the kind `after`; else all alike.
     groups: np.ndarray
@@ -73,63 +74,54 @@ class Keys:
                 return (parts[2],)
 
 
-def make_keys(first: Half, second: Half, classes: TokenClasses) -> list[Keys]:
-    """Number the keys of every kind over the first half, and look up those of the second."""
-    marks = [mark_classes(half, classes) for half in (first, second)]
-    found = [
+def make_keys(train: Split, held_out: Split, classes: TokenClasses) -> list[Keys]:
+    """Number the keys of every kind over the train tokens, and look up those of the held-out ones."""
+    marks = [mark_classes(split, classes) for split in (train, held_out)]
+    keys = [
         _number(name, *((~mark[name]).astype(np.int64) for mark in marks), only=[0])
         for name in CLASSES
     ]
-    ranges = int(max(first.ranges.max(initial=0), second.ranges.max(initial=0))) + 1
-    found.append(_number("position", first.ranges, second.ranges, only=range(ranges)))
-    for kind in SETS:
-        codes = (_encode(half, kind, classes) for half in (first, second))
-        found.append(_number(kind, *codes))
-    return found
+    ranges = int(max(train.ranges.max(initial=0), held_out.ranges.max(initial=0))) + 1
+    keys.append(_number("position", train.ranges, held_out.ranges, only=range(ranges)))
+    splits = (train, held_out)
+    return keys + [
+        _number(kind, *(_encode(each, kind, classes) for each in splits)) for kind in SETS
+    ]
 
 
-def _encode(half: Half, kind: str, classes: TokenClasses) -> np.ndarray:
+def _encode(split: Split, kind: str, classes: TokenClasses) -> np.ndarray:
     """Write what a kind looks at around each token as one number."""
-    tokens, previous, before = half.tokens, half.previous + 1, half.before + 1
+    tokens, previous, before = split.tokens, split.previous + 1, split.before + 1
     match kind:
         case "token":
-            found = tokens
+            return tokens
         case "previous":
-            found = previous
+            return previous
         case "after":
-            found = (class_before(half, classes) << _BITS) | tokens
+            return np.asarray((class_before(split, classes) << _BITS) | tokens)
         case "pair":
-            found = (previous << _BITS) | tokens
+            return np.asarray((previous << _BITS) | tokens)
         case _:
-            found = (before << (2 * _BITS)) | (previous << _BITS) | tokens
-    return np.asarray(found)
+            return np.asarray((before << (2 * _BITS)) | (previous << _BITS) | tokens)
 
 
 def _number(
-    kind: str, first: np.ndarray, second: np.ndarray, *, only: Sequence[int] | None = None
+    kind: str, train: np.ndarray, held_out: np.ndarray, *, only: Sequence[int] | None = None
 ) -> Keys:
-    """Number codes from 0, those of the first half (or only some)."""
-    codes = np.unique(first) if only is None else np.array(only, dtype=np.int64)
-    numbers = []
-    for half in (first, second):
-        at = np.searchsorted(codes, half).clip(max=max(0, len(codes) - 1))
-        numbers.append(
-            np.where(codes[at] == half, at, -1) if len(codes) else np.full(len(half), -1)
-        )
+    """Number codes from 0, those of the train tokens (or only some)."""
+    codes = np.unique(train) if only is None else np.array(only, dtype=np.int64)
+
+    def look_up(split: np.ndarray) -> np.ndarray:
+        at = np.searchsorted(codes, split).clip(max=len(codes) - 1)
+        return np.where(codes[at] == split, at, -1)
+
     groups = codes >> _BITS if kind == "after" else np.zeros(len(codes), dtype=np.int64)
-    return Keys(kind, codes, numbers[0], numbers[1], groups)
-
-
-MOST_KEYS = 32
-LEAST = 2
-TIE = 0.01
-# Rules are found for so many strong tokens at once, of as many neurons as have them.
-PAIRS_AT_ONCE = 2**17
+    return Keys(kind, codes, look_up(train), look_up(held_out), groups)
 
 
 @dataclass(frozen=True, eq=False)
 class Strong:
-    """A layer's strong tokens of the first half: pairs of token and neuron, and the part of each token."""
+    """A layer's strong train tokens: pairs of token and neuron, and the part of each token."""
 
     tokens: np.ndarray
     neurons: np.ndarray
@@ -139,9 +131,8 @@ class Strong:
     @property
     def totals(self) -> np.ndarray:
         """How many strong tokens each neuron has in each part, `[part neuron]`."""
-        parts = self.part[self.tokens]
-        counts = np.bincount(parts * self.many + self.neurons, minlength=2 * self.many)
-        return counts.reshape(2, self.many)
+        code = self.part[self.tokens] * self.many + self.neurons
+        return np.bincount(code, minlength=2 * self.many).reshape(2, self.many)
 
     def split(self) -> "Iterator[Strong]":
         """Yield the strong tokens of a few neurons at a time, numbered from 0, in order."""
@@ -159,7 +150,7 @@ class Strong:
 class Rules:
     """A layer's rules: the kind of each neuron's, and pairs of neuron and key, sorted by neuron.
 
-    `kinds` is −1 for a neuron without strong tokens; `f1` is on the half the rules were found on.
+    `kinds` is −1 for a neuron without strong tokens; `f1` is on the train texts.
     """
 
     kinds: np.ndarray
@@ -175,7 +166,7 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class _Candidates:
-    """One kind's sets: their F1 on the part held back and on the whole half, and their keys."""
+    """One kind's sets: their F1 on the part held back and on all train texts, and their keys."""
 
     compared: np.ndarray
     f1: np.ndarray
@@ -185,13 +176,16 @@ class _Candidates:
 
 def find_rules(strong: Strong, keys: Sequence[Keys]) -> Rules:
     """Find each neuron's best rule among all kinds, a few neurons at a time to bound memory."""
-    parts, first = [_find_rules(one, keys) for one in strong.split()], 0
-    neurons = []
-    for part in parts:
-        neurons.append(part.neurons + first)
-        first += len(part.kinds)
-    kinds, found, f1 = (np.concatenate([vars(p)[name] for p in parts]) for name in ("kinds", "keys", "f1"))  # fmt: skip
-    return Rules(kinds, np.concatenate(neurons), found, f1)
+    parts = [_find_rules(one, keys) for one in strong.split()]
+    firsts = np.cumsum([0, *(len(part.kinds) for part in parts)])
+    return Rules(
+        kinds=np.concatenate([part.kinds for part in parts]),
+        neurons=np.concatenate(
+            [part.neurons + first for part, first in zip(parts, firsts[:-1], strict=True)]
+        ),
+        keys=np.concatenate([part.keys for part in parts]),
+        f1=np.concatenate([part.f1 for part in parts]),
+    )
 
 
 def _find_rules(strong: Strong, keys: Sequence[Keys]) -> Rules:
@@ -199,7 +193,7 @@ def _find_rules(strong: Strong, keys: Sequence[Keys]) -> Rules:
     tried = [_try(strong, each, totals) for each in keys]
     compared = np.stack([each.compared for each in tried])
     whole = np.stack([each.f1 for each in tried])
-    # Where the part held back has no strong token, the whole half decides.
+    # Where the part held back has no strong token, all train texts decide.
     compared = np.where((totals > 0).all(axis=0), compared, whole)
     best = compared.max(axis=0)
     chosen = (compared >= best - TIE).argmax(axis=0)
@@ -209,15 +203,15 @@ def _find_rules(strong: Strong, keys: Sequence[Keys]) -> Rules:
         for number, each in enumerate(tried)
         for mine in [chosen[each.neurons] == number]
     ]
-    neurons, found = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    neurons, rule_keys = (np.concatenate(part) for part in zip(*pairs, strict=True))
     order = np.argsort(neurons, kind="stable")
     f1 = np.where(chosen >= 0, np.take_along_axis(whole, chosen[None].clip(0), axis=0)[0], 0.0)
-    return Rules(chosen, neurons[order], found[order], f1)
+    return Rules(chosen, neurons[order], rule_keys[order], f1)
 
 
 def _try(strong: Strong, keys: Keys, totals: np.ndarray) -> _Candidates:
     """Find every neuron's best set of one kind."""
-    key = keys.found[strong.tokens]
+    key = keys.train[strong.tokens]
     has = key >= 0
     parts = strong.part[strong.tokens[has]]
     code = (strong.neurons[has] * np.int64(len(keys)) + key[has]) * 2 + parts
@@ -225,14 +219,11 @@ def _try(strong: Strong, keys: Keys, totals: np.ndarray) -> _Candidates:
     pairs, index = np.unique(codes >> 1, return_inverse=True)
     hits = np.zeros((2, len(pairs)), dtype=np.int64)
     hits[codes & 1, index] = counts
-    neurons, found = np.divmod(pairs, max(1, len(keys)))
-    seen = np.stack(
-        [np.bincount(keys.found[(strong.part == p) & (keys.found >= 0)], minlength=len(keys)) for p in (0, 1)]
-    )  # fmt: skip
-    tables = _Tables(keys, neurons, found, hits, seen, totals)
-    if keys.kind == "position":
-        return _try_spans(tables)
-    return _try_sets(tables, least=LEAST if keys.kind in SETS else 1)
+    neurons, pair_keys = np.divmod(pairs, len(keys))
+    seen = [keys.train[(strong.part == part) & (keys.train >= 0)] for part in (0, 1)]
+    tokens = np.stack([np.bincount(each, minlength=len(keys)) for each in seen])
+    tables = _Tables(keys, neurons, pair_keys, hits, tokens, totals)
+    return _try_spans(tables) if keys.kind == "position" else _try_sets(tables)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,23 +235,19 @@ class _Tables:
 
     keys: Keys
     neurons: np.ndarray
-    found: np.ndarray
+    pair_keys: np.ndarray
     hits: np.ndarray
     tokens: np.ndarray
     totals: np.ndarray
 
-    @property
-    def seen(self) -> np.ndarray:
-        """How many tokens have each pair's key, `[part pair]`."""
-        return self.tokens[:, self.found]
 
-
-def _try_sets(t: _Tables, *, least: int) -> _Candidates:
+def _try_sets(t: _Tables) -> _Candidates:
     """Choose sets of keys; of groups that exclude each other the one that compares best."""
     many, groups = t.totals.shape[1], int(t.keys.groups.max(initial=0)) + 1
-    group = t.neurons * groups + t.keys.groups[t.found]
+    group = t.neurons * groups + t.keys.groups[t.pair_keys]
     wanted = np.repeat(t.totals, groups, axis=1)
-    seen = t.seen
+    seen = t.tokens[:, t.pair_keys]
+    least = LEAST if t.keys.kind in SETS else 1
     on_one = _choose(group, t.hits[0], seen[0], wanted[0], least)
     compared = _f1(group[on_one], t.hits[1, on_one], seen[1, on_one], wanted[1])
     hits, seen, total = t.hits.sum(axis=0), seen.sum(axis=0), wanted.sum(axis=0)
@@ -269,9 +256,9 @@ def _try_sets(t: _Tables, *, least: int) -> _Candidates:
     compared, f1 = compared.reshape(many, groups), f1.reshape(many, groups)
     has_both = np.asarray((t.totals > 0).all(axis=0))[:, None]
     best = np.where(has_both, compared, f1).argmax(axis=1)
-    mine = on_both[t.keys.groups[t.found[on_both]] == best[t.neurons[on_both]]]
+    mine = on_both[t.keys.groups[t.pair_keys[on_both]] == best[t.neurons[on_both]]]
     rows = np.arange(many)
-    return _Candidates(compared[rows, best], f1[rows, best], t.neurons[mine], t.found[mine])
+    return _Candidates(compared[rows, best], f1[rows, best], t.neurons[mine], t.pair_keys[mine])
 
 
 def _choose(
@@ -285,8 +272,7 @@ def _choose(
     precision = hits[usable] / (seen[usable] + 1)
     order = usable[np.lexsort((usable, -precision, group[usable]))]
     groups = group[order]
-    begins = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
-    sizes = np.diff(np.r_[begins, len(order)])
+    begins, sizes = _runs(groups)
     all_hits, all_seen = (_running(each[order], begins, sizes) for each in (hits, seen))
     f1 = 2 * all_hits / (all_seen + totals[groups])
     best = np.repeat(np.maximum.reduceat(f1, begins), sizes)
@@ -295,9 +281,13 @@ def _choose(
     chosen = order[index <= np.repeat(last, sizes)]
     # Of many keys those that matter most are kept.
     chosen = chosen[np.lexsort((chosen, -hits[chosen], group[chosen]))]
-    begins = np.flatnonzero(np.r_[True, group[chosen][1:] != group[chosen][:-1]])
-    sizes = np.diff(np.r_[begins, len(chosen)])
-    return chosen[np.arange(len(chosen)) - np.repeat(begins, sizes) < MOST_KEYS]
+    return chosen[number_runs(_runs(group[chosen])[1]) < MOST_KEYS]
+
+
+def _runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find where runs of equal values begin, and how long each is."""
+    begins = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+    return begins, np.diff(np.r_[begins, len(values)])
 
 
 def _running(values: np.ndarray, begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -316,7 +306,7 @@ def _try_spans(t: _Tables) -> _Candidates:
     """Choose positions: one range by itself, or all from the beginning to one."""
     many, ranges = t.totals.shape[1], len(t.keys)
     hits = np.zeros((2, many, ranges), dtype=np.int64)
-    hits[:, t.neurons, t.found] = t.hits
+    hits[:, t.neurons, t.pair_keys] = t.hits
     both = np.concatenate([hits, hits.cumsum(axis=2)], axis=2)
     all_seen = np.concatenate([t.tokens, t.tokens.cumsum(axis=1)], axis=1)
     f1 = 2 * both / np.maximum(all_seen[:, None] + t.totals[:, :, None], 1)
@@ -328,6 +318,6 @@ def _try_spans(t: _Tables) -> _Candidates:
     starts, ends = np.where(best < ranges, best, 0), best % ranges + 1
     sizes = np.where(t.totals.sum(axis=0) > 0, ends - starts, 0)
     neurons = np.repeat(rows, sizes)
-    offsets = np.arange(len(neurons)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    keys = starts[neurons] + number_runs(sizes)
     picked = f1[0].argmax(axis=1)
-    return _Candidates(f1[1][rows, picked], whole[rows, best], neurons, starts[neurons] + offsets)
+    return _Candidates(f1[1][rows, picked], whole[rows, best], neurons, keys)

@@ -124,14 +124,14 @@ def test_named_neurons_get_the_same_labels_as_all(planted, store, labels):
 
 
 def test_a_neuron_named_alone_is_compared_with_others_of_its_layer(planted, store):
-    from ffnprobe.labels.output_tests import choose_rows
+    from ffnprobe.labels.measuring import choose_tested
     from ffnprobe.labels.splits import COMPANY, Columns
 
     columns = Columns.choose(planted.find_neurons("L0N4"), layers=1, neurons=1000)
     assert COMPANY <= len(columns.neurons[0]) <= COMPANY + 1
     assert 4 in columns.neurons[0]
     for many in (16, 17, 40, 1536):
-        sizes = [len(choose_rows(number, 16, many)) for number in range(16)]
+        sizes = [len(choose_tested(number, 16, many)) for number in range(16)]
         assert sum(sizes) == 2 * many
         assert all(size == 0 or size >= 2 for size in sizes)
 

@@ -95,7 +95,7 @@ def test_each_kind_is_found_where_it_is_the_truth(rule, kind):
     # The same rule on tokens it was not found on.
     fires = np.isin(keys[found].held_out, chosen)
     assert (fires == rule(other)).mean() > 0.99
-    text = describe_rule(found, chosen.tolist(), keys[found], SHOWN, 40)
+    text = describe_rule(keys[found], chosen.tolist(), SHOWN, 40)
     assert len(write_label(text, ["one", "two", "three"]).split()) <= MOST_WORDS
 
 
@@ -104,8 +104,8 @@ def test_the_beginning_of_a_text_can_be_the_token_before():
     keys = make_keys(make_half(1, tokens=400), make_half(2, tokens=400), classify(SHOWN))
     kind = KINDS.index("previous")
     key = next(key for key in range(len(keys[kind])) if keys[kind].tokens(key) == (-1,))
-    assert list_keys(kind, [key], keys[kind], SHOWN, 40) == "⟨start⟩"
-    assert "⟨start⟩" in describe_rule(kind, [key], keys[kind], SHOWN, 40)
+    assert list_keys(keys[kind], [key], SHOWN, 40) == "⟨start⟩"
+    assert "⟨start⟩" in describe_rule(keys[kind], [key], SHOWN, 40)
 
 
 def test_noise_is_not_remembered():
