@@ -11,7 +11,7 @@ that are nearly the same sentence are shown once, with their number.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -27,6 +27,7 @@ from ffnprobe.documents.blocks import Block, Figure, Quote, Section, Words
 from ffnprobe.documents.html import largest
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
+from ffnprobe.reading.neuron_tables import order_columns
 from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result, Tables
 
@@ -59,6 +60,15 @@ class Example(NamedTuple):
     before: tuple[str, ...]
     after: tuple[str, ...]
     alike: int = 1
+
+    def as_quote(self, most: float) -> Quote:
+        """Quote the example, coloured by its activation of at most so much, with where it is from."""
+        more = f", {self.alike} alike" if self.alike > 1 else ""
+        return Quote(
+            join(self.before), self.token, join(self.after), self.activation / most,
+            f"{self.activation:9.3f}  score {self.score:7.3f}",
+            f"({self.text}, {self.position}{more})",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -130,17 +140,7 @@ class Examples(Result):
         """Quote a list's examples, each token coloured by its activation."""
         listed = self.sides(top)[side]
         most = largest([example.activation for example in listed])
-        return [
-            Quote(
-                join(e.before),
-                e.token,
-                join(e.after),
-                e.activation / most,
-                name_numbers(e),
-                name_source(e),
-            )
-            for e in listed
-        ]
+        return [example.as_quote(most) for example in listed]
 
     def quote(self, top: int | None = None) -> Iterator[Block]:
         """Quote the examples of each list, `top` at most."""
@@ -168,17 +168,20 @@ def examples(
     '␣Jordan'
     """
     opened = scan if isinstance(scan, Scan) else Scan.open(scan)
-    found = opened.find(neuron)
-    kept = opened.statistics.strongest.texts.shape[-1]
-    many = check_top(top, kept, of="examples kept of each neuron")
-    facts = opened.statistics
+    name, facts = opened.find(neuron), opened.statistics
+    at = (name.layer, name.neuron)
+    many = check_top(top, facts.strongest.texts.shape[-1], of="examples kept of each neuron")
+    drawn = facts.sample
+    middle = _look_up(
+        opened, drawn.activations[at], drawn.scores[at], drawn.texts, drawn.positions, drawn.windows
+    )
     return Examples(
-        name=str(found),
-        mean=float(facts.moments.mean[found.layer, found.neuron]),
-        firing_rate=float(facts.firing_rate[found.layer, found.neuron]),
-        strongest=fold(_list(opened, facts.strongest, found))[:many],
-        weakest=fold(_list(opened, facts.weakest, found))[:many],
-        middle=_list_middle(opened, found),
+        name=str(name),
+        mean=float(facts.moments.mean[at]),
+        firing_rate=float(facts.firing_rate[at]),
+        strongest=fold(_list(opened, facts.strongest, name))[:many],
+        weakest=fold(_list(opened, facts.weakest, name))[:many],
+        middle=tuple(sorted(middle, key=lambda example: -example.activation)),
         provenance=opened.provenance,
     )
 
@@ -188,17 +191,33 @@ def strongest_examples(scan: Scan, neuron: str | NeuronId, top: int) -> tuple[Ex
     return fold(_list(scan, scan.statistics.strongest, scan.find(neuron)))[:top]
 
 
+def join_examples(neurons: "pd.DataFrame", scan: Scan) -> "pd.DataFrame":
+    """Add the corpus's mean of each neuron, and its strongest example."""
+    shown = [examples(scan, name, 1) for name in neurons.name]
+    quoted = [quote(each.strongest[0]) if each.strongest else "" for each in shown]
+    means = [each.mean for each in shown]
+    return order_columns(neurons.assign(mean_activation=means, strongest_example=quoted))
+
+
+def table_examples(scan: Scan, names: Sequence[str], *, top: int) -> "pd.DataFrame":
+    """Table several neurons' examples, at most `top` on each side, one row each."""
+    import pandas as pd
+
+    tables = [examples(scan, name).rows(top) for name in names]
+    return scan.provenance.note(pd.concat(tables, ignore_index=True))
+
+
 def fold(listed: Iterable[Example]) -> tuple[Example, ...]:
     """Show examples that are nearly the same sentence once, the first of them, with their number."""
-    found: list[Example] = []
+    shown: list[Example] = []
     for example in listed:
-        for number, known in enumerate(found):
-            if are_alike(known, example):
-                found[number] = known._replace(alike=known.alike + 1)
+        for number, earlier in enumerate(shown):
+            if are_alike(earlier, example):
+                shown[number] = earlier._replace(alike=earlier.alike + 1)
                 break
         else:
-            found.append(example)
-    return tuple(found)
+            shown.append(example)
+    return tuple(shown)
 
 
 def are_alike(one: Example, other: Example) -> bool:
@@ -213,17 +232,6 @@ def are_alike(one: Example, other: Example) -> bool:
     return bool(same >= ALIKE * len(pairs))
 
 
-def name_numbers(example: Example) -> str:
-    """Write an example's activation and its score."""
-    return f"{example.activation:9.3f}  score {example.score:7.3f}"
-
-
-def name_source(example: Example) -> str:
-    """Write where an example is from, and how many are nearly the same."""
-    more = f", {example.alike} alike" if example.alike > 1 else ""
-    return f"({example.text}, {example.position}{more})"
-
-
 def quote(example: Example) -> str:
     """Quote an example in one line, the token itself in brackets."""
     return f"{join(example.before)}[{example.token}]{join(example.after)}"
@@ -236,32 +244,20 @@ def join(tokens: tuple[str, ...]) -> str:
 
 def _list(scan: Scan, peaks: Peaks, neuron: NeuronId) -> tuple[Example, ...]:
     """Look up the tokens and texts of one neuron's examples."""
-    at = (neuron.layer, neuron.neuron)
-    return _look_up(
-        scan, peaks.activations[at], peaks.scores[at], peaks.texts[at], peaks.positions[at],
-        peaks.windows[at],
-    )  # fmt: skip
-
-
-def _list_middle(scan: Scan, neuron: NeuronId) -> tuple[Example, ...]:
-    """Look up the tokens drawn at random, by this neuron's activation, the highest first."""
-    drawn, at = scan.statistics.sample, (neuron.layer, neuron.neuron)
-    found = _look_up(
-        scan, drawn.activations[at], drawn.scores[at], drawn.texts, drawn.positions, drawn.windows
-    )
-    return tuple(sorted(found, key=lambda example: -example.activation))
+    names = ("activations", "scores", "texts", "positions", "windows")
+    return _look_up(scan, *(getattr(peaks, name)[neuron.layer, neuron.neuron] for name in names))
 
 
 def _look_up(scan: Scan, *columns: Tensor) -> tuple[Example, ...]:
     """Read rows of activation, score, text, position and window; those without a text are none."""
     names = [text["name"] for text in scan.manifest["texts"]]
-    found = []
+    listed = []
     for row in zip(*(column.tolist() for column in columns), strict=True):
         activation, score, text, position, window = row
         if text < 0:
             break
         before, (token, *after) = window[:BEFORE], window[BEFORE:]
-        found.append(
+        listed.append(
             Example(
                 activation=activation,
                 score=score,
@@ -272,4 +268,4 @@ def _look_up(scan: Scan, *columns: Tensor) -> tuple[Example, ...]:
                 after=tuple(scan.tokens[t] for t in after if t != NO_TOKEN),
             )
         )
-    return tuple(found)
+    return tuple(listed)

@@ -12,17 +12,16 @@ occasions; the columns of questions and activations do.
 >>> model = fp.load("pocket")
 >>> bool((fp.match(model, model).neurons.correlation > 0.999).all())
 True
-
-What a match of two models has found: which neurons of one have a twin in the other.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 import torch
+from einops import rearrange
 from torch import Tensor
 
 from ffnprobe.arguments import TOP, Argument, Option, Progress, Seed, verb
@@ -138,9 +137,10 @@ def match(
 ) -> Match:
     """Find neurons with the same answers in two models of one vocabulary, with a random control.
 
-    For each neuron, the one of another model whose answer is most like it (universal neurons). Both models must have one vocabulary. `pairs` has the `top` best with their tokens, `neurons` all of
-    them. `seed` is that of the random control. `scans` are one of each model, of the same texts; they add
-    how alike the activations of each pair are.
+    For each neuron, the one of another model whose answer is most like it (universal neurons). Both models
+    must have one vocabulary. `pairs` has the `top` best with their tokens, `neurons` all of them. `seed` is
+    that of the random control. `scans` are one of each model, of the same texts; they add how alike the
+    activations of each pair are.
 
     >>> import ffnprobe as fp
     >>> model = fp.load("pocket")
@@ -150,7 +150,7 @@ def match(
     _check_vocabularies(model, other)
     check_top(top, model.config.neurons, of="neurons")
     scanned = None if scans is None else _check_scans(model, other, scans)
-    twins, _ = find_twins(model, other, seed=seed, progress=progress)
+    twins = find_twins(model, other, seed=seed, progress=progress)
     neurons = _table(model, other, twins)
     if scanned is not None:
         _add_activations(neurons, *scanned, twins.numbers)
@@ -162,7 +162,9 @@ def match(
     provenance = model.provenance(convention="centred", settings=settings)
     order = neurons.sort_values(["is_twin", "correlation"], ascending=False, kind="stable")
     best = order.head(top).drop(columns=["twin_layer", "is_mutual"]).reset_index(drop=True)
-    pairs = _add_tokens(model, other, best)
+    pairs = best.assign(
+        promotes=_list_tokens(model, best.name), twin_promotes=_list_tokens(other, best.twin)
+    )
     return Match(provenance.note(neurons), provenance.note(pairs), provenance)
 
 
@@ -199,11 +201,12 @@ def _table(model: Model, other: Model, twins: Twins) -> "pd.DataFrame":
     """Table every neuron of the model with its best counterpart."""
     c = model.config
     names = [NeuronId(*divmod(number, c.d_mlp)) for number in range(c.neurons)]
-    found = [NeuronId(*divmod(n, other.config.d_mlp)) for n in twins.numbers.tolist()]
-    limits = torch.tensor(twins.limits(c.layers)).repeat_interleave(c.d_mlp)
+    counterparts = [NeuronId(*divmod(n, other.config.d_mlp)) for n in twins.numbers.tolist()]
+    controls = rearrange(twins.controls.abs(), "(layer neuron) -> layer neuron", layer=c.layers)
+    limits = controls.amax(dim=1).repeat_interleave(c.d_mlp)
     columns: dict[str, Values] = {
-        "twin": [str(name) for name in found],
-        "twin_layer": [name.layer for name in found],
+        "twin": [str(name) for name in counterparts],
+        "twin_layer": [name.layer for name in counterparts],
         "correlation": twins.correlations.tolist(),
         "control": twins.controls.tolist(),
         "is_mutual": twins.is_mutual.tolist(),
@@ -219,7 +222,7 @@ def _compare_questions(model: Model, other: Model, numbers: Tensor) -> dict[str,
     picks = {"question_correlation": pick_questions}
     if model.config.is_gated and other.config.is_gated:
         picks["gate_correlation"] = pick_gates
-    found: dict[str, list[float]] = {}
+    correlations: dict[str, list[float]] = {}
     for column, pick in picks.items():
         theirs = torch.cat([pick(other, layer)[0] for layer in range(other.config.layers)])
         values: list[float] = []
@@ -227,32 +230,29 @@ def _compare_questions(model: Model, other: Model, numbers: Tensor) -> dict[str,
             mine, first = pick(model, layer)[0], len(values)
             chosen = theirs[numbers[first : first + len(mine)]]
             values += alignment.correlate(mine, chosen.to(mine.device)).tolist()
-        found[column] = values
-    return found
+        correlations[column] = values
+    return correlations
 
 
-def _add_tokens(model: Model, other: Model, pairs: "pd.DataFrame") -> "pd.DataFrame":
+def _list_tokens(model: Model, names: Iterable[str]) -> list[str]:
+    """Write the tokens that each neuron's answer promotes most."""
     k = min(TOKENS, model.config.vocab)
-    for column, owner, names in (
-        ("promotes", model, pairs.name),
-        ("twin_promotes", other, pairs.twin),
-    ):
-        lists = answer_tokens(owner, [NeuronId.parse(name) for name in names], k)
-        pairs[column] = [" ".join(tokens) for tokens in lists]
-    return pairs
+    lists = answer_tokens(model, [NeuronId.parse(name) for name in names], k)
+    return [" ".join(tokens) for tokens in lists]
 
 
 def _add_activations(neurons: "pd.DataFrame", one: Scan, other: Scan, numbers: Tensor) -> None:
     """Add how alike each pair is over the texts of two scans."""
     ours, theirs = (_strongest(scan) for scan in (one, other))
+    pairs = [(a, theirs[number]) for a, number in zip(ours, numbers.tolist(), strict=True)]
     neurons["shared_examples"] = [
-        _share(a, theirs[number]) for a, number in zip(ours, numbers.tolist(), strict=True)
+        len(a & b) / max(len(a), len(b)) if a or b else math.nan for a, b in pairs
     ]
     here, there = (
         scan.statistics.sample.activations.flatten(0, 1).double() for scan in (one, other)
     )
     drawn = one.statistics.sample.texts >= 0
-    neurons["activation_correlation"] = _correlate(
+    neurons["activation_correlation"] = _correlate_rows(
         here[:, drawn].numpy(), there[numbers][:, drawn].numpy()
     ).tolist()
 
@@ -267,12 +267,7 @@ def _strongest(scan: Scan) -> list[frozenset[tuple[int, int]]]:
     ]
 
 
-def _share(ours: frozenset[tuple[int, int]], theirs: frozenset[tuple[int, int]]) -> float:
-    most = max(len(ours), len(theirs))
-    return len(ours & theirs) / most if most else math.nan
-
-
-def _correlate(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+def _correlate_rows(here: np.ndarray, there: np.ndarray) -> np.ndarray:
     """Correlate row by row; not a number where one does not vary."""
     here, there = (rows - rows.mean(axis=1, keepdims=True) for rows in (here, there))
     lengths = np.linalg.norm(here, axis=1) * np.linalg.norm(there, axis=1)

@@ -8,8 +8,10 @@ crosses such a boundary, so a text gives the same tokens in pieces as it gives w
 import codecs
 import re
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,11 +49,11 @@ def read_pieces(
             for words in _cut([source.where]):
                 yield Piece(0, words, 1.0)
         case "text" if lines:
-            yield from _read_text_lines(source, errors)
+            yield from _read_lines(source, errors, lambda line, where: line.rstrip("\r"))
         case "text":
             yield from _read_text(source, errors)
         case "jsonl":
-            yield from _read_lines(source, column, errors)
+            yield from _read_lines(source, errors, partial(_pick, column=column))
         case "parquet":
             yield from _read_rows(source, column)
         case "stdin":
@@ -82,15 +84,18 @@ def _read_text(source: TextSource, errors: str) -> Iterator[Piece]:
             yield Piece(0, words, min(1.0, seen / size))
 
 
-def _read_text_lines(source: TextSource, errors: str) -> Iterator[Piece]:
-    """Read each line as a text of its own; blank ones are skipped."""
+def _read_lines(
+    source: TextSource, errors: str, take: Callable[[str, str], str]
+) -> Iterator[Piece]:
+    """Read each line as a text of its own, taken out of the line; blank ones are skipped."""
     seen, size = 0, max(1, source.size or 0)
     with closing(_lines(Path(source.where))) as lines:
         for number, line in enumerate(lines, start=1):
-            words = "".join(_decode([line], f"{source.name}, line {number},", errors)).rstrip("\r")
+            where = f"{source.name}, line {number},"
+            words = "".join(_decode([line], where, errors))
             seen += len(line)
             if words.strip():
-                for piece in _cut([words]):
+                for piece in _cut([take(words, where)]):
                     yield Piece(number, piece, seen / size)
 
 
@@ -98,30 +103,20 @@ def _decode(chunks: Iterable[bytes], name: str, errors: str) -> Iterator[str]:
     """Decode UTF-8 as it comes; a byte that cannot be decoded is named with its offset."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
     offset = 0
-    for chunk in chunks:
-        if errors == "strict" and b"\0" in chunk:
-            raise _not_text(name, offset + chunk.find(b"\0"))
-        yield _decode_chunk(decoder, chunk, name, offset, final=False)
-        offset += len(chunk)
-    yield _decode_chunk(decoder, b"", name, offset, final=True)
-
-
-def _decode_chunk(
-    decoder: codecs.IncrementalDecoder, chunk: bytes, name: str, offset: int, *, final: bool
-) -> str:
-    held = len(decoder.getstate()[0])
-    try:
-        return decoder.decode(chunk, final)
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise DataRefused(
-            f"{name} is not UTF-8: byte {offset - held + error.start:,} is 0x{byte:02X}.",
-            remedy=REPLACE,
-        ) from None
-
-
-def _not_text(name: str, offset: int) -> DataRefused:
-    return DataRefused(f"{name} is not text: byte {offset:,} is 0x00.", remedy=REPLACE)
+    for chunk in chain(chunks, [None]):
+        data = chunk or b""
+        if errors == "strict" and b"\0" in data:
+            where = offset + data.find(b"\0")
+            raise DataRefused(f"{name} is not text: byte {where:,} is 0x00.", remedy=REPLACE)
+        held = len(decoder.getstate()[0])
+        try:
+            yield decoder.decode(data, final=chunk is None)
+        except UnicodeDecodeError as error:
+            where, byte = offset - held + error.start, error.object[error.start]
+            raise DataRefused(
+                f"{name} is not UTF-8: byte {where:,} is 0x{byte:02X}.", remedy=REPLACE
+            ) from None
+        offset += len(data)
 
 
 def _cut(texts: Iterable[str]) -> Iterator[str]:
@@ -138,19 +133,6 @@ def _cut(texts: Iterable[str]) -> Iterator[str]:
         yield held
 
 
-def _read_lines(source: TextSource, column: str, errors: str) -> Iterator[Piece]:
-    """Read JSON lines; empty ones are skipped."""
-    seen, size = 0, max(1, source.size or 0)
-    with closing(_lines(Path(source.where))) as lines:
-        for number, line in enumerate(lines, start=1):
-            words = "".join(_decode([line], f"{source.name}, line {number},", errors))
-            seen += len(line)
-            if words.strip():
-                text = _pick(words, column, f"{source.name}, line {number},")
-                for piece in _cut([text]):
-                    yield Piece(number, piece, seen / size)
-
-
 def _lines(path: Path) -> Generator[bytes, None, None]:
     held = b""
     with closing(read_chunks(path)) as chunks:
@@ -165,22 +147,26 @@ def _lines(path: Path) -> Generator[bytes, None, None]:
         yield held
 
 
-def _pick(line: str, column: str, where: str) -> str:
+def _pick(line: str, where: str, column: str) -> str:
     """Take the text out of one JSON line."""
     value = parse_json(line, where=where)
     if isinstance(value, dict):
-        if column not in value:
-            raise _no_column(where, column, list(value))
+        _check_column(where, column, list(value))
         value = value[column]
+    return _check_text(value, column, where)
+
+
+def _check_text(value: Any, column: str, where: str) -> str:
     if not isinstance(value, str):
         raise DataRefused(f'{where} holds no text in "{column}": {show(value)}.')
     return value
 
 
-def _no_column(where: str, column: str, columns: list[str]) -> DataRefused:
-    return DataRefused(
-        f'{where} has no column "{column}".', remedy=f"--column {' or '.join(columns[:5])}"
-    )
+def _check_column(where: str, column: str, columns: list[str]) -> None:
+    if column not in columns:
+        raise DataRefused(
+            f'{where} has no column "{column}".', remedy=f"--column {' or '.join(columns[:5])}"
+        )
 
 
 def _read_rows(source: TextSource, column: str) -> Iterator[Piece]:
@@ -190,15 +176,13 @@ def _read_rows(source: TextSource, column: str) -> Iterator[Piece]:
     try:
         # A text that comes often is kept once, however often it comes.
         file = pq.ParquetFile(source.where, read_dictionary=[column])
-        if column not in file.schema_arrow.names:
-            raise _no_column(source.name, column, file.schema_arrow.names)
+        _check_column(source.name, column, file.schema_arrow.names)
         _check_unpacked(source, file, column)
-        number, rows = 0, max(1, file.metadata.num_rows)
-        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=[column]):
-            for value in batch.column(0):
-                number += 1
-                where = f"{source.name}, row {number},"
-                yield from _row(value.as_py(), column, where, number, rows)
+        rows = max(1, file.metadata.num_rows)
+        batches = file.iter_batches(batch_size=ROWS_AT_ONCE, columns=[column])
+        values = (value.as_py() for batch in batches for value in batch.column(0))
+        for number, value in enumerate(values, start=1):
+            yield from _cut_row(source, column, value, number, number / rows)
     # What a damaged file makes of the reader can be any of these.
     except (pa.ArrowException, OSError, ValueError, LookupError, MemoryError) as error:
         raise DataRefused(
@@ -226,16 +210,14 @@ def _check_unpacked(source: TextSource, file: Any, column: str) -> None:
             )
 
 
-def _row(
-    value: Any, column: str, where: str, number: int, rows: int | None = None
+def _cut_row(
+    source: TextSource, column: str, value: Any, number: int, share: float | None
 ) -> Iterator[Piece]:
     """Cut one row's text; a row without text is skipped."""
-    if value is None:
-        return
-    if not isinstance(value, str):
-        raise DataRefused(f'{where} holds no text in "{column}": {show(value)}.')
-    for piece in _cut([value]):
-        yield Piece(number, piece, None if rows is None else number / rows)
+    if value is not None:
+        text = _check_text(value, column, f"{source.name}, row {number},")
+        for piece in _cut([text]):
+            yield Piece(number, piece, share)
 
 
 def _read_dataset(source: TextSource, column: str) -> Iterator[Piece]:
@@ -253,6 +235,5 @@ def _read_dataset(source: TextSource, column: str) -> Iterator[Piece]:
             remedy="hub:NAME:CONFIG:SPLIT, or a file on this machine",
         ) from None
     for number, row in enumerate(rows, start=1):
-        if column not in row:
-            raise _no_column(source.name, column, list(row))
-        yield from _row(row[column], column, f"{source.name}, row {number},", number)
+        _check_column(source.name, column, list(row))
+        yield from _cut_row(source, column, row[column], number, None)

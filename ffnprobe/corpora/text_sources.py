@@ -54,10 +54,11 @@ def find_texts(texts: Texts) -> list[TextSource]:
         return [_given(name, texts[name]) for name in sorted(texts)]
     words = _words(texts)
     streams = [_stream(word) for word in dict.fromkeys(words) if _is_stream(word)]
-    files = _find_files(words)
+    paths = (path for word in words if not _is_stream(word) for path in _find(word))
+    files = list(dict.fromkeys(path.resolve() for path in paths))
     if not files and not streams:
         raise DataRefused("no text is named.", remedy="a file, a folder, a glob, or -")
-    return [*_files(files), *streams]
+    return [*_name_files(files), *streams]
 
 
 @dataclass(frozen=True)
@@ -76,22 +77,22 @@ def measure_texts(
 
     The walk ends where there are more files, bytes, or names in folders to look at than these.
     """
-    found: set[Path] = set()
+    counted: set[Path] = set()
     total = looked_at = 0
     for word in [] if isinstance(texts, Mapping) else _words(texts):
         if _is_stream(word):
             continue
-        before = len(found)
+        before = len(counted)
         for path in _walk(word):
             looked_at += 1
-            if path is not None and (real := path.resolve()) not in found:
-                found.add(real)
+            if path is not None and (real := path.resolve()) not in counted:
+                counted.add(real)
                 total += real.stat().st_size
-            if len(found) > files or total > size or looked_at > names:
-                return TextSize(len(found), total, is_all=False)
-        if len(found) == before:
+            if len(counted) > files or total > size or looked_at > names:
+                return TextSize(len(counted), total, is_all=False)
+        if len(counted) == before:
             _find(word)  # says so if there is nothing
-    return TextSize(len(found), total)
+    return TextSize(len(counted), total)
 
 
 def hash_bytes(chunks: Iterable[bytes]) -> str:
@@ -115,12 +116,6 @@ def read_chunks(path: Path) -> Generator[bytes, None, None]:
 def _words(texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
     several = [texts] if isinstance(texts, (str, os.PathLike)) else list(texts)
     return [os.fspath(word) for word in several]
-
-
-def _find_files(words: Iterable[str]) -> list[Path]:
-    """Find the files that words stand for, each once."""
-    found = (path for word in words if not _is_stream(word) for path in _find(word))
-    return list(dict.fromkeys(path.resolve() for path in found))
 
 
 def _is_stream(word: str) -> bool:
@@ -148,9 +143,8 @@ def _written(name: str) -> str:
 
 def _find(word: str) -> list[Path]:
     """Find the files a path, a folder or a glob stands for."""
-    found = [path for path in _walk(word) if path is not None]
-    if found:
-        return found
+    if paths := [path for path in _walk(word) if path is not None]:
+        return paths
     if os.path.isdir(Path(word).expanduser()):
         raise DataRefused(f"the folder {word} holds no {', '.join(KINDS)} file.")
     raise DataRefused(f"no file matches {word}.", remedy='"folder/**/*.txt", in quotes')
@@ -171,7 +165,7 @@ def _walk(word: str) -> Iterator[Path | None]:
         raise DataRefused(f"there is no file {word}.", remedy="a file, a folder, a glob, or -")
 
 
-def _files(files: Sequence[Path]) -> list[TextSource]:
+def _name_files(files: Sequence[Path]) -> list[TextSource]:
     """Name files from the folder they have in common, so that a store can move with its texts."""
     if not files:
         return []

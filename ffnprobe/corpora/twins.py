@@ -1,4 +1,12 @@
-"""Directions of two models in one space: what each does to every token of their vocabulary.
+"""Find for every neuron of one model the neuron of another whose answer does most the same to tokens.
+
+    correlation   over the vocabulary, of w_n · u_t and w'_m · u'_t
+    control       the largest correlation of the same neuron with as many random answers: each a random
+                  mixture of the other model's answers of one layer, so that they span what those span
+
+The sign of a gated neuron's answer is free (its question can be negated with it), so where neurons have
+gates the size of a correlation decides. Pairs are compared a block of neurons at a time and used up at once:
+of GPT-2 small with itself there are 1.4 billion, never held together.
 
 Two models have different residual streams, so their directions cannot be compared by themselves. What a
 direction w does to the tokens of one vocabulary can: the vector of w · u_t over t, less its mean. Its
@@ -26,7 +34,7 @@ from ffnprobe.arguments import Progress
 from ffnprobe.models.model import Model
 from ffnprobe.reading.projection import pick_answers
 
-TOKENS_AT_ONCE = 4096
+TOKENS_AT_ONCE, ROWS_AT_ONCE = 4096, 256
 # A direction in which tokens spread less than this, of their widest spread, is rounding.
 UNREAD = 1e-6
 
@@ -40,10 +48,10 @@ class TokenCoordinates:
 
     def project(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row direction"]:
         """Return each direction's coordinates, of length 1; zero where it tells no tokens apart."""
-        found = rows @ self.spread
-        lengths = linalg.vector_norm(found, dim=-1, keepdim=True)
+        coordinates = rows @ self.spread
+        lengths = linalg.vector_norm(coordinates, dim=-1, keepdim=True)
         least = UNREAD * self.widest * linalg.vector_norm(rows, dim=-1, keepdim=True)
-        return torch.where(lengths > least, found / lengths, 0.0)
+        return torch.where(lengths > least, coordinates / lengths, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +66,8 @@ class VocabularyAlignment:
         self, rows: Float[Tensor, "row d_model"], others: Float[Tensor, "row other_d_model"]
     ) -> Float[Tensor, " row"]:
         """Return the correlation over tokens of each direction with its counterpart."""
-        found = self.one.project(rows) @ self.between
-        return einsum(found, self.other.project(others), "row there, row there -> row").clamp(-1, 1)
+        here, there = self.one.project(rows) @ self.between, self.other.project(others)
+        return einsum(here, there, "row there, row there -> row").clamp(-1, 1)
 
 
 def align_vocabularies(one: Model, other: Model, *, by: str) -> VocabularyAlignment:
@@ -108,23 +116,6 @@ def _decompose(
     return directions * inverse, TokenCoordinates((directions * kept).float(), widest)
 
 
-# MERGED: ffnprobe.reading.twins
-# Find for every neuron of one model the neuron of another whose answer does most the same to tokens.
-#
-#     correlation   over the vocabulary, of w_n · u_t and w'_m · u'_t (`token_coordinates`)
-#     control       the largest correlation of the same neuron with as many random answers: each a random
-#                   mixture of the other model's answers of one layer, so that they span what those span
-#
-# The sign of a gated neuron's answer is free (its question can be negated with it), so where neurons have
-# gates the size of a correlation decides.
-#
-# Pairs are compared a block of neurons at a time and used up at once: of GPT-2 small with itself there are
-# 1.4 billion, never held together.
-
-
-ROWS_AT_ONCE = 256
-
-
 @dataclass(frozen=True, eq=False)
 class Twins:
     """Each neuron's best counterpart, counted through all layers, and what chance alone reaches."""
@@ -134,16 +125,9 @@ class Twins:
     controls: Float[Tensor, " neuron"]
     is_mutual: Tensor  # whether this neuron is also its counterpart's best
 
-    def limits(self, layers: int) -> list[float]:
-        """Return, for each layer, the largest correlation any of its neurons has with the control."""
-        split = rearrange(self.controls.abs(), "(layer neuron) -> layer neuron", layer=layers)
-        return [float(each.max()) for each in split]
-
 
 @torch.no_grad()
-def find_twins(
-    model: Model, other: Model, *, seed: int, progress: Progress | None = None
-) -> tuple[Twins, VocabularyAlignment]:
+def find_twins(model: Model, other: Model, *, seed: int, progress: Progress | None = None) -> Twins:
     """Compare all answers of two models; `progress` is called with how many neurons are done."""
     alignment = align_vocabularies(model, other, by="answer")
     is_signed = not (model.config.is_gated or other.config.is_gated)
@@ -153,36 +137,27 @@ def find_twins(
     mixed = torch.cat([alignment.other.project(_mix(rows, generator)) for rows in answers])
     count = model.config.neurons
     numbers = torch.empty(count, dtype=torch.int64)
-    found, controls = torch.empty(count), torch.empty(count)
-    backward = _Best(other.config.neurons)
+    correlations, controls = torch.empty(count), torch.empty(count)
+    # For each of the other's neurons the best of this model's, so far.
+    largest = torch.full((other.config.neurons,), -math.inf)
+    backward = torch.zeros(other.config.neurons, dtype=torch.int64)
     for rows, mine in _place(model, alignment):
         values = mine @ rearrange(theirs, "other direction -> direction other")
-        sizes = values if is_signed else values.abs()
+        sizes = (values if is_signed else values.abs()).cpu()
         # NumPy takes the first of equals, torch any.
-        numbers[rows] = torch.from_numpy(sizes.cpu().numpy().argmax(axis=1))
-        found[rows] = torch.take_along_dim(values.cpu(), numbers[rows][:, None], dim=1)[:, 0]
-        backward.see(sizes.cpu(), rows.start)
+        numbers[rows] = torch.from_numpy(sizes.numpy().argmax(axis=1))
+        correlations[rows] = torch.take_along_dim(values.cpu(), numbers[rows][:, None], dim=1)[:, 0]
+        best = torch.from_numpy(sizes.numpy().argmax(axis=0))
+        reached = torch.take_along_dim(sizes, best[None], dim=0)[0]
+        is_better = reached > largest
+        backward = torch.where(is_better, rows.start + best, backward)
+        largest = torch.where(is_better, reached, largest)
         chance = mine @ rearrange(mixed, "other direction -> direction other")
         controls[rows] = (chance if is_signed else chance.abs()).amax(dim=1).cpu()
         if progress is not None:
             progress(rows.stop, count)
-    is_mutual = backward.numbers[numbers] == torch.arange(count)
-    return Twins(numbers, found.clamp(-1, 1), controls.clamp(-1, 1), is_mutual), alignment
-
-
-class _Best:
-    """The best neuron of the first model for each of the other, kept while blocks come in."""
-
-    def __init__(self, neurons: int) -> None:
-        self.numbers = torch.zeros(neurons, dtype=torch.int64)
-        self._values = torch.full((neurons,), -math.inf)
-
-    def see(self, values: Float[Tensor, "row other"], start: int) -> None:
-        numbers = torch.from_numpy(values.numpy().argmax(axis=0))
-        best = torch.take_along_dim(values, numbers[None], dim=0)[0]
-        is_better = best > self._values
-        self.numbers = torch.where(is_better, start + numbers, self.numbers)
-        self._values = torch.where(is_better, best, self._values)
+    is_mutual = backward[numbers] == torch.arange(count)
+    return Twins(numbers, correlations.clamp(-1, 1), controls.clamp(-1, 1), is_mutual)
 
 
 def _place(

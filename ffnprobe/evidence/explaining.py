@@ -45,6 +45,7 @@ from ffnprobe.arguments import (
     Versus,
     verb,
 )
+from ffnprobe.corpora.examples import join_examples
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
 from ffnprobe.evidence.curve import (
@@ -64,8 +65,7 @@ from ffnprobe.evidence.curve import (
 from ffnprobe.evidence.explanation import ExplainOptions, Explanation
 from ffnprobe.facts.subjects import locate_subject, propose_contrast, rank_subjects
 from ffnprobe.interventions.question import Question, Removal, Replace, ask, measure_slopes
-from ffnprobe.labels.stored_labels import find_labels
-from ffnprobe.labels.surveying import join_examples, join_labels
+from ffnprobe.labels.stored_labels import find_labels, join_labels
 from ffnprobe.models.model import Model
 from ffnprobe.names import Site
 from ffnprobe.provenance import Setting

@@ -1,5 +1,9 @@
 """Labels of neurons, with the evidence for each: what `label` returns and a store keeps.
 
+Labels lie with a scan, as a part of its store, or in the package with the embedded model; they say which scan
+and which settings they are of. While labelling is not finished, another part says how far it is; it is
+removed at the end. Texts of a column lie in one tensor of bytes.
+
 >>> from ffnprobe.labels.stored_labels import Label
 >>> Label("L3N12", "numbers", 0.71, "numbers", 9.0, 5.5).describe()
 'numbers (F1 0.71, gains 9 of 10)'
@@ -31,8 +35,11 @@ from ffnprobe.store import Part, Store, encode_part, read_part
 if TYPE_CHECKING:
     import pandas as pd
 
-
 UNEXPLAINED, DEAD = "unexplained", "dead"
+LABELS, PARTIAL = "labels", "labels-partial"
+PACKED = pocket.FOLDER / "labels.safetensors.xz"
+# What is measured between two writes may be lost; a write takes seconds where there are many neurons.
+SECONDS = 30.0
 
 
 class Label(NamedTuple):
@@ -125,26 +132,23 @@ class Labels(Result):
     def by_layer(self) -> "pd.DataFrame":
         """Table each layer: neurons, the share explained, the median F1, both controls, the outputs."""
         table = self.table.assign(is_explained=self._is_explained)
-        layers = (
-            table.groupby("layer")
-            .agg(
-                neurons=("neuron", "count"),
-                explained=("is_explained", "mean"),
-                f1=("f1", "median"),
-                lookup_f1=("lookup_f1", "median"),
-                shuffled_f1=("shuffled_f1", "median"),
-                correlation=("correlation", "median"),
-                output_gain=("output_gain", "mean"),
-                output_gain_random=("output_gain_random", "mean"),
-            )
-            .reset_index()
+        layers = table.groupby("layer").agg(
+            neurons=("neuron", "count"),
+            explained=("is_explained", "mean"),
+            f1=("f1", "median"),
+            lookup_f1=("lookup_f1", "median"),
+            shuffled_f1=("shuffled_f1", "median"),
+            correlation=("correlation", "median"),
+            output_gain=("output_gain", "mean"),
+            output_gain_random=("output_gain_random", "mean"),
         )
-        return self.provenance.note(layers)
+        return self.provenance.note(layers.reset_index())
 
     @property
     def summary(self) -> str:
         """What was found over all layers, in words."""
-        c = {name: np.asarray(self.columns[name], dtype=float) for name in _SUMMED}
+        names = ("f1", "lookup_f1", "shuffled_f1", "output_gain", "output_gain_random")
+        c = {name: np.asarray(self.columns[name], dtype=float) for name in names}
         controls = c["shuffled_f1"][~np.isnan(c["shuffled_f1"])]
         shuffled = f"{np.median(controls):.3f}" if len(controls) else "not among these neurons"
         return (
@@ -159,20 +163,19 @@ class Labels(Result):
         row = self._rows.get(name)
         if row is None:
             return None
-        return Label(*(_plain(self.columns[field][row]) for field in Label._fields))
+        columns = [self.columns[field] for field in Label._fields]
+        values: list[Any] = [c[row] if isinstance(c, list) else float(c[row]) for c in columns]
+        return Label(*values)
 
     def lookup(self, names: Sequence[str]) -> list[tuple[str, float]]:
         """Look up the labels and F1 of several neurons; no text for one without."""
-        found = [self.of(str(name)) for name in names]
-        return [("", math.nan) if one is None else (one.label, one.f1) for one in found]
+        labels = [self.of(str(name)) for name in names]
+        return [("", math.nan) if one is None else (one.label, one.f1) for one in labels]
 
     def join(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Add columns `label` and `label_f1` to a table of neurons, by name."""
-        known = self.lookup(table["name"].tolist())
-        joined = table.copy()
-        joined["label"] = [text for text, _ in known]
-        joined["label_f1"] = [f1 for _, f1 in known]
-        return joined
+        labels = self.lookup(table["name"].tolist())
+        return table.assign(label=[text for text, _ in labels], label_f1=[f1 for _, f1 in labels])
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -188,31 +191,16 @@ class Labels(Result):
         return Labels(columns, self.provenance, self.scan)
 
 
-_SUMMED = ("f1", "lookup_f1", "shuffled_f1", "output_gain", "output_gain_random")
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str) else float(value)
-
-
-# MERGED: ffnprobe.corpora.stored_labels
-# Labels that lie with a scan: as a part of its store, or in the package with the embedded model.
-#
-# They say which scan and which settings they are of. While labelling is not finished, another part says how
-# far it is; it is removed at the end. Texts of a column lie in one tensor of bytes.
-
-
-LABELS, PARTIAL = "labels", "labels-partial"
-PACKED = pocket.FOLDER / "labels.safetensors.xz"
-# What is measured between two writes may be lost; a write takes seconds where there are many neurons.
-SECONDS = 30.0
+def join_labels(table: "pd.DataFrame", labels: Labels | None) -> "pd.DataFrame":
+    """Add each neuron's label with its score as last columns; without labels, nothing."""
+    return table if labels is None else labels.join(table)
 
 
 class Partial:
     """How far labelling is, in a store or nowhere."""
 
-    def __init__(self, store: Store | None, known: Mapping[str, Any]) -> None:
-        self.store, self.known = store, dict(known)
+    def __init__(self, store: Store | None, task: Mapping[str, Any]) -> None:
+        self.store, self.task = store, dict(task)
         self._written = time.monotonic()
 
     def resume(self) -> tuple[str, int, dict[str, Tensor]]:
@@ -220,7 +208,7 @@ class Partial:
         part = None if self.store is None else self.store.read(PARTIAL)
         if part is not None:
             stage, done = part.said.pop("stage"), part.said.pop("done")
-            if part.said == self.known:
+            if part.said == self.task:
                 return stage, done, part.tensors
         return "first", 0, {}
 
@@ -228,7 +216,7 @@ class Partial:
         """Write how far it is, unless that was done a moment ago."""
         if self.store is None or time.monotonic() - self._written < SECONDS:
             return
-        self.store.write(PARTIAL, self.known | {"stage": stage, "done": done}, tensors)
+        self.store.write(PARTIAL, self.task | {"stage": stage, "done": done}, tensors)
         self._written = time.monotonic()
 
 
@@ -279,11 +267,11 @@ def _unpack(packed: Path) -> Labels:
 def _describe(labels: Labels, digest: str) -> Part:
     """Write labels as a part: the scan's digest, the provenance, and the columns."""
     texts = [name for name, column in labels.columns.items() if isinstance(column, list)]
-    said = {
+    origin = {
         "digest": digest, "provenance": labels.provenance.as_dict(),
         "order": list(labels.columns), "texts": texts,
     }  # fmt: skip
-    return Part(said, {name: _as_tensor(column) for name, column in labels.columns.items()})
+    return Part(origin, {name: _as_tensor(column) for name, column in labels.columns.items()})
 
 
 def _read_labels(part: Part) -> Labels:

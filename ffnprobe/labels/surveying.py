@@ -1,6 +1,14 @@
-"""Join a scan's numbers with other tables of neurons.
+"""Survey every neuron of a model, here or on a Ray cluster: the same table from both.
 
-Roles of neurons that only a corpus shows: the first that fits.
+>>> import ffnprobe as fp
+>>> neurons = fp.survey(fp.load("pocket"), layers="0", top=3)
+>>> list(neurons.table.columns[:7])
+['name', 'layer', 'neuron', 'kind', 'question_tokens', 'promotes', 'suppresses']
+
+On a cluster each layer is a task. Each worker has as many threads as this process, since the way a
+sum is divided decides how it is rounded.
+
+With a scan, each neuron has its moments, its label, and a role that only a corpus shows: the first that fits.
 
     dead         never above zero
     positional   its position explains its activation, or its label is a position
@@ -13,9 +21,9 @@ frequency of a token is log(1 + its count in the passages that the scan kept); t
 all tokens of the vocabulary, with w_n · u_t.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -26,14 +34,12 @@ from torch import Tensor
 
 from ffnprobe.arguments import TOP, Address, Engine, Layers, Progress, Workers, verb
 from ffnprobe.corpora.clusters import start_pool
-from ffnprobe.corpora.examples import examples, quote
 from ffnprobe.corpora.passages import Kept
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.errors import OptionRefused
-from ffnprobe.labels.stored_labels import DEAD, UNEXPLAINED, Labels, find_labels
+from ffnprobe.labels.stored_labels import DEAD, UNEXPLAINED, Labels, find_labels, join_labels
 from ffnprobe.models.model import Model
 from ffnprobe.reading.measures import Thresholds
-from ffnprobe.reading.neuron_tables import order_columns
 from ffnprobe.reading.projection import pick_answers
 from ffnprobe.reading.spectrum import token_directions
 from ffnprobe.reading.surveys import Survey, survey_layers
@@ -41,107 +47,8 @@ from ffnprobe.reading.surveys import Survey, survey_layers
 if TYPE_CHECKING:
     import pandas as pd
 
-
 CORPUS_ROLES = ("dead", "positional", "token", "n-gram", "frequency")
 _CONTEXTUAL = ("starts of sentences", "repeated tokens")
-
-
-def correlate_frequency(model: Model, kept: Kept, layer: int) -> Float[Tensor, " neuron"]:
-    """Correlate each answer of a layer, as it reaches the tokens, with their log frequency."""
-    counts = torch.bincount(kept.ids.long(), minlength=model.config.vocab)
-    wanted = torch.log1p(counts.double())
-    off = (wanted - wanted.mean()).to(model.unembedding)
-    toward = einsum(off, model.unembedding, "vocab, vocab d_model -> d_model") / len(off)
-    answers = pick_answers(model, layer)
-    covariance = einsum(answers, toward, "neuron d_model, d_model -> neuron")
-    spreads = token_directions(model).unembedding.spreads(answers) * float(wanted.std(correction=0))
-    return torch.where(spreads > 0, covariance / spreads, 0.0).clamp(-1, 1)
-
-
-def name_corpus_roles(
-    table: "pd.DataFrame", labels: Labels | None, thresholds: Thresholds
-) -> list[str]:
-    """Name the role of each neuron of a survey joined with a scan; nothing where none fits."""
-    kinds = np.full(len(table), "", dtype=object)
-    if labels is not None:
-        kinds = table.name.map(_kinds(labels)).fillna("").to_numpy()
-    frequency = table.get("frequency", np.zeros(len(table)))
-    tests = (
-        table.is_dead,
-        (table.position_share > thresholds.position) | (kinds == "positional"),
-        kinds == "token",
-        kinds == "n-gram",
-        np.abs(frequency) >= thresholds.frequency,
-    )
-    names = np.select([np.asarray(test) for test in tests], CORPUS_ROLES, default="")
-    return [str(name) for name in names]
-
-
-def _kinds(labels: Labels) -> dict[str, str]:
-    """Say of each explained neuron what its rule looks at."""
-    c = labels.columns
-    rows = zip(c["name"], c["label"], c["rule_kind"], c["opens"], strict=True)
-    return {
-        str(name): _looks_at(str(kind), str(opens))
-        for name, label, kind, opens in rows
-        if label not in (DEAD, UNEXPLAINED)
-    }
-
-
-def _looks_at(kind: str, opens: str) -> str:
-    if kind == "position":
-        return "positional"
-    if kind == "token" or (kind == "class" and opens not in _CONTEXTUAL):
-        return "token"
-    return "n-gram"
-
-
-def join_survey(survey: Survey, scan: Scan, model: Model, thresholds: Thresholds) -> Survey:
-    """Add each neuron's moments, firing rate, dead and position-only, its role, and its label."""
-    fired = scan.table.drop(columns=["layer", "neuron"])
-    table = survey.table.merge(fired, on="name", how="left")
-    if len(scan.kept):
-        found = [correlate_frequency(model, scan.kept, layer).cpu() for layer in survey.layers]
-        table["frequency"] = torch.cat(found).double().numpy()
-    labels = find_labels(model, scan)
-    table["corpus_role"] = name_corpus_roles(table, labels, thresholds)
-    provenance = survey.provenance.including(scan=dict(scan.provenance.settings))
-    return Survey(provenance.note(join_labels(table, labels)), provenance)
-
-
-def join_labels(table: "pd.DataFrame", labels: Labels | None) -> "pd.DataFrame":
-    """Add each neuron's label with its score as a last column; without labels, nothing."""
-    if labels is None:
-        return table
-    return labels.join(table)
-
-
-def join_examples(neurons: "pd.DataFrame", scan: Scan) -> "pd.DataFrame":
-    """Add the corpus's mean of each neuron, and its strongest example."""
-    found = [examples(scan, name, 1) for name in neurons.name]
-    quoted = [quote(each.strongest[0]) if each.strongest else "" for each in found]
-    means = [each.mean for each in found]
-    return order_columns(neurons.assign(mean_activation=means, strongest_example=quoted))
-
-
-def table_examples(scan: Scan, names: Sequence[str], *, top: int) -> "pd.DataFrame":
-    """Table several neurons' examples, at most `top` on each side, one row each."""
-    import pandas as pd
-
-    tables = [examples(scan, name).rows(top) for name in names]
-    return scan.provenance.note(pd.concat(tables, ignore_index=True))
-
-
-# MERGED: ffnprobe.corpora.surveying
-# Survey every neuron of a model, here or on a Ray cluster: the same table from both.
-#
-# >>> import ffnprobe as fp
-# >>> neurons = fp.survey(fp.load("pocket"), layers="0", top=3)
-# >>> list(neurons.table.columns[:7])
-# ['name', 'layer', 'neuron', 'kind', 'question_tokens', 'promotes', 'suppresses']
-#
-# On a cluster each layer is a task. Each worker has as many threads as this process, since the way a
-# sum is divided decides how it is rounded.
 
 
 @verb
@@ -159,13 +66,14 @@ def survey(
 ) -> Survey:
     """List every neuron: its tokens, norms, moments and kind; with a scan, its firing rate.
 
-    Their weights are projected onto the vocabulary. Columns of `table`: name, layer, neuron, kind, question_tokens, promotes, suppresses (text, a
-    space between tokens), question_norm, question_bias, answer_norm, reads_writes, role, the moments vocab_mean,
-    vocab_variance, vocab_skew and vocab_kurtosis, null_space; where neurons have gates also
-    gate_tokens, gate_norm, gate_bias, gate_cosine and gate_writes. `progress` is called with how many neurons are
-    done, and of how many. With a `scan`, each neuron's mean activation, its moments, its firing
-    rate and its role in the corpus are added, and its label if the store has labels. With `engine="ray"` the layers are divided over the `workers` of the
-    cluster at `address`, or of one started here.
+    Their weights are projected onto the vocabulary. Columns of `table`: name, layer, neuron, kind,
+    question_tokens, promotes, suppresses (text, a space between tokens), question_norm, question_bias,
+    answer_norm, reads_writes, role, the moments vocab_mean, vocab_variance, vocab_skew and vocab_kurtosis,
+    null_space; where neurons have gates also gate_tokens, gate_norm, gate_bias, gate_cosine and gate_writes.
+    `progress` is called with how many neurons are done, and of how many. With a `scan`, each neuron's mean
+    activation, its moments, its firing rate and its role in the corpus are added, and its label if the store
+    has labels. With `engine="ray"` the layers are divided over the `workers` of the cluster at `address`, or
+    of one started here.
 
     >>> import ffnprobe as fp
     >>> neurons = fp.survey(fp.load("pocket"), layers="6")
@@ -188,8 +96,8 @@ def survey(
         convention="centred",
         settings={"layers": chosen, "questions_through": "embed", "thresholds": asdict(limits)},
     )
-    found = Survey(provenance.note(frame), provenance)
-    return found if scan is None else join_survey(found, scan.check(model), model, limits)
+    surveyed = Survey(provenance.note(frame), provenance)
+    return surveyed if scan is None else join_survey(surveyed, scan.check(model), model, limits)
 
 
 def _survey_on_ray(
@@ -205,18 +113,73 @@ def _survey_on_ray(
     import pandas as pd
 
     tables: list[pd.DataFrame] = []
-    threads = torch.get_num_threads()
+    work, threads = partial(survey_layers, k=k, thresholds=thresholds), torch.get_num_threads()
     with start_pool(model, workers=workers, address=address, threads=threads) as pool:
-        under_way = deque(
-            pool.submit(order, _survey_one, layer, k, thresholds)
-            for order, layer in enumerate(layers)
-        )
-        while under_way:
-            tables.append(pool.result(under_way.popleft()))
+        handles = [pool.submit(order, work, [layer]) for order, layer in enumerate(layers)]
+        for handle in handles:
+            tables.append(pool.result(handle))
             if progress is not None:
                 progress(len(tables) * model.config.d_mlp, len(layers) * model.config.d_mlp)
     return pd.concat(tables, ignore_index=True)
 
 
-def _survey_one(model: Model, layer: int, k: int, thresholds: Thresholds) -> "pd.DataFrame":
-    return survey_layers(model, [layer], k=k, thresholds=thresholds)
+def correlate_frequency(model: Model, kept: Kept, layer: int) -> Float[Tensor, " neuron"]:
+    """Correlate each answer of a layer, as it reaches the tokens, with their log frequency."""
+    counts = torch.bincount(kept.ids.long(), minlength=model.config.vocab)
+    frequency = torch.log1p(counts.double())
+    off = (frequency - frequency.mean()).to(model.unembedding)
+    toward = einsum(off, model.unembedding, "vocab, vocab d_model -> d_model") / len(off)
+    answers = pick_answers(model, layer)
+    covariance = einsum(answers, toward, "neuron d_model, d_model -> neuron")
+    spreads = token_directions(model).unembedding.spreads(answers)
+    spreads = spreads * float(frequency.std(correction=0))
+    return torch.where(spreads > 0, covariance / spreads, 0.0).clamp(-1, 1)
+
+
+def name_corpus_roles(
+    table: "pd.DataFrame", labels: Labels | None, thresholds: Thresholds
+) -> list[str]:
+    """Name the role of each neuron of a survey joined with a scan; nothing where none fits."""
+    roles = {} if labels is None else _find_kinds(labels)
+    kinds = np.array([roles.get(name, "") for name in table.name], dtype=object)
+    frequency = table.get("frequency", np.zeros(len(table)))
+    tests = (
+        table.is_dead,
+        (table.position_share > thresholds.position) | (kinds == "positional"),
+        kinds == "token",
+        kinds == "n-gram",
+        np.abs(frequency) >= thresholds.frequency,
+    )
+    names = np.select([np.asarray(test) for test in tests], CORPUS_ROLES, default="")
+    return [str(name) for name in names]
+
+
+def _find_kinds(labels: Labels) -> dict[str, str]:
+    """Say of each explained neuron what its rule looks at."""
+    c, kinds = labels.columns, {}
+    rows = zip(c["name"], c["label"], c["rule_kind"], c["opens"], strict=True)
+    for name, label, kind, opens in rows:
+        if label in (DEAD, UNEXPLAINED):
+            continue
+        if kind == "position":
+            kinds[str(name)] = "positional"
+        elif kind == "token" or (kind == "class" and opens not in _CONTEXTUAL):
+            kinds[str(name)] = "token"
+        else:
+            kinds[str(name)] = "n-gram"
+    return kinds
+
+
+def join_survey(survey: Survey, scan: Scan, model: Model, thresholds: Thresholds) -> Survey:
+    """Add each neuron's moments, firing rate, dead and position-only, its role, and its label."""
+    fired = scan.table.drop(columns=["layer", "neuron"])
+    table = survey.table.merge(fired, on="name", how="left")
+    if len(scan.kept):
+        frequencies = [
+            correlate_frequency(model, scan.kept, layer).cpu() for layer in survey.layers
+        ]
+        table["frequency"] = torch.cat(frequencies).double().numpy()
+    labels = find_labels(model, scan)
+    table["corpus_role"] = name_corpus_roles(table, labels, thresholds)
+    provenance = survey.provenance.including(scan=dict(scan.provenance.settings))
+    return Survey(provenance.note(join_labels(table, labels)), provenance)

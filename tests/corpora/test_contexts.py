@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import ffnprobe as fp
+from ffnprobe.corpora.examples import table_examples
 from ffnprobe.errors import DataRefused, NameNotUnderstood, OptionRefused
-from ffnprobe.labels.surveying import join_survey, table_examples
+from ffnprobe.labels.surveying import join_survey
 from tests.builders import write_model
 
 

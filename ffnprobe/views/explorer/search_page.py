@@ -8,7 +8,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from ffnprobe.arguments import RANKS, SIDES
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.labels.surveying import join_labels
+from ffnprobe.labels.stored_labels import join_labels
 from ffnprobe.reading.measures import KINDS
 from ffnprobe.reading.searches import Search, search
 from ffnprobe.reading.surveys import Survey
