@@ -176,7 +176,12 @@ def certify(
         facts = EMBEDDED
     table = None if facts is None else read_facts(facts, templates=templates)
     prepared, problems = prepare(own, table.rows if table else (), bos=own.vocab.puts_bos(None))
-    first = _first_answers(own, [request.prompt for request in edited.requests])
+    # Which token is read does not matter: what is said first is.
+    asked = [
+        FactIds(FactRow(one.prompt, ""), prompt_ids(own, one.prompt, bos=None), (0,))
+        for one in edited.requests
+    ]
+    first = [own.vocab.text([token]) for token in ask(own, asked).said.tolist()]
     cases = list_cases(edited.requests, first, [one.row for one in prepared])
     prompts = {case.prompt for case in cases if case.kind != "neighbourhood"}
     others = [one for one in prepared if one.row.prompt not in prompts] if disturbed else []
@@ -198,13 +203,6 @@ def certify(
             drift_on="sentences of the table" if text is None else "the text given",
         ),
     )  # fmt: skip
-
-
-def _first_answers(model: Model, prompts: Sequence[str]) -> list[str]:
-    """Return what a model says first after each prompt."""
-    # Which token is read does not matter: what is said is.
-    facts = [FactIds(FactRow(one, ""), prompt_ids(model, one, bos=None), (0,)) for one in prompts]
-    return [model.vocab.text([token]) for token in ask(model, facts).said.tolist()]
 
 
 def _ask_before(model: Model, facts: Sequence[FactIds], named: tuple[str, str] | None) -> Replies:

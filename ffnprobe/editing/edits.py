@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.editing.key_moments import KeyMoments, embedded_keys, open_keys
-from ffnprobe.editing.methods import EditState, Written, check_method, write_facts
+from ffnprobe.editing.methods import METHODS, EditState, Written, write_facts
 from ffnprobe.editing.requests import (
     Request,
     find_subject,
@@ -139,7 +139,8 @@ def edit(
     >>> edited.table.columns.tolist()[:4]
     ['prompt', 'subject', 'answer', 'said_before']
     """
-    check_method(method)
+    if method not in METHODS:
+        raise OptionRefused(f'"{method}" is not a method of editing.', remedy=", ".join(METHODS))
     before = model if isinstance(model, Edited) else None
     own, current = (model.original, model.model) if isinstance(model, Edited) else (model, model)
     moments = _find_moments(own, scan if scan is not None or not before else before.moments)

@@ -194,14 +194,18 @@ def scan_keys(
         "sources": len(sources), "hash": _hash(sources), "context": settings.context,
         "lines": lines, "block_tokens": block_tokens, "layers": chosen,
     })  # fmt: skip
+    wide = model.config.d_mlp
+    start = KeyMoments(
+        sums={layer: torch.zeros(wide, wide, dtype=torch.float64) for layer in chosen},
+        totals=torch.zeros(len(chosen), wide, dtype=torch.float64),
+        done=Done(), prefixes=(), provenance=known, is_finished=False,
+    )  # fmt: skip
     asked = asdict(settings) | {"layers": chosen}
     manifest = describe(KEYS, model, settings=asked, texts=[each.describe() for each in sources])
     holding = nullcontext() if store is None else hold_store(Path(store), manifest)
     with closing(blocks), holding as held:
-        moments = read_keys(held) if held else None
-        moments = _measure(
-            model, blocks, settings, moments or _begin(model, chosen, known), held, progress
-        )
+        moments = (held and read_keys(held)) or start
+        moments = _measure(model, blocks, settings, moments, held, progress)
     if moments.done.tokens == 0:
         raise DataRefused("the corpus is empty.", remedy="a file with some text")
     return moments
@@ -215,15 +219,6 @@ def name_store(model: Model, texts: Texts) -> Path:
 def _hash(sources: Sequence[TextSource]) -> str:
     """Tell one corpus from another, by what its sources hold."""
     return xxhash.xxh3_128_hexdigest(repr([source.describe() for source in sources]).encode())
-
-
-def _begin(model: Model, layers: Sequence[int], known: Provenance) -> KeyMoments:
-    wide = model.config.d_mlp
-    return KeyMoments(
-        sums={layer: torch.zeros(wide, wide, dtype=torch.float64) for layer in layers},
-        totals=torch.zeros(len(layers), wide, dtype=torch.float64),
-        done=Done(), prefixes=(), provenance=known, is_finished=False,
-    )  # fmt: skip
 
 
 def _measure(

@@ -38,7 +38,7 @@ from ffnprobe.editing.solves import (
     solve_memit,
     solve_rome,
 )
-from ffnprobe.errors import DataRefused, OptionRefused
+from ffnprobe.errors import DataRefused
 from ffnprobe.models.loading import change_rows
 from ffnprobe.models.model import Model
 
@@ -187,12 +187,6 @@ class EditState:
             keys={**self.keys, layer: keys},
             changes={**self.changes, layer: change},
         )
-
-
-def check_method(method: str) -> None:
-    """Refuse a method that is none."""
-    if method not in METHODS:
-        raise OptionRefused(f'"{method}" is not a method of editing.', remedy=", ".join(METHODS))
 
 
 def write_facts(
