@@ -57,10 +57,9 @@ class Answered:
         tables: dict[str, pd.DataFrame] = self.result.tables(**self.shown)
         if not isinstance(self.result, Reading | Readings | Search):
             return tables
+        from ffnprobe.corpora.examples import table_examples
         from ffnprobe.corpora.scans import embedded_scan
         from ffnprobe.labels.stored_labels import find_labels, join_labels
-        from ffnprobe.corpora.examples import table_examples
-        from ffnprobe.labels.stored_labels import join_labels
 
         first, scan = next(iter(tables)), self.scan
         joined = join_labels(tables[first], find_labels(self.model, scan))
