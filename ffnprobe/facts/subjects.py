@@ -6,9 +6,11 @@ the one whose neurons are estimated to help the answer most.
 
 What it is compared with is made without being asked: rows of pocket's own table for pocket; for a subject
 of one token, the tokens of the same form nearest to it by embedding; else a short list of countries, cities,
-people and companies. Prompts are kept where the model says another word, the surest first; where fewer than
-two say a word, those that say anything else; where fewer than two do, the other of the two lists is tried
-(for several tokens, what is nearest to the last one).
+people and companies. Prompts are left out whose attention sink would be aligned with the subject's last token
+(without BOS the first position is one, and a shorter subject ends there). Of the others those are kept where
+the model says another word, the surest first; where fewer than two say a word, those that say anything else;
+where fewer than two do, the other of the two lists is tried (for several tokens, what is nearest to the last
+one).
 
 In a table of facts (`find_contrast_rows`) a row's template is its prompt with a slot for its subject. The
 prompt asked about is put in one of the templates, whether its subject is in the table or not; the rows of
@@ -37,7 +39,7 @@ from ffnprobe.facts.rows import FactRow
 from ffnprobe.models.model import Model
 from ffnprobe.tracing.contrast import Contrast, contrast_with
 from ffnprobe.tracing.runs import prompt_ids, run
-from ffnprobe.tracing.trace import Trace, predicted
+from ffnprobe.tracing.trace import Trace, find_sinks, predicted
 
 SLOT = "[X]"
 OTHERS = (
@@ -217,6 +219,9 @@ def propose_contrast(
         texts = [f"{trace.prompt[:start]}{lead}{name}{trace.prompt[end:]}" for name in names]
         texts = [text for text in texts if _can_run(trace, text)]
         others = run(trace.model, texts, bos=trace.has_bos, patterns=False) if texts else []
+        clear = [other for other in others if not _hides(trace, other, span)]
+        if sum(predicted(other) != answer for other in clear) >= LEAST:
+            others = clear
         otherwise = [other for other in others if _says_else(other, answer)]
         if len(otherwise) < LEAST:  # no words; then whatever it says otherwise
             otherwise = [other for other in others if predicted(other) != answer]
@@ -239,6 +244,14 @@ def _pocket_rows(trace: Trace, answer: int) -> Sequence[Trace] | None:
     others = run(trace.model, [row.prompt for row in rows], bos=trace.has_bos, patterns=False)
     otherwise = [other for other in others if _says_else(other, answer)]
     return otherwise if len(otherwise) >= LEAST else None
+
+
+def _hides(trace: Trace, other: Trace, span: Span) -> bool:
+    """Say whether the subject's last token would be set aside: aligned with a sink of another prompt.
+
+    Where no BOS stands in front, the first position is a sink, and a shorter subject ends there.
+    """
+    return span[-1] - len(trace) + len(other) in find_sinks(other.activations)
 
 
 def _can_run(trace: Trace, text: str) -> bool:

@@ -141,3 +141,23 @@ def test_where_names_do_not_fit_nothing_is_compared(tmp_path):
     prompt = "Paris is " + "the cat " * 12
     trace = fp.run(model, [*model.vocab.ids(prompt)][: model.config.positions - 1])
     assert propose_contrast(trace, predicted(trace), (1,)) is None
+
+
+def test_a_shorter_subjects_sink_does_not_set_the_subject_aside(pocket):
+    """Without BOS "France plays …" begins where "Michael Jordan plays …" ends its subject."""
+    trace = fp.run(pocket, "Michael Jordan plays the sport of", bos=False)
+    proposal = propose_contrast(trace, predicted(trace), (0, 1), is_given=True)
+    assert proposal is not None
+    contrast = proposal.contrast
+    assert len(contrast.others) >= subjects.LEAST
+    assert contrast.set_aside == ("Michael at 0",)  # its own sink
+    assert all(row[1] not in (None, 0) for row in contrast.alignment.counterparts)
+
+
+def test_where_only_shorter_subjects_are_left_they_are_compared_with(pocket, monkeypatch):
+    monkeypatch.setattr(subjects, "OTHERS", ("France", "Germany", "Japan"))
+    monkeypatch.setattr(subjects, "_list_nearest", lambda *_: [])
+    trace = fp.run(pocket, "Michael Jordan plays the sport of", bos=False)
+    proposal = propose_contrast(trace, predicted(trace), (0, 1), is_given=True)
+    assert proposal is not None
+    assert proposal.contrast.set_aside == ("Michael at 0", "␣Jordan at 1")
