@@ -121,7 +121,7 @@ def keep_effects(
             there = fp.explain(model, text, token).question
         except FfnProbeError:
             continue
-        last, spaceless = found.question.last, [token.lstrip("␣") for token in trace.tokens]
+        last, spaceless = found.question.position, [token.lstrip("␣") for token in trace.tokens]
         sites = [
             (name, len(trace) - 1 if position == last else spaceless.index(token.lstrip("␣")))
             for (name, position), token in zip(read_sites(best), best.token, strict=True)

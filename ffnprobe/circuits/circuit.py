@@ -61,7 +61,7 @@ from ffnprobe.circuits.influence import (
     follow_back,
     read_answers,
 )
-from ffnprobe.interventions.question import Question, Replace, ask
+from ffnprobe.interventions.question import Counterfactual, Replace, ask
 from ffnprobe.models.model import Model
 from ffnprobe.names import Site
 from ffnprobe.provenance import Provenance
@@ -94,7 +94,7 @@ class Circuit(Result):
     in_terminal: ClassVar = ("neurons", "edges", "recovery_summary")
     most: ClassVar = 10
 
-    question: Question
+    question: Counterfactual
     influence: Float[Tensor, "layer pos neuron"]
     kept: tuple[Site, ...]
     sources: Sources

@@ -30,7 +30,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ffnprobe.interventions.question import Gradients, Question, measure_slopes
+from ffnprobe.interventions.question import Counterfactual, Gradients, measure_slopes
 from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Readout, read_answer
 from ffnprobe.interventions.sweeps import Change, replay_changes, replay_prompts
 from ffnprobe.names import NeuronId, Site
@@ -143,7 +143,7 @@ def percent(share: float) -> str:
 
 
 @torch.no_grad()
-def draw_curve(question: Question, ranked: Sequence[Site], *, seed: int) -> Curve:
+def draw_curve(question: Counterfactual, ranked: Sequence[Site], *, seed: int) -> Curve:
     """Remove the ranked sites in sets, and compare with other neurons and other subjects."""
     import pandas as pd
 
@@ -181,7 +181,7 @@ def draw_curve(question: Question, ranked: Sequence[Site], *, seed: int) -> Curv
     return Curve(sites, table if others else table.drop(columns="changed"), others, least, is_first)
 
 
-def rank_sites(question: Question, slopes: Gradients) -> list[Site]:
+def rank_sites(question: Counterfactual, slopes: Gradients) -> list[Site]:
     """Rank sites by what their removal costs the answer, less what it may cost others.
 
     `slopes` are those of the clean prompt.
@@ -203,7 +203,7 @@ def rank_sites(question: Question, slopes: Gradients) -> list[Site]:
 
 
 def measure_costs(
-    question: Question, slopes: Gradients, spread: Float[Tensor, "layer pos neuron"]
+    question: Counterfactual, slopes: Gradients, spread: Float[Tensor, "layer pos neuron"]
 ) -> Float[Tensor, "layer pos neuron"]:
     """Estimate what each site's removal costs the answer, in log-odds, less what it may cost others."""
     length, before = len(question.trace), question.trace.activations
@@ -216,7 +216,7 @@ def measure_costs(
     return costs
 
 
-def measure_spread(question: Question) -> Float[Tensor, "layer pos neuron"]:
+def measure_spread(question: Counterfactual) -> Float[Tensor, "layer pos neuron"]:
     """Return how far activations on contrast prompts are from their mean: root mean square, by position."""
     contrast, total = question.contrast, torch.zeros_like(question.trace.activations)
     if contrast is None:
@@ -230,7 +230,7 @@ def measure_spread(question: Question) -> Float[Tensor, "layer pos neuron"]:
     return (total / counts.clamp(min=1)[:, None]).sqrt()
 
 
-def find_allowed(question: Question) -> Tensor:
+def find_allowed(question: Counterfactual) -> Tensor:
     """Mark the positions whose neurons may be in a set: with a counterpart that differs, and no sink."""
     allowed = torch.ones(len(question.trace), dtype=torch.bool)
     if question.contrast is None:
@@ -266,7 +266,9 @@ def _read(readout: Readout, final: Float[Tensor, "group piece d_model"]) -> list
     return after
 
 
-def draw_like(question: Question, sites: Sequence[Site], generator: torch.Generator) -> list[Site]:
+def draw_like(
+    question: Counterfactual, sites: Sequence[Site], generator: torch.Generator
+) -> list[Site]:
     """Draw as many neurons like these: same positions, same layers, nearest activation sizes."""
     drawn: list[Site] = []
     for position in dict.fromkeys(there for _, there in sites):
@@ -286,7 +288,7 @@ def draw_like(question: Question, sites: Sequence[Site], generator: torch.Genera
 
 
 def _measure_alike(
-    question: Question, sets: Sequence[Sequence[Site]], seed: int
+    question: Counterfactual, sets: Sequence[Sequence[Site]], seed: int
 ) -> list[tuple[float, float]]:
     """Return the mean and least probability without as many neurons like those of each set."""
     groups = []
@@ -299,7 +301,9 @@ def _measure_alike(
     return [(sum(each) / DRAWS, min(each)) for each in drawn]
 
 
-def _count_changed(question: Question, sets: Sequence[Sequence[Site]]) -> tuple[list[int], int]:
+def _count_changed(
+    question: Counterfactual, sets: Sequence[Sequence[Site]]
+) -> tuple[list[int], int]:
     """Count the contrast prompts whose own answer is no longer first without each set, and the prompts."""
     contrast = question.contrast
     counts = [0] * len(sets)

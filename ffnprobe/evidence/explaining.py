@@ -64,7 +64,7 @@ from ffnprobe.evidence.curve import (
 )
 from ffnprobe.evidence.explanation import ExplainOptions, Explanation
 from ffnprobe.facts.subjects import locate_subject, propose_contrast, rank_subjects
-from ffnprobe.interventions.question import Question, Removal, Replace, ask, measure_slopes
+from ffnprobe.interventions.question import Counterfactual, Removal, Replace, ask, measure_slopes
 from ffnprobe.labels.stored_labels import find_labels, join_labels
 from ffnprobe.models.model import Model
 from ffnprobe.names import Site
@@ -206,7 +206,7 @@ def explain(
         worth = question.remove_all()
         settings |= _describe(removed, estimates)
     if not listed:
-        last = question.last
+        last = question.position
         listed = [(name, last) for name in sort_neurons(pushes[:, last].abs(), top)]
         removed = None if slopes is None else question.remove_each([*listed, *against])
     step(6, PHASES)
@@ -257,7 +257,7 @@ def _describe(removed: dict[Site, float], estimates: Tensor) -> dict[str, Settin
 
 
 def _find_bars(
-    question: Question,
+    question: Counterfactual,
     position: int,
     pushes: Tensor,
     estimates: Tensor | None,
@@ -281,7 +281,7 @@ def _find_bars(
 
 
 def _table_sites(
-    question: Question,
+    question: Counterfactual,
     sites: Sequence[Site],
     bars: dict[int, Bars],
     pushes: Tensor,
@@ -310,7 +310,7 @@ def _table_sites(
     return list_neurons(trace.model, sites, columns, signs=trace.activations, tokens=trace.tokens)
 
 
-def _find_z(question: Question, sites: Sequence[Site]) -> list[float]:
+def _find_z(question: Counterfactual, sites: Sequence[Site]) -> list[float]:
     """Return how far each neuron's answer, as it acted here, stands out for the token by its weights.
 
     With a rival, how far above the rival's; of several tokens, for the one that it stands out for most.

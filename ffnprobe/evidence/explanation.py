@@ -14,7 +14,7 @@ from ffnprobe.documents.html import write_card
 from ffnprobe.documents.text import write_text
 from ffnprobe.evidence.curve import RANK_SAID, Curve, list_largest, percent
 from ffnprobe.interventions.layer_effects import map_layers
-from ffnprobe.interventions.question import Question, Replace
+from ffnprobe.interventions.question import Counterfactual, Replace
 from ffnprobe.interventions.replay import Readout, Replay
 from ffnprobe.interventions.sweeps import sweep_changes
 from ffnprobe.names import NeuronId, Site
@@ -74,7 +74,7 @@ class Explanation(Result):
     ['neurons', 'against', 'curve', 'predictions', 'map', 'parts', 'paths', 'sites']
     """
 
-    question: Question
+    question: Counterfactual
     neurons: "pd.DataFrame"
     against: "pd.DataFrame"
     subject: tuple[int, ...]
@@ -118,7 +118,7 @@ class Explanation(Result):
             return None
         config, every = self.trace.model.config, range(len(self.trace))
         is_small = config.parameters() <= SMALL
-        positions = every if is_small else sorted({*self.subject, self.question.last})
+        positions = every if is_small else sorted({*self.subject, self.question.position})
         return self.provenance.note(map_layers(self.question, positions=positions).table)
 
     @cached_property
@@ -133,7 +133,7 @@ class Explanation(Result):
         Attention sinks are left out. `through` carried most of the push, `carried` so much.
         """
         trace, pushes = self.trace, self.question.attention_pushes.clone()
-        pushes[:, [*find_sinks(trace.activations), self.question.last]] = 0
+        pushes[:, [*find_sinks(trace.activations), self.question.position]] = 0
         sites = list_largest(pushes.abs(), PATHS)
         heads = self.question.name_heads(sites)
         columns: dict[str, Values] = {
@@ -315,7 +315,7 @@ def read_sites(table: "pd.DataFrame") -> list[Site]:
 
 
 def _table_shares(
-    question: Question, listed: "pd.DataFrame", subject: Sequence[int]
+    question: Counterfactual, listed: "pd.DataFrame", subject: Sequence[int]
 ) -> "pd.DataFrame":
     """Table who carries the answer's logit, attention's part given to its owners; rows add up to it."""
     import pandas as pd

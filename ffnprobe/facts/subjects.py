@@ -27,6 +27,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from jaxtyping import Float
@@ -35,7 +36,7 @@ from torch import Tensor
 from ffnprobe.arguments import Seed, verb
 from ffnprobe.errors import DataRefused, FfnProbeError, OptionRefused
 from ffnprobe.facts.formats import EMBEDDED, Facts, read_facts
-from ffnprobe.facts.rows import FactRow
+from ffnprobe.facts.rows import FactRow, FactTable
 from ffnprobe.models.model import Model
 from ffnprobe.tracing.contrast import Contrast, contrast_with
 from ffnprobe.tracing.runs import prompt_ids, run
@@ -65,6 +66,12 @@ NAME = re.compile("C(?:j?C)*")
 Span = tuple[int, ...]
 
 
+@cache
+def _read_own() -> FactTable:
+    """Read pocket's own table, once a process: every explanation looks for others in it."""
+    return read_facts(EMBEDDED, templates="all")
+
+
 @verb
 def find_contrast_rows(
     facts: Facts,
@@ -84,12 +91,13 @@ def find_contrast_rows(
     >>> [row.answer == " golf" for row in rows]
     [False, False]
     """
-    if isinstance(facts, str) and facts == EMBEDDED and model != EMBEDDED:
+    is_own = isinstance(facts, str) and facts == EMBEDDED
+    if is_own and model != EMBEDDED:
         raise DataRefused(
             f"the table {EMBEDDED} holds what pocket was taught; {model} was not.",
             remedy="a file of facts, in any format that `score` reads",
         )
-    table = read_facts(facts, templates="all")
+    table = _read_own() if is_own else read_facts(facts, templates="all")
     rows = [(row, template) for row in table.rows if (template := find_template(row)) is not None]
     if not rows:
         raise DataRefused(

@@ -48,9 +48,9 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.estimates import Estimates, estimate_question
 from ffnprobe.interventions.layer_effects import EffectResult
 from ffnprobe.interventions.question import (
+    Counterfactual,
     Neurons,
     Positions,
-    Question,
     Replace,
     ask,
     choose_neurons,
@@ -304,7 +304,10 @@ def _read_groups(together: Groups) -> list[list[str]]:
 
 
 def _remove_groups(
-    question: Question, readout: Readout, groups: Sequence[Sequence[str]], positions: Sequence[int]
+    question: Counterfactual,
+    readout: Readout,
+    groups: Sequence[Sequence[str]],
+    positions: Sequence[int],
 ) -> AnswerValues:
     """Remove all neurons of a group at once, each at the position its name carries, or at those given."""
     model, trace = question.trace.model, readout.replay.trace

@@ -34,9 +34,9 @@ from ffnprobe.arguments import (
     verb,
 )
 from ffnprobe.interventions.question import (
+    Counterfactual,
     Neurons,
     Positions,
-    Question,
     Replace,
     ask,
     choose_neurons,
@@ -157,7 +157,7 @@ def estimate(
     return estimate_question(question)
 
 
-def estimate_question(question: Question) -> Estimates:
+def estimate_question(question: Counterfactual) -> Estimates:
     """Estimate every neuron's effect on the answer that a question is about."""
     slopes = measure_slopes(question.readout).logit[:, : len(question.trace)]
     provenance = question.provenance(settings={"method": "gradient"})

@@ -22,7 +22,7 @@ from ffnprobe.arguments import (
     verb,
 )
 from ffnprobe.documents.blocks import Block, Figure, Table, Words
-from ffnprobe.interventions.question import Question, Replace, ask
+from ffnprobe.interventions.question import Counterfactual, Replace, ask
 from ffnprobe.interventions.replay import AnswerValues
 from ffnprobe.interventions.sweeps import sweep_layers
 from ffnprobe.layout import lay_out_map
@@ -142,7 +142,7 @@ def ablate_layers(
 
 
 def map_layers(
-    question: Question,
+    question: Counterfactual,
     *,
     positions: Sequence[int] | None = None,
     log_probability: bool = False,

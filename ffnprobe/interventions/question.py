@@ -1,6 +1,6 @@
-"""What is asked of a prompt: an answer, its rival, a convention, and what a removed neuron is set to.
+"""What is asked of a prompt, and what a removed neuron is set to: the same answer had neurons been otherwise.
 
-`ablate`, `estimate`, `circuit` and `explain` begin with a question, so that what they measure has one
+`ablate`, `estimate`, `circuit` and `explain` begin with one, so that what they measure has one
 rival, one removal, one convention, and one replay. An answer of several tokens is teacher-forced: pushes
 and effects are added up over its pieces, and neurons are removed at the prompt's positions.
 
@@ -18,7 +18,7 @@ which positions, which neurons, and what replaces their activations.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -28,14 +28,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.replay import Readout, read_answer
+from ffnprobe.interventions.replay import Readout, read_question
 from ffnprobe.interventions.sweeps import Change, set_activations, sweep_changes
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Means, Model
 from ffnprobe.names import NeuronId, Site, split_position
 from ffnprobe.provenance import Provenance, Setting
-from ffnprobe.tracing.attention import Owners, find_owners
-from ffnprobe.tracing.attribution import Pushes, PushesByPiece, attribute
+from ffnprobe.tracing.attribution import Question
 from ffnprobe.tracing.contrast import Contrast, Prompts, choose_contrast
 from ffnprobe.tracing.trace import Trace, predicted
 
@@ -170,86 +169,27 @@ class Removal:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """A prompt's run, the answer and its rival, and what a removed neuron is set to."""
+class Counterfactual(Question):
+    """A question, and what a removed neuron is set to."""
 
-    trace: Trace
-    answer: str | int
-    versus: str | int | None
-    convention: str
     removal: Removal
-
-    @property
-    def last(self) -> int:
-        """The position at which the answer begins to be predicted."""
-        return len(self.trace) - 1
 
     @property
     def contrast(self) -> Contrast | None:
         """The contrast prompts, if there are any."""
         return self.removal.by if isinstance(self.removal.by, Contrast) else None
 
-    def set_to(self, removal: Removal) -> "Question":
+    def set_to(self, removal: Removal) -> "Counterfactual":
         """Ask the same with another removal; what does not depend on it is kept."""
         other = replace(self, removal=removal)
-        same = {"pushes", "owners", "direct_pushes", "attention_pushes", "readout"}
-        vars(other).update({name: vars(self)[name] for name in same & vars(self).keys()})
+        depending = {field.name for field in fields(self)} | {"replacement", "gaps"}
+        vars(other).update({name: vars(self)[name] for name in vars(self).keys() - depending})
         return other
-
-    @cached_property
-    def pushes(self) -> Pushes | PushesByPiece:
-        """What every part pushed toward the answer."""
-        pushes = attribute(self.trace, self.answer, versus=self.versus, convention=self.convention)
-        assert isinstance(pushes, Pushes | PushesByPiece)
-        return pushes
-
-    @property
-    def pieces(self) -> tuple[Pushes, ...]:
-        """The pushes toward each token of the answer."""
-        return self.pushes.pieces
-
-    @cached_property
-    def owners(self) -> tuple[Owners, ...]:
-        """Of each token of the answer: who pushed it once heads are given back to what they carried."""
-        return tuple(find_owners(piece) for piece in self.pieces)
-
-    @cached_property
-    def direct_pushes(self) -> Float[Tensor, "layer pos neuron"]:
-        """Every neuron's direct push, where a token of the answer is predicted; 0 elsewhere."""
-        total = torch.zeros_like(self.trace.activations)
-        for piece in self.pieces:
-            if piece.position < len(self.trace):
-                total[:, piece.position] += piece.values
-        return total
-
-    @cached_property
-    def attention_pushes(self) -> Float[Tensor, "layer pos neuron"]:
-        """Every neuron's push through attention, however many heads carried it on."""
-        total = torch.zeros_like(self.trace.activations)
-        for owners in self.owners:
-            through = owners.through[:, : len(self.trace)]
-            total[:, : through.shape[1]] += through
-        return total
-
-    def name_heads(self, sites: Sequence[Site]) -> list[tuple[str, float]]:
-        """Name the head that carried most of each push from before the last position, and how much.
-
-        For an answer of several tokens it is the head that carried most to any piece.
-        """
-        strongest: list[tuple[str, float]] = [("", 0.0)] * len(sites)
-        for owners in self.owners:
-            for row, (head, carried) in enumerate(owners.name_heads(sites)):
-                if sites[row][1] < self.last and abs(carried) > abs(strongest[row][1]):
-                    strongest[row] = head, carried
-        return strongest
 
     @cached_property
     def readout(self) -> Readout:
         """What is read of a replay; one replay serves all measurements."""
-        return read_answer(
-            self.trace, self.answer, versus=self.versus, log_probability=False,
-            convention=self.convention,
-        )  # fmt: skip
+        return read_question(self, log_probability=False)
 
     def read(self, *, log_probability: bool) -> Readout:
         """Return the readout with the answer's log-probability, which a rival has none of."""
@@ -314,7 +254,7 @@ def ask(
     replace: Replace | None = None,
     contrast: Contrast | Prompts | None = None,
     convention: str = "centred",
-) -> Question:
+) -> Counterfactual:
     """Ask about an answer; a removed neuron is set to the model's mean where that is known, else to zero."""
     answer = predicted(trace) if answer is None else answer
     chosen = choose_contrast(trace, answer, contrast)
@@ -324,7 +264,7 @@ def ask(
             remedy="leave out replace, or contrast",
         )
     by = usual_replacement(trace.model, replace) if chosen is None else chosen
-    return Question(trace, answer, versus, convention, Removal(by))
+    return Counterfactual(trace, answer, versus, convention, len(trace) - 1, Removal(by))
 
 
 class Gradients(NamedTuple):

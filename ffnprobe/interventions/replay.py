@@ -55,8 +55,8 @@ from ffnprobe.models.step import (
     write,
 )
 from ffnprobe.provenance import Provenance, Setting
-from ffnprobe.tracing.runs import extend
-from ffnprobe.tracing.trace import Trace, answer_ids, one_token
+from ffnprobe.tracing.attribution import Question
+from ffnprobe.tracing.trace import Trace
 
 # Given a layer and the activations of its neurons, return the activations to continue with.
 Edit = Callable[[int, Float[Tensor, "variant pos neuron"]], Float[Tensor, "variant pos neuron"]]
@@ -391,13 +391,13 @@ def read_answer(
     convention: str = "centred",
 ) -> Readout:
     """Prepare to read an answer (a text or a token id), alone or against another token's logit."""
-    model = trace.model
-    first = len(trace) - 1
-    if versus is not None:
-        token = one_token(model, answer, use="an answer with versus")
-        rival = one_token(model, versus, use="--versus")
-        return Readout(Replay(trace), (token,), rival, first, False, convention)
-    tokens = answer_ids(model, answer)
-    if len(tokens) > 1:
-        trace = extend(trace, first, tokens[:-1])
-    return Readout(Replay(trace), tokens, None, first, log_probability, convention)
+    question = Question(trace, answer, versus, convention, len(trace) - 1)
+    return read_question(question, log_probability=log_probability)
+
+
+def read_question(question: Question, *, log_probability: bool) -> Readout:
+    """Prepare to read a question's answer; against a rival it has no log-probability."""
+    replay, has_one = Replay(question.forced), log_probability and question.rival is None
+    return Readout(
+        replay, question.tokens, question.rival, question.position, has_one, question.convention
+    )

@@ -22,6 +22,7 @@ both must be one token.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, overload
 
 import torch
@@ -40,6 +41,8 @@ from ffnprobe.tracing.trace import Trace, answer_ids, one_token, predicted, rank
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ffnprobe.names import Site
+    from ffnprobe.tracing.attention import Owners
     from ffnprobe.tracing.comparison import ContrastPushes
     from ffnprobe.tracing.contrast import Contrast, Prompts
 
@@ -293,6 +296,104 @@ class PushesByPiece(Result):
         return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
 
 
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of a run: an answer, its rival, the convention, and after which position it is read.
+
+    `attribute` and `paths` begin with it, and with a removal (`Counterfactual`) `ablate`, `estimate`,
+    `circuit` and `explain`; what they share is made once, when first asked for.
+    """
+
+    trace: Trace
+    answer: str | int
+    versus: str | int | None
+    convention: str
+    position: int
+
+    @cached_property
+    def tokens(self) -> tuple[int, ...]:
+        """The tokens of the answer; with a rival there is one."""
+        if self.versus is None:
+            return answer_ids(self.trace.model, self.answer)
+        return (one_token(self.trace.model, self.answer, use="an answer with versus"),)
+
+    @cached_property
+    def rival(self) -> int | None:
+        """The token that the answer is compared with."""
+        return (
+            None
+            if self.versus is None
+            else one_token(self.trace.model, self.versus, use="--versus")
+        )
+
+    @cached_property
+    def forced(self) -> Trace:
+        """The run in which every token of the answer but the last stands behind the position."""
+        behind = self.tokens[:-1]
+        return extend(self.trace, self.position, behind) if behind else self.trace
+
+    @cached_property
+    def pushes(self) -> Pushes | PushesByPiece:
+        """What every part pushed toward the answer."""
+        run, rival, convention = self.forced, self.rival, self.convention
+        if rival is not None and self.tokens == (rival,):
+            raise OptionRefused(
+                f'the answer and versus are both "{run.model.vocab.show(rival)}": nothing to compare.',
+                remedy="another token for versus",
+            )
+        pieces = tuple(
+            Pushes(
+                run, token, rival, at, convention, account_logit(run, token, rival, at, convention)
+            )
+            for at, token in enumerate(self.tokens, start=self.position)
+        )
+        if len(pieces) == 1:
+            return pieces[0]
+        return PushesByPiece(self.trace, str(self.answer), pieces)
+
+    @property
+    def pieces(self) -> tuple[Pushes, ...]:
+        """The pushes toward each token of the answer."""
+        return self.pushes.pieces
+
+    @cached_property
+    def owners(self) -> "tuple[Owners, ...]":
+        """Of each token of the answer: who pushed it once heads are given back to what they carried."""
+        from ffnprobe.tracing.attention import find_owners
+
+        return tuple(find_owners(piece) for piece in self.pieces)
+
+    @cached_property
+    def direct_pushes(self) -> Float[Tensor, "layer pos neuron"]:
+        """Every neuron's direct push, where a token of the answer is predicted; 0 elsewhere."""
+        total = torch.zeros_like(self.trace.activations)
+        for piece in self.pieces:
+            if piece.position < len(self.trace):
+                total[:, piece.position] += piece.values
+        return total
+
+    @cached_property
+    def attention_pushes(self) -> Float[Tensor, "layer pos neuron"]:
+        """Every neuron's push through attention, however many heads carried it on."""
+        total = torch.zeros_like(self.trace.activations)
+        for owners in self.owners:
+            through = owners.through[:, : len(self.trace)]
+            total[:, : through.shape[1]] += through
+        return total
+
+    def name_heads(self, sites: "Sequence[Site]") -> list[tuple[str, float]]:
+        """Name the head that carried most of each push from before the position, and how much.
+
+        For an answer of several tokens it is the head that carried most to any piece.
+        """
+        strongest: list[tuple[str, float]] = [("", 0.0)] * len(sites)
+        for owners in self.owners:
+            for row, (head, carried) in enumerate(owners.name_heads(sites)):
+                if sites[row][1] < self.position and abs(carried) > abs(strongest[row][1]):
+                    strongest[row] = head, carried
+        return strongest
+
+
 @overload
 def attribute(
     trace: Trace,
@@ -351,19 +452,4 @@ def attribute(
         chosen = choose_contrast(trace, token, contrast)
         assert chosen is not None
         return contrast_pushes(chosen, token, versus=rival, convention=convention)
-    if versus is None:
-        rival, tokens = None, answer_ids(model, answer)
-    else:
-        tokens = (one_token(model, answer, use="an answer with versus"),)
-        rival = one_token(model, versus, use="--versus")
-        if tokens == (rival,):
-            raise OptionRefused(
-                f'the answer and versus are both "{model.vocab.show(rival)}": nothing to compare.',
-                remedy="another token for versus",
-            )
-    run = trace if len(tokens) == 1 else extend(trace, index, tokens[:-1])
-    pieces = tuple(
-        Pushes(run, token, rival, at, convention, account_logit(run, token, rival, at, convention))
-        for at, token in enumerate(tokens, start=index)
-    )
-    return pieces[0] if len(pieces) == 1 else PushesByPiece(trace, str(answer), pieces)
+    return Question(trace, answer, versus, convention, index).pushes

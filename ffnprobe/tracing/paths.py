@@ -57,8 +57,8 @@ from ffnprobe.tracing.attention import (
     read_pieces,
     step_back,
 )
-from ffnprobe.tracing.attribution import Pushes, PushesByPiece, attribute
-from ffnprobe.tracing.trace import Trace
+from ffnprobe.tracing.attribution import Pushes, PushesByPiece, Question
+from ffnprobe.tracing.trace import Trace, predicted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -326,8 +326,9 @@ def paths(
             f"depth = {depth}: a path through {model.name} has 1 to {model.config.layers} heads.",
             remedy="1 takes heads apart, 2 also the heads they read",
         )
-    pushes = attribute(trace, answer, versus=versus, position=position, convention=convention)
-    return _trace_back(pushes, depth)
+    index = trace.at(position)
+    answer = predicted(trace, index) if answer is None else answer
+    return _trace_back(Question(trace, answer, versus, convention, index).pushes, depth)
 
 
 @torch.no_grad()
