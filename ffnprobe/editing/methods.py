@@ -161,8 +161,8 @@ def _optimise(tails: Tails, most: int) -> Targets:
         descent.step()
         with torch.no_grad():
             norms = shares.norm(dim=-1, keepdim=True)
-            most = CLAMP * outputs.shape[-1] ** 0.5
-            shares *= (most / norms.clamp(min=1e-12)).clamp(max=1.0)
+            longest = CLAMP * outputs.shape[-1] ** 0.5
+            shares *= (longest / norms.clamp(min=1e-12)).clamp(max=1.0)
     return Targets(average(tails.keys), outputs, held, reached, steps)
 
 

@@ -1,13 +1,18 @@
 """The rest of several prompts, from a layer and a position on, against the whole model."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+import ffnprobe as fp
+from ffnprobe.editing import methods
 from ffnprobe.editing.methods import average_by_request, find_targets
 from ffnprobe.editing.requests import Context, make_request, open_tails, write_contexts
 from ffnprobe.editing.solves import solve_rome
 from ffnprobe.models.forward import forward
 from ffnprobe.models.loading import change_rows
+from tests.builders import TINY, write_model
 
 # Different lengths and starts; an answer of two pieces, and a prompt that is only watched.
 CONTEXTS = [
@@ -55,6 +60,14 @@ def test_optimising_makes_the_answer_likelier(family):
     before = float((logs[0, 8] + logs[1, 101]).exp())
     found = find_targets(family, 0, [CONTEXTS[:3]])
     assert float(found.probabilities[0]) > before
+
+
+def test_it_descends_for_as_many_steps_as_it_may(tmp_path, monkeypatch):
+    """With 36 dimensions the longest shift is 12 lengths, which is no number of steps."""
+    config = replace(TINY, d_model=36, heads=4)
+    model = fp.load(write_model(tmp_path / "tiny", config))
+    monkeypatch.setattr(methods, "ENOUGH", 2.0)  # never reached
+    assert find_targets(model, 1, [CONTEXTS[:3]], steps=15).steps == 15
 
 
 def test_the_subject_ends_where_its_last_token_does(pocket):
