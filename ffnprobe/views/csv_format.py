@@ -38,9 +38,7 @@ _INSIDE = rf"(?<=[;|\t\r\n]){{}}(?=[\s\"']*[{_FORMULA}])"
 UNGUARD = "^'|" + _INSIDE.format("'")
 _BEFORE_FORMULA = re.compile(_INSIDE.format(""))
 # Words that pandas reads as missing, or spreadsheets as true or false.
-_WORDS = frozenset(
-    ("na", "n/a", "nan", "null", "none", "<na>", "#n/a", "#na", "inf", "true", "false")
-)
+_WORDS = {"na", "n/a", "nan", "null", "none", "<na>", "#n/a", "#na", "inf", "true", "false"}
 MISSING = "NA"
 PROVENANCE = "provenance"
 # In the provenance: what ends it, a backslash, half a character, what turns the direction of writing or cannot be
@@ -71,12 +69,8 @@ def unguard(text: str) -> str:
 def write_csv(result: TableSet, **more: str) -> str:
     """Write the first table; in the first row of a last column the provenance, the types, and what is more."""
     table = result.table
-    about = {
-        "provenance": result.provenance.as_dict(),
-        "types": [str(kind) for kind in table.dtypes],
-        "rows": len(table),
-        **more,
-    }
+    types = [*map(str, table.dtypes)]
+    about = {"provenance": result.provenance.as_dict(), "types": types, "rows": len(table), **more}
     guarded = table.reset_index(drop=True)
     for number, column in enumerate(table.columns):
         if not is_numeric_dtype(table[column]):
@@ -110,8 +104,5 @@ def read_csv(text: str) -> tuple[pd.DataFrame, dict[str, object]]:
 
 def _column(cells: Sequence[str], kind: str) -> pd.Series:
     """Restore the cells of a column; an empty cell is a missing number or an empty text."""
-    if kind not in _NUMBERS:
-        texts = [None if cell == MISSING else unguard(cell) for cell in cells]
-        return pd.Series(texts, dtype=kind)
-    number = _NUMBERS[kind]
-    return pd.Series([number(cell) if cell else None for cell in cells], dtype=kind)
+    missing, read = ("", _NUMBERS[kind]) if kind in _NUMBERS else (MISSING, unguard)
+    return pd.Series([None if cell == missing else read(cell) for cell in cells], dtype=kind)

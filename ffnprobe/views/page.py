@@ -10,6 +10,7 @@ import base64
 import gzip
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -57,13 +58,8 @@ TYPED = (
 )
 # Characters in a token that would end a script or a line of it.
 _IN_SCRIPTS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
-# What a style sheet says of a page's root and body, for a part of a page with a shadow root of its own.
-_PARTS = {
-    ":root": ":host",
-    "\nbody {": "\n.page {",
-    "  body {": "  .page {",
-    "  html {": "  .page {",
-}
+# A style sheet's selectors of a page's own elements; a widget has a shadow root instead.
+_PAGE = re.compile(r"^( *)(?:body|html) \{", re.MULTILINE)
 _STYLE = "\n:host { all: initial; display: block; }\n.page { max-width: none; padding: .5rem; }\nh1 { font-size: 1.3rem; }\n"
 
 
@@ -74,10 +70,8 @@ def write_page(result: Result, tables: Tables, provenance: Provenance) -> str:
 
 def write_body(result: Result, tables: Tables, provenance: Provenance) -> str:
     """Write what a page holds: the document, what its words mean, how to get it again, where it is from."""
-    blocks = [
-        *result.document(tables),
-        Section("What the words mean", lambda: [Terms(TERMS)], is_folded=True),
-    ]
+    words = Section("What the words mean", lambda: [Terms(TERMS)], is_folded=True)
+    blocks = [*result.document(tables), words]
     if has_recipe(result):
         recipe = write_recipe(result, page=True)
         command = Words(TYPED) if recipe.command is None else Code(recipe.command)
@@ -99,20 +93,15 @@ def figure_html(figure: go.Figure) -> str:
     # As text, the title can be selected and read by a screen reader.
     screen = fit(figure)
     caption = f"<b>{escape(screen.title)}</b><span>{escape(screen.note)}</span>"
-    data = safe_json(_short(json.loads(to_json(screen.figure, validate=False))))
+    # Six digits are more than a screen shows.
+    short = json.loads(
+        to_json(screen.figure, validate=False), parse_float=lambda n: float(f"{float(n):.6g}")
+    )
+    data = safe_json(short)
     return (
         f'<figure><figcaption>{caption}</figcaption><div class="plot" style="height:{screen.height}px">'
         f'</div><script type="application/json">{data}</script></figure>'
     )
-
-
-def _short(value: Any) -> Any:
-    """Round every number to six digits, more than a screen shows."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: _short(part) for name, part in value.items()}
-    return [_short(part) for part in value] if isinstance(value, list) else value
 
 
 def safe_json(value: object) -> str:
@@ -133,11 +122,12 @@ def wrap(title: str, body: str) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
     )
     needed = "".join(f"<script>{script}</script>\n" for script in scripts)
+    style = "".join(map(read_asset, STYLES))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{write_style()}</style></head>\n"
+        f"<title>{escape(title)}</title>\n<style>{style}</style></head>\n"
         f"<body><h1>{escape(title)}</h1>\n{body}\n{packed}{needed}</body></html>\n"
     )
 
@@ -148,11 +138,6 @@ def _pack_plotly() -> tuple[str, str]:
     code = get_plotlyjs()
     packed = base64.b64encode(gzip.compress(code.encode(), 9, mtime=0)).decode()
     return f'<script type="application/gzip" id="plotly">{packed}</script>\n', _hash(code)
-
-
-def write_style() -> str:
-    """Write the style sheet: of blocks, and of a page."""
-    return "".join(map(read_asset, STYLES))
 
 
 def read_asset(name: str) -> str:
@@ -196,9 +181,8 @@ def _load_widget() -> Any:
     import anywidget
     import traitlets
 
-    style = write_style()
-    for selector, own in _PARTS.items():
-        style = style.replace(selector, own)
+    style = "".join(map(read_asset, STYLES)).replace(":root", ":host")
+    style = _PAGE.sub(r"\1.page {", style)
 
     class ReportWidget(anywidget.AnyWidget):
         """A result's report in a notebook; where no kernel is, its card as HTML."""

@@ -65,10 +65,7 @@ def apply_theme(
     width: int = WIDTH,
     **layout: Any,
 ) -> go.Figure:
-    """Apply the theme to a figure, with a title that states the finding, a note and axis names; return it.
-
-    Further options go to plotly's layout.
-    """
+    """Apply the theme, with a title that says the finding, a note, axis names, plotly's layout."""
     titles = [plain(line) for line in textwrap.wrap(title, width // 10)]
     notes = [plain(line) for line in textwrap.wrap(note, width // 7)]
     top = 34 + 24 * len(titles) + 18 * len(notes)

@@ -30,13 +30,8 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
     try:
         form = ui.prompt_form(session, address, session.trace(address))
         circuit = _find(session, address)
-        parts = [
-            _show_graph(circuit, viewport),
-            _show_node(circuit, address),
-            _show_without(circuit, address),
-            _show_groups(circuit, address),
-            _list_neurons(circuit, address),
-        ]
+        sections = (_show_node, _show_without, _show_groups, _list_neurons)
+        parts = [_show_graph(circuit, viewport), *(each(circuit, address) for each in sections)]
     except FfnProbeError as error:
         return ui.page(heading, ui.prompt_form(session, address, None), ui.alert(error))
     return ui.page(circuit.title, form, *parts, bar())
@@ -128,14 +123,11 @@ def _show_groups(circuit: Circuit, address: Address) -> Component:
     if not groups:
         return html.Div()
     influence = dict(zip(circuit.kept, circuit.worth[-len(circuit.kept) :].tolist(), strict=True))
-    frame = pd.DataFrame(
-        {
-            "group": list(groups),
-            "neurons": [" ".join(map(_name_site, group)) for group in groups.values()],
-            "influence": [sum(influence[site] for site in group) for group in groups.values()],
-            "effect": circuit.question.remove_groups(list(groups.values())),
-        }
-    )
+    sets = list(groups.values())
+    frame = pd.DataFrame({"group": list(groups)})
+    frame["neurons"] = [" ".join(map(_name_site, sites)) for sites in sets]
+    frame["influence"] = [sum(influence[site] for site in sites) for sites in sets]
+    frame["effect"] = circuit.question.remove_groups(sets)
     about = (
         "effect: what the answer loses without all of the group, the model run again, in logits."
     )

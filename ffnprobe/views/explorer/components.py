@@ -305,10 +305,8 @@ def _ask_contrast(session: Session, address: Address) -> Component:
         spellCheck=False, placeholder="Tiger Woods plays the sport of",
     )  # fmt: skip
     hint = "The same sentence about other subjects, one a line."
-    parts = [
-        html.Summary("Why this subject, not this kind of sentence?"),
-        field("Contrast prompts", typed, hint=hint),
-    ]
+    summary = html.Summary("Why this subject, not this kind of sentence?")
+    parts = [summary, field("Contrast prompts", typed, hint=hint)]
     is_on = address.has("related")
     if session.has_relations:
         parts.append(_switch("related", "contrast with other facts of the relation", is_on=is_on))

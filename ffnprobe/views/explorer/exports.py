@@ -47,13 +47,9 @@ def bar() -> Component:
     """Offer the files and the recipes; the list of tables is filled in once the page is shown."""
     buttons = [html.Button(title, id=name, n_clicks=0) for name, (title, _, _) in BUTTONS.items()]
     chosen = dcc.RadioItems(options=[], value=None, id="save-table", inline=True, className="radio")
-    return section(
-        "Export",
-        html.Fieldset([html.Legend("Table for csv and parquet"), chosen]),
-        html.Div(buttons, className="row"),
-        html.Div(id="saved", role="status"),
-        html.Div(id="recipes"),
-    )
+    tables = html.Fieldset([html.Legend("Table for csv and parquet"), chosen])
+    saved, recipes = html.Div(id="saved", role="status"), html.Div(id="recipes")
+    return section("Export", tables, html.Div(buttons, className="row"), saved, recipes)
 
 
 def _show_recipes(recipe: Recipe) -> list[Component]:

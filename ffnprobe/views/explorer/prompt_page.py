@@ -100,11 +100,8 @@ def _show_predictions(
         ui.link(shown, _ask_why(address, trace, token), is_near=True)
         for shown, token in zip(likeliest.token, likeliest.id, strict=True)
     ]
-    listed = ui.table(
-        likeliest.drop(columns="id"),
-        caption=f"the {k} likeliest next tokens at temperature {temperature:g}",
-        links={"token": links},
-    )
+    caption = f"the {k} likeliest next tokens at temperature {temperature:g}"
+    listed = ui.table(likeliest.drop(columns="id"), caption=caption, links={"token": links})
     return [
         html.P(html.Output(f"temperature {temperature:g}")),
         html.Div([listed, ui.figure(drawn, viewport)], className="pair"),
@@ -151,9 +148,8 @@ def _show_why(session: Session, address: Address, trace: Trace, viewport: Viewpo
         offer = html.P(["Choose an answer above, or ask about the model's own: ", own])
         return ui.section("Why?", offer, name="why")
     explanation = session.explanation(question)
-    evidence = (
-        [] if explanation is None else ui.show_blocks(explanation.document(), address, viewport)
-    )
+    document = [] if explanation is None else explanation.document()
+    evidence = ui.show_blocks(document, address, viewport)
     progress = [
         html.Div(id="progress", role="status"),
         html.Button("Cancel", id="cancel", n_clicks=0, hidden=True),
@@ -270,11 +266,9 @@ def register(app: Dash, session: Session) -> None:
         running = session.jobs.find(job["name"])
         # If the job was dropped, the result may be in the cache, else it can be asked for again.
         explanation = session.explanation(question) if running is None else running.result
-        evidence = (
-            no_update
-            if explanation is None
-            else ui.show_blocks(explanation.document(), address, viewport)
-        )
+        evidence = no_update
+        if explanation is not None:
+            evidence = ui.show_blocks(explanation.document(), address, viewport)
         if running is None:
             return evidence, "", no_update, True, explanation is not None, no_update
         return (

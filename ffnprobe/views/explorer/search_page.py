@@ -47,11 +47,8 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
     )
     neurons = session.neurons
     survey = [] if neurons is None else _show_survey(session, neurons, address, viewport)
-    waiting = [
-        dcc.Store(id="surveying", data=neurons is None),
-        dcc.Store(id="survey-job"),
-        dcc.Interval(id="clock", interval=TICK, max_intervals=0),
-    ]
+    asked, job = dcc.Store(id="surveying", data=neurons is None), dcc.Store(id="survey-job")
+    waiting = [asked, job, dcc.Interval(id="clock", interval=TICK, max_intervals=0)]
     progress = html.Div(id="surveyed", role="status")
     holder = html.Div(survey, id="survey")
     return ui.page(
@@ -192,8 +189,8 @@ def show_facts(session: Session, address: Address, viewport: Viewport) -> Compon
         ui.link(prompt, fresh.here(prompt=prompt, answer=answer))
         for prompt, answer in zip(listed.prompt, listed.answer, strict=True)
     ]
-    shown = listed[["prompt", "answer", "subject"]].copy()
-    shown["answer"] = shown.answer.str.replace(" ", "␣", regex=False)
+    answers = listed.answer.str.replace(" ", "␣", regex=False)
+    shown = listed[["prompt", "answer", "subject"]].assign(answer=answers)
     caption, links = f"the facts of {relation}", {"prompt": prompts}
     rows = ui.table(shown, caption=caption, links=links, most=FACTS)
     nothing = ui.words("There are no facts of this relation.")
@@ -210,11 +207,8 @@ def _list_facts(session: Session, address: Address) -> tuple[str, pd.DataFrame]:
     """List the facts of the relation chosen, or of the first: subject, prompt, answer, source line."""
     facts = session.facts
     relation = address.text("relation", facts.rows[0].relation)
-    rows = [
-        (row.subject, row.prompt, row.answer, row.where)
-        for row in facts.rows
-        if row.relation == relation
-    ]
+    own = (row for row in facts.rows if row.relation == relation)
+    rows = [(row.subject, row.prompt, row.answer, row.where) for row in own]
     listed = pd.DataFrame(rows, columns=["subject", "prompt", "answer", "where"])
     provenance = session.model.provenance(settings={"facts": facts.source, "relation": relation})
     return relation, provenance.note(listed)

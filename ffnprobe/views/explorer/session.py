@@ -205,10 +205,8 @@ class Session:
         facts = read_facts(self.facts_file)
         if not facts.rows:
             first = facts.problems[0]
-            raise DataRefused(
-                f"{facts.source} has no fact that can be read.",
-                remedy=f"fix {first.where}: {first.problem}",
-            )
+            why = f"{facts.source} has no fact that can be read."
+            raise DataRefused(why, remedy=f"fix {first.where}: {first.problem}")
         return facts
 
     @cached_property

@@ -2,9 +2,6 @@
 
 Each file has one family of figures. `draws` names a figure where it is defined; only the file that draws a
 result's type is loaded.
-
->>> list(find_figures("Pushes"))
-['layers', 'account', 'neurons']
 """
 
 from collections.abc import Callable, Mapping

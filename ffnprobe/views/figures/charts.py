@@ -100,10 +100,7 @@ def draw_diagonal(
     table: pd.DataFrame, rest: pd.DataFrame | None, axes: Texts, *, same: str, name: str,
     strengths: Numbers, hover: str, ends: Numbers = (), **dots: Any,
 ) -> go.Figure:  # fmt: skip
-    """Draw a column of neurons against another, and a line over all points and `ends` where both are alike.
-
-    The strongest of the table are labelled; the rest, if any, are `dots`.
-    """
+    """Draw neurons' two numbers and a line where they are alike; the rest, if any, are `dots`."""
     xs, ys = (table[axis].tolist() for axis in axes)
     other_xs, other_ys = ([] if rest is None else rest[axis].tolist() for axis in axes)
     reached = [*xs, *ys, *other_xs, *other_ys, *ends]
@@ -159,10 +156,7 @@ def draw_grid(
     into: go.Figure | None = None,
     **look: Any,
 ) -> go.Figure:
-    """Draw a heatmap, first row on top; without names for its columns they are numbered `across`.
-
-    It goes `into` a column of a figure, or a new one; `look` goes to `heat`.
-    """
+    """Draw a `heat` into a figure's column; columns without names are numbered `across`."""
     figure = make_subplots() if into is None else into
     width = len(values[0])
     drawn = heat(values, rows=(), columns=(), digits=digits, **look)
@@ -194,8 +188,7 @@ def say(provenance: Provenance) -> str:
         tokens = tokens[: provenance.position + 1]
     answer = f" {say_answer(provenance)}" if provenance.answer else ""
     after = f" after {join_tokens(tokens)}" if tokens else ""
-    settings = name_settings(provenance)
-    settings = f"; {settings}" if settings else ""
+    settings = f"; {named}" if (named := name_settings(provenance)) else ""
     return f"{provenance.model}:{answer}{after}{settings}"
 
 

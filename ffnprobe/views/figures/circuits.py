@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -20,16 +19,9 @@ THICKEST, THINNEST = 8.0, 0.8
 ROW, CELL = 46, 112
 LETTERS = 9
 IN_LINE = 4  # neurons of one layer at one token, side by side
-
-
-@dataclass(frozen=True)
-class GraphLayout:
-    """Where every node shown stands."""
-
-    spots: dict[str, tuple[float, float]]
-    rows: dict[int, float]  # the lowest line of each layer
-    width: float
-    height: float
+# Where each node stands; this, the lowest line of each layer, the width and the height.
+Spots = dict[str, tuple[float, float]]
+Layout = tuple[Spots, dict[int, float], float, float]
 
 
 @draws("graph", "Circuit")
@@ -39,20 +31,20 @@ def plot_circuit(circuit: "fp.Circuit", *, top: int = SHOWN, edges: int = EDGES)
     if not shown:
         why = "no neuron has influence on this answer."
         raise OptionRefused(why, remedy="other contrast prompts")
-    layout = lay_out(circuit, shown)
-    flows = sum_flows(circuit, set(layout.spots))
+    spots, lowest, across, up = lay_out(circuit, shown)
+    flows = sum_flows(circuit, set(spots))
     strongest = sorted(flows.items(), key=lambda item: -abs(item[1]))[:edges]
     figure = go.Figure()
-    _draw_edges(figure, layout, strongest)
-    _draw_nodes(figure, circuit, layout, shown)
+    _draw_edges(figure, spots, strongest)
+    _draw_nodes(figure, circuit, spots, shown)
     # The tokens below and the answer on top.
     for position, token in enumerate(circuit.trace.tokens):
-        charts.write_boxed(figure, *layout.spots[f"embedding@{position}"], plain(token))
+        charts.write_boxed(figure, *spots[f"embedding@{position}"], plain(token))
     answer = plain(f"{circuit.provenance.answer}  {circuit.logit:+.2f}")
-    charts.write_boxed(figure, *layout.spots[ANSWER], answer)
-    ticks = {"tickvals": [*layout.rows.values()], "ticktext": [f"L{n}" for n in layout.rows]}
-    figure.update_yaxes(range=[-0.75, layout.height + 0.9], zeroline=False, **ticks)
-    figure.update_xaxes(visible=False, range=[-0.2, layout.width + 0.2])
+    charts.write_boxed(figure, *spots[ANSWER], answer)
+    ticks = {"tickvals": [*lowest.values()], "ticktext": [f"L{layer}" for layer in lowest]}
+    figure.update_yaxes(range=[-0.75, up + 0.9], zeroline=False, **ticks)
+    figure.update_xaxes(visible=False, range=[-0.2, across + 0.2])
     first, worth = circuit.kept[0], float(circuit.worth[-len(circuit.kept)])
     title = (
         f"{first[0]} at {circuit.trace.tokens[first[1]]} is worth most to "
@@ -62,11 +54,11 @@ def plot_circuit(circuit: "fp.Circuit", *, top: int = SHOWN, edges: int = EDGES)
         f"the {len(shown)} strongest of {len(circuit.kept)} neurons and {len(strongest)} edges; "
         f"blue toward the answer, vermillion away from it. {charts.say(circuit.provenance)}"
     )
-    width = int(max(960, 90 + CELL * layout.width))
-    return apply_theme(figure, title, note=note, height=int(ROW * (layout.height + 2)), width=width)
+    width = int(max(960, 90 + CELL * across))
+    return apply_theme(figure, title, note=note, height=int(ROW * (up + 2)), width=width)
 
 
-def lay_out(circuit: "fp.Circuit", shown: list[str]) -> GraphLayout:
+def lay_out(circuit: "fp.Circuit", shown: list[str]) -> Layout:
     """Give every position a column as wide as its fullest line, and every layer shown lines enough."""
     cells = defaultdict[tuple[int, int], list[str]](list)
     nodes = [node for node in circuit.sources.nodes if node.name in shown]
@@ -93,7 +85,7 @@ def lay_out(circuit: "fp.Circuit", shown: list[str]) -> GraphLayout:
         left += width
     answer = circuit.question.pushes.pieces[0].position
     spots[ANSWER] = (spots[f"embedding@{answer}"][0], height + 0.4)
-    return GraphLayout(spots, rows, left, height)
+    return spots, rows, left, height
 
 
 def sum_flows(circuit: "fp.Circuit", among: set[str]) -> dict[tuple[str, str], float]:
@@ -107,10 +99,10 @@ def sum_flows(circuit: "fp.Circuit", among: set[str]) -> dict[tuple[str, str], f
 
 
 def _draw_edges(
-    figure: go.Figure, layout: GraphLayout, flows: Sequence[tuple[tuple[str, str], float]]
+    figure: go.Figure, spots: Spots, flows: Sequence[tuple[tuple[str, str], float]]
 ) -> None:
     """Draw edges, the strongest on top; each says at its middle what it is worth."""
-    lines = [(layout.spots[source], layout.spots[target]) for (source, target), _ in flows]
+    lines = [(spots[source], spots[target]) for (source, target), _ in flows]
     steps = [step / 12 for step in range(13)]
     for ((x, y), (to_x, to_y)), (_, flow) in reversed([*zip(lines, flows, strict=True)]):
         strength = math.sqrt(abs(flow / flows[0][1]))  # the area, not the width, is what is seen
@@ -129,17 +121,14 @@ def _draw_edges(
     )  # fmt: skip
 
 
-def _draw_nodes(
-    figure: go.Figure, circuit: "fp.Circuit", layout: GraphLayout, shown: list[str]
-) -> None:
+def _draw_nodes(figure: go.Figure, circuit: "fp.Circuit", spots: Spots, shown: list[str]) -> None:
     kept, trace = circuit.kept[: len(shown)], circuit.trace
-    first = len(circuit.sources.nodes) - len(circuit.kept)
-    worth = circuit.worth[first : first + len(kept)].tolist()
+    worth = circuit.worth[-len(circuit.kept) :][: len(kept)].tolist()
     acts = [float(trace.activations[name.layer, at, name.neuron]) for name, at in kept]
     tokens = answer_tokens(trace.model, [name for name, _ in kept], 5, signs=acts)
     rows = [*zip(kept, worth, acts, tokens, strict=True)]
     figure.add_scatter(
-        x=[layout.spots[name][0] for name in shown], y=[layout.spots[name][1] for name in shown],
+        x=[spots[name][0] for name in shown], y=[spots[name][1] for name in shown],
         mode="markers+text", showlegend=False, textposition="top center", customdata=shown,
         text=[f"{name}<br>{plain(written[0][:LETTERS])}" for (name, _), _, _, written in rows],
         textfont={"size": 10, "color": BLACK},

@@ -134,19 +134,15 @@ def plot_compared_pushes(comparison: "fp.Comparison", *, top: int = 12) -> go.Fi
         f"logits on the one prompt, {first.push_second:+.3f} on the other"
     )
     height, note = charts.height_of(len(table)), charts.say(provenance)
-    legend = charts.BELOW | {"y": -70 / height}
-    return apply_theme(
-        figure, title, note=note, x="push in logits", height=60 + height, legend=legend
-    )
+    figure.update_layout(legend=charts.BELOW | {"y": -70 / height})
+    return apply_theme(figure, title, note=note, x="push in logits", height=60 + height)
 
 
 @draws("activations", "Comparison")
 def plot_activations(comparison: "fp.Comparison") -> go.Figure:
     """Draw every neuron's activation on one prompt against that on the other."""
-    columns = {
-        "activation_first": comparison.first.activations,
-        "activation_second": comparison.second.activations,
-    }
+    first, second = comparison.first, comparison.second
+    columns = {"activation_first": first.activations, "activation_second": second.activations}
     size = comparison.activations.numel()
     many = min(DESCRIBED, size)
     table = comparison.top(many, by="activation")
@@ -154,16 +150,14 @@ def plot_activations(comparison: "fp.Comparison") -> go.Figure:
     rest = _list_rest(torch.ones_like(comparison.activations).bool(), strong, columns)
     xs, ys = (table[column].tolist() for column in columns)
     figure = charts.draw_diagonal(
-        table, rest, ("activation_first", "activation_second"), same="the same on both",
+        table, rest, tuple(columns), same="the same on both",
         name="the most different", strengths=[abs(x - y) for x, y in zip(xs, ys, strict=True)],
         hover="%{x:.3f}, %{y:.3f}", marker_size=4, marker_opacity=0.4,
         type="scattergl" if size > charts.VECTORS else "scatter",
     )  # fmt: skip
     figure.update_traces(cliponaxis=False, selector={"mode": "markers+text"})
     title = f"{table['name'].iloc[0]} acts most differently: {xs[0]:.2f} on the one prompt, {ys[0]:.2f} on the other"
-    x, y = (
-        f"activation on {_say_prompt(pushes)}" for pushes in (comparison.first, comparison.second)
-    )
+    x, y = (f"activation on {_say_prompt(pushes)}" for pushes in (first, second))
     note = charts.say(comparison.provenance)
     return apply_theme(figure, title, note=note, x=x, y=y, height=560, legend=charts.BELOW)
 

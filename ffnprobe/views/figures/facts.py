@@ -42,10 +42,8 @@ def plot_carriers(relations: "fp.Relations") -> go.Figure:
     hover = [f"{name}, p = {p:.3g}; z" for name, p in zip(names, first.p, strict=True)]
     beyond = int((first.p <= 0.05).sum())
     title = f"{beyond} of {len(first)} relations have a neuron of their own, beyond chance"
-    note = charts.say_model(relations.provenance)
-    return charts.draw_bars(
-        first.z.tolist(), title, names=names, hover=hover, note=note, x="z of the count"
-    )
+    look = {"note": charts.say_model(relations.provenance), "x": "z of the count"}
+    return charts.draw_bars(first.z.tolist(), title, names=names, hover=hover, **look)
 
 
 @draws("facts", "Overlap")
@@ -57,9 +55,8 @@ def plot_overlap(overlap: "fp.Overlap") -> go.Figure:
     names = [f"{number} {relation}: {prompt}" for number, (relation, prompt) in rows]
     values = overlap.values.copy()
     np.fill_diagonal(values, np.nan)  # a fact shares everything with itself
-    figure = go.Figure(
-        heat(values.tolist(), rows=names, columns=names, signed=False, digits=None, bar="shared")
-    )
+    look: dict[str, Any] = {"signed": False, "digits": None, "bar": "shared"}
+    figure = go.Figure(heat(values.tolist(), rows=names, columns=names, **look))
     starts = [n for n, name in enumerate(relations) if n == 0 or name != relations[n - 1]]
     middles = [(a + b) // 2 for a, b in zip(starts, [*starts[1:], len(names)], strict=True)]
     ticks = {"tickvals": middles, "ticktext": [plain(relations[n]) for n in starts]}

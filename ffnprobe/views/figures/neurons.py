@@ -28,11 +28,9 @@ def plot_reading(reading: "fp.Reading", *, top: int = 10) -> go.Figure:
     """Draw the tokens that match question and gate, and those the answer promotes and suppresses."""
     top = min(top, reading.question.model.config.vocab)
     tables = {} if reading.gate is None else {"gate_tokens": reading.gate.top(top)}
-    tables |= {
-        "question_tokens": reading.question.top(top),
-        "promotes": reading.answer.promotes(top),
-        "suppresses": reading.answer.suppresses(top),
-    }
+    tables["question_tokens"] = reading.question.top(top)
+    tables["promotes"] = reading.answer.promotes(top)
+    tables["suppresses"] = reading.answer.suppresses(top)
     figure = make_subplots(
         cols=len(tables), subplot_titles=[TITLES[side] for side in tables],
         horizontal_spacing=0.36 / len(tables),
@@ -176,10 +174,8 @@ def plot_layers(match: "fp.Match") -> go.Figure:
 def plot_correlations(match: "fp.Match") -> go.Figure:
     """Draw each layer's best correlations beside those with the random control."""
     neurons = match.neurons
-    columns = {
-        "correlation": (f"best neuron of {match.other}", BLUE),
-        "control": ("best of as many random answers", GREY),
-    }
+    columns = {"correlation": (f"best neuron of {match.other}", BLUE)}
+    columns["control"] = ("best of as many random answers", GREY)
     above = float((neurons.correlation.abs() > neurons.control.abs()).mean())
     title = f"{above:.0%} of the neurons are more like a neuron of {match.other} than like any random answer"
     note = f"{match.provenance.model}; boxes are quartiles; {match.caption}"

@@ -110,9 +110,8 @@ def plot_lens_tokens(trace: "fp.Trace") -> go.Figure:
     tables = [table[table.part != "attention"] for table in tables]
     rows = ["embedding", *(f"after L{layer}" for layer in range(trace.model.config.layers))]
     grid = [list(row) for row in zip(*(t.token_probability for t in tables), strict=True)]
-    texts = [
-        [plain(token) for token in row] for row in zip(*(t.token for t in tables), strict=True)
-    ]
+    tokens = zip(*(t.token for t in tables), strict=True)
+    texts = [[plain(token) for token in row] for row in tokens]
     columns = list(trace.tokens[first:])
     figure = charts.draw_grid(grid, rows=rows, columns=columns, signed=False, bar="probability")
     # What a click on a cell chose: after which stage the stream is read, and where; a text, since
@@ -140,10 +139,8 @@ def plot_text(trace: "fp.Trace", neuron: str | NeuronId) -> go.Figure:
     width = min(TOKENS_A_LINE, len(values))
     lines = math.ceil(len(values) / width)
     blank = lines * width - len(values)
-    cells: list[list[Any]] = [
-        values + [math.nan] * blank,
-        [*map(plain, trace.tokens), *[""] * blank],
-    ]
+    words = [*map(plain, trace.tokens), *[""] * blank]
+    cells: list[list[Any]] = [values + [math.nan] * blank, words]
     grid, texts = ([row[n * width : (n + 1) * width] for n in range(lines)] for row in cells)
     most = max(map(abs, values)) or 1.0
     rows = [str(line * width) for line in range(lines)]
@@ -198,7 +195,7 @@ def _limit(values: Tensor) -> float:
 
 @draws("drivers", "Drivers")
 def plot_drivers(drivers: "fp.Drivers", *, top: int = 15) -> go.Figure:
-    """Draw the parts of the stream that gave a neuron its score (and its gate's), the strongest first."""
+    """Draw the parts of the stream that gave a neuron its score (and its gate's)."""
     gate = {} if drivers.gate is None else {"gate": drivers.gate}
     sides = gate | {"question": drivers}
     figure = make_subplots(
@@ -207,7 +204,11 @@ def plot_drivers(drivers: "fp.Drivers", *, top: int = 15) -> go.Figure:
     )  # fmt: skip
     heights = []
     for column, one in enumerate(sides.values(), 1):  # the question's is the last
-        names, values = _strongest(one, top)
+        table = one.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
+        names, values = list(table.part[:top]), table.drive[:top].tolist()
+        if len(table) > top:
+            names.append(f"{len(table) - top} others")
+            values.append(float(table.drive[top:].sum()))
         hover = [f"{name}:" for name in names]
         charts.add_bars(figure, values, names=names, hover=hover, row=1, col=column)
         heights.append(charts.height_of(len(values)))
@@ -219,16 +220,6 @@ def plot_drivers(drivers: "fp.Drivers", *, top: int = 15) -> go.Figure:
         figure, title, note=charts.say(drivers.provenance), x="score", width=320 + 480 * len(sides),
         height=30 + max(heights),
     )  # fmt: skip
-
-
-def _strongest(drivers: "fp.Drivers", k: int) -> tuple[list[str], list[float]]:
-    """Return the names and drives of the strongest parts, the others summed up."""
-    table = drivers.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
-    names, values = list(table.part[:k]), table.drive[:k].tolist()
-    if len(table) > k:
-        names.append(f"{len(table) - k} others")
-        values.append(float(table.drive[k:].sum()))
-    return names, values
 
 
 @draws("similarity", "Similarity")

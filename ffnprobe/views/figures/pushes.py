@@ -37,11 +37,8 @@ def plot_layers(pushes: "fp.Pushes | fp.PushesByPiece") -> go.Figure:
         rows=len(pieces), shared_xaxes=True, vertical_spacing=0.25 / len(pieces),
         subplot_titles=titles if len(pieces) > 1 else None,
     )  # fmt: skip
-    sides = {
-        "toward": ("neurons toward", BLUE),
-        "against": ("neurons against", VERMILLION),
-        "attention": ("attention", ORANGE),
-    }
+    sides = {"toward": ("neurons toward", BLUE), "against": ("neurons against", VERMILLION)}
+    sides["attention"] = ("attention", ORANGE)
     strongest = []
     for row, piece in enumerate(pieces, 1):
         drawn = charts.layer_bars(piece.by_layer(), "push", sides, showlegend=row == 1)
@@ -65,12 +62,8 @@ def plot_layers(pushes: "fp.Pushes | fp.PushesByPiece") -> go.Figure:
 @draws("account", "Pushes")
 def plot_account(pushes: "fp.Pushes") -> go.Figure:
     """Draw the account as a waterfall that ends at the model's logit."""
-    inside = {
-        "head": "attention",
-        "attention bias": "attention",
-        "neurons": "MLP",
-        "MLP bias": "MLP",
-    }
+    inside = dict.fromkeys(("head", "attention bias"), "attention")
+    inside |= dict.fromkeys(("neurons", "MLP bias"), "MLP")
     table = pushes.by_part()
     names = [
         f"L{layer} {inside[kind]}" if kind in inside else str(part)
@@ -145,8 +138,8 @@ def plot_paths(paths: "fp.Paths", *, top: int = 10) -> go.Figure:
 
 def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenance) -> go.Figure:
     """Draw a table of neurons, each at its position, with its push and the head it went through."""
-    order = ["position", "through", "push_through_attention"]
-    table = table[table.through != ""]
+    table = table[table.through != ""].rename(columns={"push_through_attention": "pushed"})
+    order = ["position", "through", "pushed"]
     table = table.sort_values(order, ascending=[True, True, False], kind="stable")
     if not len(table):
         raise OptionRefused("nothing went through attention.", remedy="a longer prompt")
@@ -156,10 +149,7 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
     answer = str(provenance.answer)
     columns: list[dict[Any, str]] = [
         {position: plain(tokens[position]) for position in positions},
-        {
-            (row.name, row.position): f"{row.name}  {row.push_through_attention:+.3f}"
-            for row in rows
-        },
+        {(row.name, row.position): f"{row.name}  {row.pushed:+.3f}" for row in rows},
         {head: head for head in heads},
         {answer: plain(answer)},
     ]
@@ -170,22 +160,21 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
     ]
     at_token, at_neuron, at_head, at_answer = spots
     figure = go.Figure()
-    most = max(abs(row.push_through_attention) for row in rows) or 1.0
+    most = max(abs(row.pushed) for row in rows) or 1.0
     for row in rows:
         way = [at_token[row.position], at_neuron[row.name, row.position], at_head[row.through]]
         hover = (
             f"{row.name} at {row.token} (position {row.position}), activation "
-            f"{row.activation:.3f}: {row.push_through_attention:+.4f} logits through attention, "
+            f"{row.activation:.3f}: {row.pushed:+.4f} logits through attention, "
             f"{row.carried:+.4f} of it by {row.through}"
         )
-        _draw_curve(figure, way, row.push_through_attention / most, hover)
+        _draw_curve(figure, way, row.pushed / most, hover)
     for head in heads:
-        net = sum(row.push_through_attention for row in rows if row.through == head)
+        net = sum(row.pushed for row in rows if row.through == head)
         hover = f"the neurons shown before {head} push {net:+.4f} logits"
         _draw_curve(figure, [at_head[head], at_answer[answer]], net / most, hover)
-    for names, places, weight in zip(
-        columns, spots, ("bold", "normal", "normal", "bold"), strict=True
-    ):
+    weights = ("bold", "normal", "normal", "bold")
+    for names, places, weight in zip(columns, spots, weights, strict=True):
         for name, text in names.items():
             charts.write_boxed(figure, *places[name], text, weight=weight)
     for x, heading in enumerate(HEADINGS):
@@ -193,11 +182,11 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
             x=float(x), y=-0.03, text=heading, showarrow=False, font={"size": 12, "color": GREY}
         )
     _write_prompt(figure, tokens, positions)
-    first = max(rows, key=lambda row: abs(row.push_through_attention))
-    up = "up" if first.push_through_attention >= 0 else "down"
+    first = max(rows, key=lambda row: abs(row.pushed))
+    up = "up" if first.pushed >= 0 else "down"
     title = (
         f"{first.name} at {first.token} pushes {charts.say_answer(provenance)} {up} most through attention "
-        f"({first.push_through_attention:+.3f}), by {first.through}"
+        f"({first.pushed:+.3f}), by {first.through}"
     )
     note = f"blue pushes up, vermillion down; logits. {charts.say(provenance)}"
     return apply_theme(
