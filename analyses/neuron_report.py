@@ -17,7 +17,7 @@ import pandas as pd
 
 import ffnprobe as fp
 from analyses.script import new_parser, run_script
-from ffnprobe.views.table_formats import check_target
+from ffnprobe.views.saving import check_target
 from ffnprobe.views.terminal import print_tables
 
 SHOWN = ["name", "kind", "promotes", "suppresses", "vocab_skew", "vocab_kurtosis", "null_space"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ffnprobe.errors import FfnProbeError
-from ffnprobe.views.table_formats import check_target
+from ffnprobe.views.saving import check_target
 
 
 def new_parser(

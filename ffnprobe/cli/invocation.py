@@ -106,7 +106,7 @@ class Common:
     def check_out(self) -> None:
         """Refuse files that cannot be written before any work is done."""
         if self.out is not None or self.html is not None:
-            from ffnprobe.views.table_formats import check_target
+            from ffnprobe.views.saving import check_target
 
             if self.out is not None:
                 check_target(self.out)
@@ -160,8 +160,7 @@ class Common:
         printed: "dict[str, pd.DataFrame] | None" = None,
     ) -> None:
         """Print tables in the chosen format, or write `--out`; as text, only those `printed`."""
-        from ffnprobe.views.saving import gather_tables, save_result
-        from ffnprobe.views.table_formats import TEXTS, name_unwritten
+        from ffnprobe.views.saving import TEXTS, gather_tables, name_unwritten, save_result
 
         tables = result.tables() if tables is None else tables
         known = result.provenance if provenance is None else provenance

@@ -34,7 +34,7 @@ BATCH_STORE = Option(
 def read_graph(text: str) -> Path:
     """Check the name of a graph's file before any work is done."""
     from ffnprobe.views.graph_files import SUFFIXES
-    from ffnprobe.views.table_formats import check_target
+    from ffnprobe.views.saving import check_target
 
     path = Path(text)
     check_target(path, SUFFIXES)

@@ -27,7 +27,7 @@ from ffnprobe.circuits.graph import ANSWER, BIASES, REST
 from ffnprobe.errors import OptionRefused
 from ffnprobe.files import atomic_write
 from ffnprobe.layout import is_missing
-from ffnprobe.views.table_formats import check_target, encode_text
+from ffnprobe.views.saving import check_target, encode_text
 
 SUFFIXES = (".graphml", ".json")
 # What XML cannot hold: control characters, and halves of characters.
@@ -39,9 +39,7 @@ Groups = Mapping[str, Sequence[str]]
 
 
 @verb
-def save_graph(
-    circuit: Circuit, path: str | Path, *, groups: Mapping[str, Sequence[str]] | None = None
-) -> None:
+def save_graph(circuit: Circuit, path: str | Path, *, groups: Groups | None = None) -> None:
     """Write a circuit as .graphml, or as .json for circuit-tracer's frontend.
 
     `groups` are nodes put together by hand, under a name: `{"plural": ["L8N952@1", "L12N1441@1"]}`.
@@ -94,10 +92,8 @@ def to_graphml(circuit: Circuit, groups: Groups) -> str:
 def _join_rest(circuit: Circuit) -> pd.DataFrame:
     """Return the edges, with those of the biases and of the rest, so that every score adds up."""
     edges, accounts = circuit.edges(), circuit.accounts()
-    rest = [
-        accounts[["target", "asks"]].assign(source=part, drive=accounts[part])
-        for part in (BIASES, REST)
-    ]
+    own = accounts[["target", "asks"]]
+    rest = [own.assign(source=part, drive=accounts[part]) for part in (BIASES, REST)]
     joined = pd.concat([edges, *(rows[rows.drive != 0] for rows in rest)], ignore_index=True)
     return joined[edges.columns]
 
@@ -143,18 +139,16 @@ def _tracer_nodes(circuit: Circuit, ids: Mapping[str, str]) -> Iterator[dict[str
     labels = dict(zip(neurons, circuit.table.answer_tokens, strict=True)) if neurons else {}
     for node, share in zip(nodes, shares, strict=True):
         name, at = ids[node.name], node.position
-        if node.kind == "neuron":
-            # A layer and a neuron are one number by Cantor's pairing, as in circuit-tracer.
-            both = node.layer + node.neuron
-            feature = both * (both + 1) // 2 + node.neuron
-            shown, kind = f"{node.neuron_id}: {labels[node.name]}", "cross layer transcoder"
-            activation = float(trace.activations[node.layer, at, node.neuron])
-            yield _tracer_node(
-                name, node.layer, feature, at, kind, share, shown, activation=activation
-            )
-        else:
+        if node.kind != "neuron":
             shown = f"{node.kind} of {trace.tokens[at]}"
             yield _tracer_node(name, "E", at, at, "embedding", share, shown)
+            continue
+        # A layer and a neuron are one number by Cantor's pairing, as in circuit-tracer.
+        both = node.layer + node.neuron
+        feature, kind = both * (both + 1) // 2 + node.neuron, "cross layer transcoder"
+        act = float(trace.activations[node.layer, at, node.neuron])
+        shown = f"{node.neuron_id}: {labels[node.name]}"
+        yield _tracer_node(name, node.layer, feature, at, kind, share, shown, activation=act)
 
 
 def _tracer_node(

@@ -35,8 +35,7 @@ from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, TableSet, as_result
 from ffnprobe.store import LOCK, hold
 from ffnprobe.views.page import wrap, write_page
-from ffnprobe.views.saving import encode_result, gather_tables, open_result
-from ffnprobe.views.table_formats import encode_text
+from ffnprobe.views.saving import encode_result, encode_text, gather_tables, open_result
 
 MANIFEST = "site.json"
 FOLDER = "results"
@@ -184,9 +183,8 @@ def _read_manifest(site: Path) -> dict[str, Any]:
     path = site / MANIFEST
     data = files.safe_read(path)
     if not (is_whole := files.is_sealed(data)):
-        why = "of an earlier version: it has no checksum"
-        if is_whole is not None:
-            why = "was changed: its checksum does not fit"
+        has_none = "of an earlier version: it has no checksum"
+        why = has_none if is_whole is None else "was changed: its checksum does not fit"
         raise DataRefused(
             f"{path} is damaged or {why}.",
             remedy=f"publish its results, {files.quote(site / FOLDER)}/*.json, to another folder",
@@ -217,14 +215,9 @@ def _describe(tables: TableSet, data: bytes) -> Entry:
     if about.prompt is not None and about.answer is not None:
         asked += f" → {about.answer}"
     names = [str(name) for table in tables.named.values() for name in table.get("name", ())]
-    return Entry(
-        name=f"{words or 'result'}-{xxhash.xxh3_64_hexdigest(data)[:8]}",
-        title=tables.title,
-        kind=tables.kind,
-        asked=asked,
-        rows=len(tables.table),
-        neurons=list(dict.fromkeys(names))[:NEURONS],
-    )
+    name = f"{words or 'result'}-{xxhash.xxh3_64_hexdigest(data)[:8]}"
+    neurons = list(dict.fromkeys(names))[:NEURONS]
+    return Entry(name, tables.title, tables.kind, asked, len(tables.table), neurons)
 
 
 def _write_index(model: Provenance, entries: Sequence[Entry]) -> str:
@@ -243,17 +236,11 @@ def _write_index(model: Provenance, entries: Sequence[Entry]) -> str:
         f'<div class="scroll"><table class="sortable" id="results"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(map(_write_row, entries))}</tbody></table></div>"
     )
-    about = {
-        "model": model.model,
-        "source": str(model.source),
-        "weights": model.fingerprint,
-        "identity": model.identity or "not known",
-    }
-    ends = [
-        Section("The model", lambda: [Terms(about)]),
-        Section("How to read it", lambda: [Words(HOW_TO_READ)]),
-    ]
-    body = f"{write_html([Words(intro)])}{table}{write_html(ends)}"
+    about = {"model": model.model, "source": str(model.source), "weights": model.fingerprint}
+    about["identity"] = model.identity or "not known"
+    source = Section("The model", lambda: [Terms(about)])
+    reading = Section("How to read it", lambda: [Words(HOW_TO_READ)])
+    body = f"{write_html([Words(intro)])}{table}{write_html([source, reading])}"
     return wrap(f"What ffnprobe found in {model.model}", body)
 
 
@@ -270,21 +257,17 @@ def _write_row(entry: Entry) -> str:
 
 def _write_readme(model: Provenance, entries: Sequence[Entry]) -> str:
     """Write the card of a data set: what the files are, and how to load them."""
-    paths = [f"{FOLDER}/{entry.name}.parquet" for entry in entries]
-    configs = "\n".join(
-        f"- config_name: {json.dumps(entry.name)}\n  data_files: {json.dumps(path)}"
-        for entry, path in zip(entries, paths, strict=True)
-    )
-    rows = "\n".join(
-        f"| {_plain(entry.title)} | {_plain(entry.kind)} | {path} |"
-        for entry, path in zip(entries, paths, strict=True)
-    )
+    configs, rows = [], []
+    for entry in entries:
+        name, path = json.dumps(entry.name), f"{FOLDER}/{entry.name}.parquet"
+        configs.append(f"- config_name: {name}\n  data_files: {json.dumps(path)}\n")
+        rows.append(f"| {_plain(entry.title)} | {_plain(entry.kind)} | {path} |\n")
     weights, identity = _plain(model.fingerprint), _plain(model.identity or "not known")
     return (
-        f"---\nconfigs:\n{configs}\n---\n# What ffnprobe found in {_plain(model.model)}\n\n"
+        f"---\nconfigs:\n{''.join(configs)}---\n# What ffnprobe found in {_plain(model.model)}\n\n"
         f"Weights {weights}, identity {identity}. Every file holds its provenance: "
         "`fp.open_result(path)` of a .json, .csv or .parquet gives the tables and the provenance back.\n\n"
-        f"| result | kind | file |\n|---|---|---|\n{rows}\n"
+        f"| result | kind | file |\n|---|---|---|\n{''.join(rows)}"
     )
 
 

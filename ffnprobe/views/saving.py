@@ -1,21 +1,18 @@
 """Save a result or a figure, and read a result back: the suffix decides the format.
 
-    .csv .jsonl .parquet   the result's first table
-    .json .md              all its tables
-    .html                  a page with its figures, its tables and words on how to read them
+    .csv       the first table, its provenance in the first row of a last column (see `csv_format`)
+    .jsonl     the first table for DuckDB, pandas and the shell, the provenance in the first line
+    .parquet   the first table, the provenance in the file's metadata
+    .json      all tables: one object with `provenance` and `rows`, or one key per table
+    .md        all tables, the provenance below
+    .html      a page with its figures, its tables and words on how to read them
 
 A file is written whole or not at all. csv, json and parquet are read back; their bytes are compared with the
-checksum among them first. A figure is written as .html, which any browser opens without a network, or as
-.png, which kaleido draws.
-
->>> import ffnprobe as fp, tempfile, pathlib
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> path = pathlib.Path(tempfile.mkdtemp()) / "next.csv"
->>> fp.save(trace, path)
->>> fp.open_result(path).table.token[0]
-'␣basketball'
+checksum among them first (see `files.seal`). In json and jsonl, missing and infinite numbers are null.
+A figure is written as .html, which any browser opens without a network, or as .png by kaleido.
 """
 
+import io
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -29,16 +26,124 @@ import pandas as pd
 
 from ffnprobe.arguments import verb
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
-from ffnprobe.files import atomic_write, is_sealed, safe_read
+from ffnprobe.files import BLANK, atomic_write, check_writable, is_sealed, safe_read, seal
+from ffnprobe.layout import format_value, is_null
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, Tables, TableSet, as_result
-from ffnprobe.views.csv_format import read_csv
-from ffnprobe.views.table_formats import FILES, check_target, encode_text, to_jsonl
+from ffnprobe.views.csv_format import read_csv, write_csv
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+# Room for a file's checksum.
+_ROOM = {"checksum": BLANK.decode()}
+EXAMPLES = 3
+_MARKUP = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "`": "&#96;", "*": "&#42;", "_": "&#95;",
+     "[": "&#91;", "\\": "&#92;", "\n": " "}
+)  # fmt: skip
+# An underscore within a word is not markup.
+_IN_NAMES = {letter: text for letter, text in _MARKUP.items() if letter != ord("_")}
 FIGURES = (".html", ".png")
+
+
+def to_json(result: TableSet, **more: str) -> str:
+    """Write one object: provenance, what the result is, each table by its name, one as `rows`."""
+    named = {"rows": result.table} if len(result.named) == 1 else result.named
+    types = {n: {str(c): str(t) for c, t in frame.dtypes.items()} for n, frame in named.items()}
+    rows = {name: _plain_rows(frame) for name, frame in named.items()}
+    body = more | _describe(result, types=types) | rows
+    return json.dumps(body, ensure_ascii=False, indent=1) + "\n"
+
+
+def to_jsonl(result: Result, written: TableSet) -> str:
+    """Write the first table's rows, one a line; of labels with their scan, examples too."""
+    from ffnprobe.corpora.examples import quote, strongest_examples
+    from ffnprobe.labels.stored_labels import Labels
+
+    rows = _plain_rows(written.table)
+    if isinstance(result, Labels) and result.scan is not None:
+        for row in rows:
+            examples = strongest_examples(result.scan, row["name"], EXAMPLES)
+            row["examples"] = [quote(example) for example in examples]
+    if rows:
+        rows[0]["provenance"] = written.provenance.as_dict()
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def to_md(result: TableSet) -> str:
+    """Write what is said and every table as Markdown, the provenance below."""
+    paragraphs = [line.translate(_MARKUP) for line in result.said]
+    for name, frame in result.named.items():
+        title = f"### {name.translate(_IN_NAMES)}\n\n" if len(result.named) > 1 else ""
+        heads = [str(column).translate(_IN_NAMES) for column in frame]
+        rows = frame.itertuples(index=False)
+        cells = ([format_value(value).translate(_MARKUP) for value in row] for row in rows)
+        lines = [heads, ["---"] * len(heads), *cells]
+        paragraphs.append(title + "\n".join(f"| {' | '.join(line)} |" for line in lines))
+    provenance = [f"- {line.translate(_MARKUP)}" for line in result.provenance.as_lines()]
+    return "\n\n".join([*paragraphs, "\n".join(provenance)]) + "\n"
+
+
+def to_parquet(result: TableSet) -> bytes:
+    """Write the first table, types kept, the provenance in the file's metadata."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(result.table, preserve_index=False)
+    note = encode_text(json.dumps(_ROOM | _describe(result), ensure_ascii=False))
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"ffnprobe": note})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return seal(buffer.getvalue())
+
+
+def encode_text(text: str) -> bytes:
+    """Write text as UTF-8; half a character (of a folder's name, say) as `\\udc80`, which JSON reads back."""
+    return text.encode(errors="backslashreplace")
+
+
+def _describe(result: TableSet, **more: Any) -> dict[str, Any]:
+    """Say what the tables are of, so that a reader finds it again."""
+    about = {"type": result.kind, "title": result.title, "tables": list(result.named), **more}
+    return {"provenance": result.provenance.as_dict(), "result": about}
+
+
+# What is printed, and what is written to files; those that are read back with their checksum.
+TEXTS: dict[str, Callable[[TableSet], str]] = {"csv": write_csv, "json": to_json, "md": to_md}
+FILES: dict[str, Callable[[TableSet], bytes]] = {
+    ".csv": lambda result: seal(encode_text(write_csv(result, **_ROOM))),
+    ".json": lambda result: seal(encode_text(to_json(result, **_ROOM))),
+    ".md": lambda result: encode_text(to_md(result)),
+    ".parquet": to_parquet,
+}
+SUFFIXES = (".csv", ".json", ".jsonl", ".parquet", ".md", ".html")
+
+
+def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES, *, what: str = "results") -> None:
+    """Refuse an unknown suffix or a missing folder before the work begins."""
+    if path.suffix.lower() not in suffixes:
+        raise FileNotWritten(
+            f'"{path.suffix}" is not a format that {what} are written in ({path.name}).',
+            remedy=", ".join(suffixes),
+        )
+    check_writable(path)
+
+
+def name_unwritten(tables: Mapping[str, pd.DataFrame], path: Path) -> str:
+    """Name the tables that a one-table file leaves out, if any."""
+    _, *others = tables
+    if not others or path.suffix.lower() not in (".csv", ".jsonl", ".parquet"):
+        return ""
+    return f" (the first table; .json, .md and .html also hold {', '.join(others)})"
+
+
+def _plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Turn rows into plain json values: missing and infinite are null."""
+    return [
+        {str(name): None if is_null(value) else value for name, value in row.items()}
+        for row in table.to_dict("records")
+    ]
 
 
 @verb
@@ -103,13 +208,10 @@ def gather_tables(
 ) -> TableSet:
     """Gather what a file of a result holds; if it is to be read by people, what is said of it, too."""
     said = (result.headline, *result.notes, result.caption) if is_told else ()
-    return TableSet(
-        title=result.title,
-        named=result.tables() if tables is None else tables,
-        provenance=result.provenance if provenance is None else provenance,
-        kind=result.kind if isinstance(result, TableSet) else type(result).__name__,
-        said=tuple(filter(None, said)),
-    )
+    kind = result.kind if isinstance(result, TableSet) else type(result).__name__
+    named = result.tables() if tables is None else tables
+    source = provenance or result.provenance
+    return TableSet(result.title, named, source, kind, tuple(filter(None, said)))
 
 
 def check_picture(path: Path) -> None:
@@ -241,17 +343,13 @@ def _read_json(data: bytes) -> TableSet:
     about = body["result"]
     if unknown := body.keys() - {"checksum", "provenance", "result", *about["types"]}:
         raise DataRefused(f"it has a field {min(unknown)!r}")
-    tables = {name: _frame(body[name], types) for name, types in about["types"].items()}
+    tables = {}
+    for name, types in about["types"].items():
+        series = {c: pd.Series([row[c] for row in body[name]], dtype=t) for c, t in types.items()}
+        tables[name] = pd.DataFrame(series)
     if len(tables) == 1:  # a single table is called rows in the file
         tables = dict(zip(about["tables"], tables.values(), strict=True))
     return TableSet(about["title"], tables, Provenance.from_dict(body["provenance"]), about["type"])
-
-
-def _frame(rows: list[dict[str, Any]], types: Mapping[str, str]) -> pd.DataFrame:
-    """Build a table from its rows, columns in their order and of their types."""
-    return pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in types.items()}
-    )
 
 
 def _read_parquet(data: bytes) -> TableSet:

@@ -13,7 +13,7 @@ from ffnprobe.errors import DataRefused, FileNotWritten
 from ffnprobe.models.sources import Source
 from ffnprobe.results import as_result
 from ffnprobe.serving.tools import Answers, Found
-from ffnprobe.views.table_formats import FILES, to_md
+from ffnprobe.views.saving import FILES, to_md
 from tests.views.results import every_result
 
 NAMES = sorted(
