@@ -134,8 +134,8 @@ def plot_compared_pushes(comparison: "fp.Comparison", *, top: int = 12) -> go.Fi
         f"logits on the one prompt, {first.push_second:+.3f} on the other"
     )
     height, note = charts.height_of(len(table)), charts.say(provenance)
-    figure.update_layout(legend=charts.BELOW | {"y": -70 / height})
-    return apply_theme(figure, title, note=note, x="push in logits", height=60 + height)
+    apply_theme(figure, title, note=note, x="push in logits", height=60 + height)
+    return figure.update_layout(legend=charts.BELOW | {"y": -70 / height})
 
 
 @draws("activations", "Comparison")
