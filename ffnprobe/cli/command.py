@@ -36,10 +36,10 @@ class Commands(dict[str, Any]):
     """Commands by name, each made of a function when it is first asked for."""
 
     def __getitem__(self, name: str) -> Any:
-        found = super().__getitem__(name)
-        if not hasattr(found, "params"):
-            found = self[name] = found()
-        return found
+        command = super().__getitem__(name)
+        if not hasattr(command, "params"):
+            command = self[name] = command()
+        return command
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a command, or nothing."""
@@ -95,11 +95,10 @@ class HelpCommand(TyperCommand):
             if (record := each.get_help_record(ctx)) is None:
                 continue
             name, words = record[0], re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", record[1])
+            title = "Options of every command" if each.name in shared else "Options"
             if each.param_type_name == "argument":
-                lists["Arguments"].append((_name_argument(each), words))
-            else:
-                kind = "Options of every command" if each.name in shared else "Options"
-                lists[kind].append((name, words))
+                title, name = "Arguments", _name_argument(each)
+            lists[title].append((name, words))
         for title, rows in lists.items():
             if rows:
                 with formatter.section(title):
@@ -114,7 +113,6 @@ def _name_argument(argument: Any) -> str:
 app = typer.Typer(
     name="ffnprobe",
     cls=HelpGroup,
-    help="Read the MLP layers of a language model neuron by neuron: questions, answers, pushes.",
     no_args_is_help=True,
     **SETTINGS,
 )

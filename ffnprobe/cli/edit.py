@@ -19,53 +19,34 @@ ROWS = 20
 @command
 def edit(
     common: Common,
-    fact: Annotated[
-        list[str],
-        Argument(
-            'A prompt and its new answer ("… plays the sport of" " tennis"), several such pairs, '
-            "or a table of facts to write (.csv, .tsv, .json, .jsonl).",
-            metavar="FACT…",
-        ),
-    ],
-    subject: Annotated[
-        str | None,
-        Option(
-            "The words of the prompt that the fact is about.", default="as pocket's own table says"
-        ),
-    ] = None,
+    fact: Annotated[list[str], Argument(
+        'A prompt and its new answer ("… plays the sport of" " tennis"), several such pairs, '
+        "or a table of facts to write (.csv, .tsv, .json, .jsonl).", metavar="FACT…",
+    )],
+    subject: Annotated[str | None, Option(
+        "The words of the prompt that the fact is about.", default="as pocket's own table says",
+    )] = None,
     method: Annotated[
         str, Option("How the weights are changed.", choices=("rome", "memit", "alphaedit"))
     ] = "rome",
     layer: Annotated[
         int | None, Option("The layer to change.", metavar="N", default="by the map of effects")
     ] = None,
-    facts: Annotated[
-        str | None,
-        Option(
-            "The table of facts to check before and after the edit.",
-            metavar="FACTS", default="pocket's own, for pocket",
-        ),
-    ] = None,
-    text: Annotated[
-        Path | None,
-        Option(
-            "A text to measure the drift of predictions on.",
-            metavar="FILE", default="sentences of the table",
-        ),
-    ] = None,
-    texts: Annotated[
-        list[str] | None,
-        Option(
-            "Texts to measure the second moments of keys over; kept for the next edit.",
-            metavar="FILES",
-        ),
-    ] = None,
-    keys: Annotated[
-        Path | None,
-        Option(
-            "The folder the second moments are kept in.", metavar="DIR", default="the user's cache"
-        ),
-    ] = None,
+    facts: Annotated[str | None, Option(
+        "The table of facts to check before and after the edit.",
+        metavar="FACTS", default="pocket's own, for pocket",
+    )] = None,
+    text: Annotated[Path | None, Option(
+        "A text to measure the drift of predictions on.",
+        metavar="FILE", default="sentences of the table",
+    )] = None,
+    texts: Annotated[list[str] | None, Option(
+        "Texts to measure the second moments of keys over; kept for the next edit.",
+        metavar="FILES",
+    )] = None,
+    keys: Annotated[Path | None, Option(
+        "The folder the second moments are kept in.", metavar="DIR", default="the user's cache",
+    )] = None,
     save: Annotated[
         Path | None, Option("Write the edited model to a new folder.", metavar="FOLDER")
     ] = None,
@@ -118,6 +99,7 @@ def edit(
 def _read_rows(words: list[str], subject: str | None) -> "str | list[FactRow]":
     """Take pairs of prompt and answer, or the name of a table."""
     from ffnprobe.facts.formats import SUFFIXES
+    from ffnprobe.facts.rows import FactRow
 
     is_table = len(words) == 1 and (words[0].endswith(SUFFIXES) or Path(words[0]).exists())
     if is_table and subject is not None:
@@ -126,8 +108,6 @@ def _read_rows(words: list[str], subject: str | None) -> "str | list[FactRow]":
         return words[0]
     if len(words) % 2:
         raise typer.BadParameter("each prompt needs its new answer, or name one table of facts")
-    from ffnprobe.facts.rows import FactRow
-
     pairs = zip(words[::2], words[1::2], strict=True)
     return [FactRow(prompt, answer, subject=subject or "") for prompt, answer in pairs]
 

@@ -105,13 +105,11 @@ class Common:
 
     def check_out(self) -> None:
         """Refuse files that cannot be written before any work is done."""
-        if self.out is not None or self.html is not None:
-            from ffnprobe.views.saving import check_target
+        for path, suffixes in ((self.out, ()), (self.html, ((".html",),))):
+            if path is not None:
+                from ffnprobe.views.saving import check_target
 
-            if self.out is not None:
-                check_target(self.out)
-            if self.html is not None:
-                check_target(self.html, (".html",))
+                check_target(path, *suffixes)
         if self.plot is not None:
             from ffnprobe.views.saving import check_picture
 
@@ -234,8 +232,8 @@ def choose_threads(parameters: int, available: int) -> int:
 
 def read_threads(given: int | None) -> int | None:
     """Return the number asked for: `--threads`, else `$FFNPROBE_THREADS`; None if neither is set."""
-    text, named = (str(given), "--threads") if given is not None else ("", VARIABLE)
-    text = text or os.environ.get(VARIABLE, "")
+    named = VARIABLE if given is None else "--threads"
+    text = os.environ.get(VARIABLE, "") if given is None else str(given)
     if not text:
         return None
     if not text.isdecimal() or len(text) > len(str(MOST)) or not 1 <= int(text) <= MOST:
@@ -278,6 +276,18 @@ def read_prompt(text: str) -> str:
             f"standard input is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02X}.",
             remedy="iconv -t utf-8",
         ) from None
+
+
+@contextmanager
+def say_kept(work: str, folder: Path | None) -> Iterator[None]:
+    """Say on Ctrl-C which work a folder keeps, if there is one."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if folder is None or not folder.is_dir():
+            raise
+        words = f"{work} kept in {folder}; the same command resumes."
+        raise KeyboardInterrupt(words) from None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The entry point of the command line: every command is registered here."""
+"""The entry point of the command line: importing the modules of commands registers these."""
 
 import gc
 import io
@@ -7,14 +7,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from ffnprobe.cli import (  # noqa: F401  (importing registers the command)
-    catalogue,
-    edit,
-    publish,
-    resumable,
-    servers,
-    verb_commands,
-)
+from ffnprobe.cli import catalogue, edit, publish, resumable, servers, verb_commands  # noqa: F401
 from ffnprobe.cli.command import app
 from ffnprobe.cli.failures import ClosedOutput, flush_output, restate
 

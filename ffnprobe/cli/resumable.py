@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ffnprobe.arguments import BY_RELATION, HOOKS, HUBS, OVERLAP, REMOVE, Option, Progress, Seed
-from ffnprobe.cli.invocation import Common, show_progress
+from ffnprobe.cli.invocation import Common, say_kept, show_progress
 from ffnprobe.cli.verb_commands import by_hand
 from ffnprobe.errors import OptionRefused
 
@@ -47,16 +47,16 @@ def scan(
             _show_rate(common) as progress,
             _one_thread(common, options["engine"], options["workers"]) as options["workers"],
         ):
-            found = scan_texts(model, store=store, progress=progress, **options)
+            scanned = scan_texts(model, store=store, progress=progress, **options)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_name_kept(store)) from None
-    known = found.done
-    common.note(f"{known.texts:,} texts, {known.passages:,} passages, {known.tokens:,} tokens")
-    if known.split:
-        longest = found.manifest["settings"]["context"]
-        common.note(f"{known.split:,} texts are longer than {longest:,} tokens and were split")
-    tables = found.tables()
-    common.emit(found, tables, printed={"layers": tables["layers"]})
+    done = scanned.done
+    common.note(f"{done.texts:,} texts, {done.passages:,} passages, {done.tokens:,} tokens")
+    if done.split:
+        longest = scanned.manifest["settings"]["context"]
+        common.note(f"{done.split:,} texts are longer than {longest:,} tokens and were split")
+    tables = scanned.tables()
+    common.emit(scanned, tables, printed={"layers": tables["layers"]})
 
 
 def _check_size(common: Common, texts: list[str], most: int | None, is_agreed: bool) -> None:
@@ -162,14 +162,15 @@ def label(
 
     try:
         with show_progress(common, "label") as progress:
-            found = label_neurons(model, store, progress=progress, **options)
+            labels = label_neurons(model, store, progress=progress, **options)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command resumes.") from None
-    common.note(found.summary)
-    tables = found.tables()
-    is_of_all = options["neurons"] is None
-    printed = tables["layers"] if is_of_all else tables["neurons"][LABEL_COLUMNS]
-    common.emit(found, tables, printed={"layers" if is_of_all else "neurons": printed})
+    common.note(labels.summary)
+    tables = labels.tables()
+    printed = {"layers": tables["layers"]}
+    if options["neurons"] is not None:
+        printed = {"neurons": tables["neurons"][LABEL_COLUMNS]}
+    common.emit(labels, tables, printed=printed)
 
 
 @by_hand
@@ -193,15 +194,8 @@ def score(
     partial = None if common.out is None else Path(f"{common.out}.partial")
     if partial is not None and partial.exists():
         common.note(f"resuming from {partial}")
-    try:
-        with show_progress(common, "facts") as progress:
-            scores = score_facts(model, store=partial, progress=progress, **options)
-    except KeyboardInterrupt:
-        if partial is None or not partial.exists():
-            raise
-        raise KeyboardInterrupt(
-            f"what is done is kept in {partial}; the same command resumes."
-        ) from None
+    with say_kept("what is done is", partial), show_progress(common, "facts") as progress:
+        scores = score_facts(model, store=partial, progress=progress, **options)
     _note(common, scores)
     if not len(scores):
         common.emit(scores, {"problems": scores.problems})
@@ -224,11 +218,10 @@ def _note(common: Common, scores: "Scores") -> None:
     common.note(scores.title)
     for note in scores.notes:
         common.note(note)
-    problems = scores.problems
-    for row in problems.head(PROBLEMS).itertuples():
+    many = len(scores.problems)
+    for row in scores.problems.head(PROBLEMS).itertuples():
         print(f"{row.where}: {row.problem}", file=sys.stderr)
-    if len(problems) > PROBLEMS:
-        print(f"… and {len(problems) - PROBLEMS:,} more like these", file=sys.stderr)
-    if len(problems):
-        total = len(scores) + len(problems)
-        print(f"error: {len(problems):,} of {total:,} rows were left out.", file=sys.stderr)
+    if many > PROBLEMS:
+        print(f"… and {many - PROBLEMS:,} more like these", file=sys.stderr)
+    if many:
+        print(f"error: {many:,} of {len(scores) + many:,} rows were left out.", file=sys.stderr)

@@ -5,7 +5,7 @@ asks a verb about many prompts, with the verb's options.
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ffnprobe.arguments import HOOKS, STORE, Argument, Option
 from ffnprobe.cli.command import HelpGroup, build, take
-from ffnprobe.cli.invocation import Common, open_store, read_prompt, show_progress
+from ffnprobe.cli.invocation import Common, open_store, read_prompt, say_kept, show_progress
 from ffnprobe.verbs import VERBS, Verb
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def end_explain(
     from ffnprobe.documents.blocks import Words
     from ffnprobe.views.terminal import print_document
 
-    found: Any = answered.result
+    explanation: Any = answered.result
     more = [] if full else [Words(MORE, "soft")]
-    print_document("", [*found.document(), *more], is_full=full)
-    if len(found.pushes.pieces) > 1 and not full:
+    print_document("", [*explanation.document(), *more], is_full=full)
+    if len(explanation.pushes.pieces) > 1 and not full:
         common.note("numbers are added up over the answer's tokens; --full prints each one's")
-    common.write(found)
+    common.write(explanation)
 
 
 def end_circuit(
@@ -85,8 +85,8 @@ def end_circuit(
     if graph is not None:
         from ffnprobe.views.graph_files import save_graph
 
-        found: Any = answered.result
-        save_graph(found, graph)
+        circuit: Any = answered.result
+        save_graph(circuit, graph)
         common.note(f"wrote {graph}")
     end(common, answered)
 
@@ -106,9 +106,9 @@ def end_read(common: Common, answered: "Answered") -> None:
     common.write(reading)
     print(reading.card(top))
     labels = find_labels(answered.model, answered.scan)
-    known = None if labels is None else labels.of(reading.name)
-    if known is not None:
-        print("\n" + "\n".join(wrap(f"label: {known.describe()}", find_width())))
+    label = None if labels is None else labels.of(reading.name)
+    if label is not None:
+        print("\n" + "\n".join(wrap(f"label: {label.describe()}", find_width())))
     scan = embedded_scan(answered.model) if answered.scan is None else answered.scan
     if scan is not None:
         from ffnprobe.views.terminal import print_document
@@ -127,13 +127,14 @@ ENDINGS: dict[str, Callable[..., None]] = {
 
 def list_options(verb: Verb) -> list[inspect.Parameter]:
     """List the options that a verb's signature declares, and who runs its prompts."""
-    found = [
+    options = [
         take(p.front, replace(p.option, typed=p.typed), p.default)
         for p in verb.options
         if p.option is not None
     ]
-    runs = verb.runs_traces or verb.takes_prompt
-    return [*found, *([take("hooks", HOOKS, False)] if runs else [])]
+    if verb.runs_traces or verb.takes_prompt:
+        options.append(take("hooks", HOOKS, False))
+    return options
 
 
 def make_verb(verb: Verb) -> Any:
@@ -182,13 +183,6 @@ def by_hand(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def list_commands(
-    make: Callable[[Verb], Any], verbs: Iterable[Verb]
-) -> dict[str, Callable[[], Any]]:
-    """Name commands, each made of a verb when it is asked for."""
-    return {verb.name.replace("_", "-"): partial(make, verb) for verb in verbs}
-
-
 def make_batch(verb: Verb) -> Any:
     """Make the command that asks a verb about each prompt of a file."""
     options = [p for p in list_options(verb) if p.name not in ("prompt", "answer")]
@@ -201,18 +195,11 @@ def make_batch(verb: Verb) -> Any:
         table: Any = read_prompts(file)
         model = common.load(hooks=given.pop("hooks"))
         given = {name: value for name, value in given.items() if value != defaults[name]}
-        try:
-            with show_progress(common, "prompts") as progress:
-                found = batch(model, table, verb=verb.name, store=store, progress=progress, **given)
-        except KeyboardInterrupt:
-            if store is None or not store.is_dir():
-                raise
-            raise KeyboardInterrupt(
-                f"finished prompts are kept in {store}; the same command resumes."
-            ) from None
-        for row in found.problems.itertuples():
+        with say_kept("finished prompts are", store), show_progress(common, "prompts") as progress:
+            answers = batch(model, table, verb=verb.name, store=store, progress=progress, **given)
+        for row in answers.problems.itertuples():
             common.note(f"{row.prompt!r} was refused: {row.problem}")
-        common.emit(found, printed={"rows": found.table})
+        common.emit(answers, printed={"rows": answers.table})
 
     own = [take("file", BATCH_FILE), *options, take("store", BATCH_STORE, None)]
     return build(verb.name, verb.words, ask, own)
@@ -229,8 +216,9 @@ class BatchGroup(HelpGroup):
 def make_batch_group() -> BatchGroup:
     """Make the command `batch`."""
     asked = [verb for verb in VERBS.values() if verb.takes_prompt]
-    BatchGroup.derived = list_commands(make_batch, asked)
+    BatchGroup.derived = {v.name.replace("_", "-"): partial(make_batch, v) for v in asked}
     return BatchGroup(name="batch", help=BATCH, rich_markup_mode=None, no_args_is_help=True)
 
 
-HelpGroup.derived |= {**list_commands(make_verb, VERBS.values()), "batch": make_batch_group}
+HelpGroup.derived |= {v.name.replace("_", "-"): partial(make_verb, v) for v in VERBS.values()}
+HelpGroup.derived["batch"] = make_batch_group
