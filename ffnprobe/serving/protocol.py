@@ -77,8 +77,8 @@ class Page(Resource):
 def list_pages(service: Service) -> Iterator[Page]:
     """List what can be read, how to ask first."""
     for name, text in sorted(read_docs().items(), key=lambda each: (each[0] != SKILL, each)):
-        title, make = text.partition("\n")[0].lstrip("# "), partial(_give, text)
-        yield Page(uri=f"{SCHEME}docs/{name}", name=name, description=title, make=make)
+        title, at = text.partition("\n")[0].lstrip("# "), f"{SCHEME}docs/{name}"
+        yield Page(uri=at, name=name, description=title, make=lambda _, text=text: text)
     for model in service.models.sources:
         at = f"{SCHEME}models/{quote(model, safe='')}"
         yield Page(
@@ -89,10 +89,6 @@ def list_pages(service: Service) -> Iterator[Page]:
             uri=f"{at}/survey.parquet", name=f"{model}: survey", mime_type=PARQUET,
             description="every neuron, one row each", make=partial(_read_survey, service, model),
         )  # fmt: skip
-
-
-def _give(text: str, _: Budget) -> str:
-    return text
 
 
 def _read_card(service: Service, name: str, budget: Budget) -> str:
@@ -145,21 +141,20 @@ async def notice_leaving(context: Asked, budget: Budget) -> None:
 
 def refuse(error: ValidationError) -> types.JSONRPCError | None:
     """Write the reply to a line that is not a message, by its number if it has one; none to an empty line."""
-    found = error.errors(include_url=False)
-    held, code, number = [each["input"] for each in found], types.INVALID_REQUEST, None
-    if found[0]["type"] == "json_invalid":
-        if not held[0].strip():
+    errors = error.errors(include_url=False)
+    inputs, code, number = [each["input"] for each in errors], types.INVALID_REQUEST, None
+    if errors[0]["type"] == "json_invalid":
+        if not inputs[0].strip():
             return None
         code = types.PARSE_ERROR
         with suppress(ValueError, RecursionError):  # Python reads half a character
-            held = [json.loads(held[0])]
-    numbered = [each["id"] for each in held if isinstance(each, dict) and "id" in each]
+            inputs = [json.loads(inputs[0])]
+    numbered = [each["id"] for each in inputs if isinstance(each, dict) and "id" in each]
     with suppress(ValidationError):
         number = NUMBER.validate_json(json.dumps(numbered[0] if numbered else None))
-    said = f"this is not a message of MCP: {found[0]['msg'][:200]}"
-    return types.JSONRPCError(
-        jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=said)
-    )
+    message = f"this is not a message of MCP: {errors[0]['msg'][:200]}"
+    reply = types.ErrorData(code=code, message=message)
+    return types.JSONRPCError(jsonrpc="2.0", id=number, error=reply)
 
 
 class AgentServer(MCPServer[None]):

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ffnprobe.cache import LRUCache
 from ffnprobe.corpora.scans import Scan
@@ -34,13 +34,15 @@ class ServedModels:
 
     def __init__(self, sources: Sequence[str], *, device: str = "auto", most_bytes: int) -> None:
         self.sources: dict[str, str] = {}
-        for given in sources:
-            name = _short_name(given)
+        for named in sources:
+            source = find_source(named)
+            folder = source.where.rstrip("/").rpartition("/")[2]
+            name = named if source.is_known_by(named) else folder
             if name in self.sources:
                 raise OptionRefused(
                     f"two models have the name {name}.", remedy="folders of other names"
                 )
-            self.sources[name] = given
+            self.sources[name] = named
         self._device = device
         self._loaded = LRUCache(most=len(sources), most_bytes=most_bytes)
 
@@ -59,21 +61,13 @@ class ServedModels:
                 remedy=near[0] if near else self.default,
             )
         return self._loaded.get_or_make(
-            wanted, lambda: load(self.sources[wanted], device=self._device), size=_size
+            wanted,
+            lambda: load(self.sources[wanted], device=self._device),
+            size=lambda model: BYTES_OF_A_PARAMETER * model.config.parameters(),
         )
 
 
-def _short_name(given: str) -> str:
-    source = find_source(given)
-    return given if source.is_known_by(given) else source.where.rstrip("/").rpartition("/")[2]
-
-
-def _size(model: Model) -> int:
-    return BYTES_OF_A_PARAMETER * model.config.parameters()
-
-
-@dataclass(frozen=True, eq=False)
-class ToolCall:
+class ToolCall(NamedTuple):
     """A tool and its arguments, checked, and the time it may take."""
 
     tool: Tool
@@ -102,14 +96,15 @@ class Service:
 
     def answer(self, question: ToolCall) -> Answer:
         """Answer a question, or stop when its time is over."""
-        budget, tool, given = question.budget, question.tool, dict(question.arguments)
-        rows, name = given.pop("rows"), given.pop("model")
+        tool, arguments, budget = question
+        options = dict(arguments)
+        rows, name = options.pop("rows"), options.pop("model")
         with self.wait(budget):
             model = self.models.get(name)
             budget.check()  # loading has no steps; what comes after it is watched
             asks_for_time = tool.verb.find_role("Progress") is not None
             with nullcontext() if asks_for_time else budget.watch():
-                found = tool.work(self, model, given, budget)
+                found = tool.work(self, model, options, budget)
             return self.answers.write(found, grade=tool.grade, rows=rows)
 
     def more(self, arguments: Mapping[str, Any]) -> Answer:

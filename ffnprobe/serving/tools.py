@@ -288,8 +288,8 @@ def ask_label(service: "Service", model: Model, given: dict[str, Any], budget: B
     """Read the labels that are kept with a scan; with other settings label the neurons named."""
     served, neurons = service.find_scan(model), given["neurons"]
     labels: Labels | None = find_labels(model, served)
-    made = {} if labels is None else labels.provenance.settings
-    if labels is None or any(made[name] != given[name] for name in ("share", "least")):
+    settings = {} if labels is None else labels.provenance.settings
+    if labels is None or any(settings[name] != given[name] for name in ("share", "least")):
         scan = embedded_scan(model) if served is None else served
         if scan is None:
             raise DataRefused(

@@ -83,10 +83,10 @@ class Guard:
                     return
                 refusal = 503, "the server ends."
         status, text = refusal
-        said = {"cache-control": "no-store"} | (
-            {"www-authenticate": "Bearer"} if status == 401 else {}
-        )
-        await PlainTextResponse(f"{text}\n", status, said)(scope, receive, send)
+        headers = {"cache-control": "no-store"}
+        if status == 401:
+            headers["www-authenticate"] = "Bearer"
+        await PlainTextResponse(f"{text}\n", status, headers)(scope, receive, send)
 
     def _check(self, headers: Headers) -> tuple[int, str] | None:
         if not is_own_host(read_host(headers.get("host", "")), bound=HOST):
