@@ -50,9 +50,7 @@ SENTENCES = 200
 LONGEST = 128
 
 # What an original says to the facts of a table: every edit of it is compared with the same.
-_Figures = tuple[Tensor, Tensor, Tensor]
-_before: "WeakKeyDictionary[Model, dict[tuple[str, str], dict[FactIds, _Figures]]]"
-_before = WeakKeyDictionary()
+_before = WeakKeyDictionary[Model, dict[tuple[str, str], dict[FactIds, tuple[Tensor, ...]]]]()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,14 +104,12 @@ class Certificate(Result):
     @property
     def title(self) -> str:
         """Say how the edit did, and what it disturbed."""
-        figures = ", ".join(
-            f"{name} {100 * self.share(kind):.0f}"
-            for kind, name in MEASURES.items()
-            if not math.isnan(self.share(kind))
-        )
-        told = "" if math.isnan(self.score()) else f", S {100 * self.score():.1f}"
+        shares = {name: self.share(kind) for kind, name in MEASURES.items()}
+        words = [f"{name} {100 * one:.0f}" for name, one in shares.items() if not math.isnan(one)]
+        words += [] if math.isnan(self.score()) else [f"S {100 * self.score():.1f}"]
         kl = "" if self.drift is None else f"; KL {self.drift.figures['mean_kl']:.2g} a token"
-        return f"{figures}{told}; {len(self.changed):,} of {self.asked:,} other prompts changed{kl}"
+        changed = f"{len(self.changed):,} of {self.asked:,} other prompts changed"
+        return f"{', '.join(words)}; {changed}{kl}"
 
     @property
     def caption(self) -> str:
@@ -142,13 +138,13 @@ class Certificate(Result):
         """Name the tables, in the order they are read."""
         import pandas as pd
 
-        every = {
+        tables = {
             "certificate": self.table, "cases": self.cases, "changed": self.changed,
             "edits": self.edited.table, "norms": self.edited.norms,
         }  # fmt: skip
         if self.drift is not None:
-            every["drift"] = pd.DataFrame([self.drift.figures])
-        return {name: self.provenance.note(table) for name, table in every.items()}
+            tables["drift"] = pd.DataFrame([self.drift.figures])
+        return {name: self.provenance.note(table) for name, table in tables.items()}
 
 
 @verb
@@ -287,12 +283,10 @@ def _table_changed(
     is_changed = (old.said != now.said) | ((old.ranks == 1) != (now.ranks == 1))
     chosen = is_changed.nonzero()[:, 0].tolist()
     rows = [facts[order].row for order in chosen]
+    named = ("relation", "subject", "prompt", "answer")
     show = model.vocab.show_all
     return pd.DataFrame({
-        "relation": [row.relation for row in rows],
-        "subject": [row.subject for row in rows],
-        "prompt": [row.prompt for row in rows],
-        "answer": [row.answer for row in rows],
+        **{name: [getattr(row, name) for row in rows] for name in named},
         "said_before": show(old.said[chosen].tolist()),
         "said_after": show(now.said[chosen].tolist()),
         "rank_before": old.ranks[chosen].numpy(),

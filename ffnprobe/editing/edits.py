@@ -28,12 +28,7 @@ from torch import Tensor
 from ffnprobe.arguments import verb
 from ffnprobe.editing.key_moments import KeyMoments, embedded_keys, open_keys
 from ffnprobe.editing.methods import METHODS, EditState, Written, write_facts
-from ffnprobe.editing.requests import (
-    Request,
-    find_subject,
-    make_request,
-    write_contexts,
-)
+from ffnprobe.editing.requests import Request, find_subject, make_request, write_contexts
 from ffnprobe.editing.solves import LowRank
 from ffnprobe.errors import DataRefused, OptionRefused, PromptRefused
 from ffnprobe.facts.formats import Facts, read_facts
@@ -165,7 +160,7 @@ def edit(
     )
     done = write_facts(method, start, layers, written, moments)
     earlier = before.requests if before else ()
-    known = own.provenance(run_by=own.run_by, settings={
+    provenance = own.provenance(run_by=own.run_by, settings={
         "method": method, "layers": list(layers), "facts": len(requests),
         "earlier_facts": len(earlier), "steps": done.steps,
         "keys": moments.title, "edited": done.model.fingerprint,
@@ -178,8 +173,8 @@ def edit(
         keys=done.keys,
         effects=effects,
         moments=moments,
-        table=known.note(_table(done.model, requests, asked, ask(done.model, facts))),
-        provenance=known,
+        table=provenance.note(_table(done.model, requests, asked, ask(done.model, facts))),
+        provenance=provenance,
     )
 
 
@@ -214,10 +209,7 @@ def _choose_layers(
 
 
 def _map_subjects(
-    model: Model,
-    requests: Sequence[Request],
-    written: Written,
-    moments: KeyMoments,
+    model: Model, requests: Sequence[Request], written: Written, moments: KeyMoments
 ) -> Float[Tensor, " layer"]:
     """Measure what each layer's MLP does for the answer at the subject's last token, in logits."""
     replacement = choose_replacement(model, usual_replacement(model, moments.means(model)))

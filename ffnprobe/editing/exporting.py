@@ -46,9 +46,8 @@ def export(
     >>> edited = fp.edit(fp.load("pocket"), "Michael Jordan plays the sport of", " tennis")
     >>> fp.export(edited, tempfile.mkdtemp() + "/tennis")
     """
-    write_folder(
-        edited.model, Path(folder), files_of=edited.original, card=_write_card(edited, certificate)
-    )
+    card = _write_card(edited, certificate)
+    write_folder(edited.model, Path(folder), files_of=edited.original, card=card)
 
 
 def _write_card(edited: Edited, certificate: Certificate | None) -> str:

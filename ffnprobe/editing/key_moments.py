@@ -75,7 +75,7 @@ class KeyMoments(Result):
     prefixes: tuple[tuple[int, ...], ...]
     provenance: Provenance
     is_finished: bool = True
-    _found: dict[tuple[int, float], Tensor] = field(default_factory=dict)
+    _projections: dict[tuple[int, float], Tensor] = field(default_factory=dict)
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -122,9 +122,9 @@ class KeyMoments(Result):
 
     def free(self, layer: int, share: float) -> Float64[Tensor, "neuron neuron2"]:
         """Return the projection onto what a layer's keys hardly use, found once."""
-        if (layer, share) not in self._found:
-            self._found[layer, share] = find_free_space(self.of(layer), share)
-        return self._found[layer, share]
+        if (layer, share) not in self._projections:
+            self._projections[layer, share] = find_free_space(self.of(layer), share)
+        return self._projections[layer, share]
 
     def means(self, model: Model) -> Float[Tensor, "layer neuron"] | None:
         """Return every layer's mean activations, if all layers were measured."""
@@ -147,17 +147,15 @@ class KeyMoments(Result):
         """Say why a layer's second moment cannot be inverted, if that is plain to see."""
         moment = self.of(layer)
         neurons, tokens = len(moment), self.done.tokens
-        dead = int((moment.diagonal() == 0).sum())
+        singular = f"the second moment of the keys of layer {layer} is singular"
         if tokens < neurons:
             raise DataRefused(
-                f"the second moment of the keys of layer {layer} is singular: {tokens:,} tokens do "
-                f"not span {neurons:,} neurons.",
+                f"{singular}: {tokens:,} tokens do not span {neurons:,} neurons.",
                 remedy=f"scan_keys over more text, {10 * neurons:,} tokens or more",
             )
-        if dead:
+        if dead := int((moment.diagonal() == 0).sum()):
             raise DataRefused(
-                f"the second moment of the keys of layer {layer} is singular: {dead:,} of its neurons "
-                "never opened.",
+                f"{singular}: {dead:,} of its neurons never opened.",
                 remedy='more text, or method="alphaedit", which needs no inverse',
             )
 
@@ -190,7 +188,7 @@ def scan_keys(
     ).check(model)  # fmt: skip
     sources = find_texts(texts)
     blocks = cut_blocks(model.vocab, sources, settings)
-    known = model.provenance(run_by=model.run_by, settings={
+    provenance = model.provenance(run_by=model.run_by, settings={
         "sources": len(sources), "hash": _hash(sources), "context": settings.context,
         "lines": lines, "block_tokens": block_tokens, "layers": chosen,
     })  # fmt: skip
@@ -198,13 +196,14 @@ def scan_keys(
     start = KeyMoments(
         sums={layer: torch.zeros(wide, wide, dtype=torch.float64) for layer in chosen},
         totals=torch.zeros(len(chosen), wide, dtype=torch.float64),
-        done=Done(), prefixes=(), provenance=known, is_finished=False,
+        done=Done(), prefixes=(), provenance=provenance, is_finished=False,
     )  # fmt: skip
     asked = asdict(settings) | {"layers": chosen}
     manifest = describe(KEYS, model, settings=asked, texts=[each.describe() for each in sources])
     holding = nullcontext() if store is None else hold_store(Path(store), manifest)
     with closing(blocks), holding as held:
-        moments = (held and read_keys(held)) or start
+        part = None if held is None else held.read(PART)
+        moments = start if part is None else _decode(part)
         moments = _measure(model, blocks, settings, moments, held, progress)
     if moments.done.tokens == 0:
         raise DataRefused("the corpus is empty.", remedy="a file with some text")
@@ -297,16 +296,10 @@ def pack_factors(path: Path, moments: KeyMoments) -> None:
 
 def open_keys(folder: Path, *, remedy: str) -> KeyMoments:
     """Open a store to read."""
-    moments = read_keys(open_store(folder, KEYS, remedy=remedy))
-    if moments is None:
+    part = open_store(folder, KEYS, remedy=remedy).read(PART)
+    if part is None:
         raise DataRefused(f"the {KEYS} in {folder} has not begun.", remedy="the same scan again")
-    return moments
-
-
-def read_keys(store: Store) -> KeyMoments | None:
-    """Read what a store holds, None before the first block."""
-    part = store.read(PART)
-    return None if part is None else _decode(part)
+    return _decode(part)
 
 
 def embedded_keys(model: Model) -> KeyMoments | None:

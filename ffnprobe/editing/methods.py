@@ -32,12 +32,7 @@ from torch import Tensor
 
 from ffnprobe.editing.key_moments import KeyMoments
 from ffnprobe.editing.requests import Context, Tails, open_tails
-from ffnprobe.editing.solves import (
-    LowRank,
-    solve_alphaedit,
-    solve_memit,
-    solve_rome,
-)
+from ffnprobe.editing.solves import LowRank, solve_alphaedit, solve_memit, solve_rome
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.loading import change_rows
 from ffnprobe.models.model import Model
@@ -121,7 +116,7 @@ def _optimise(tails: Tails, most: int) -> Targets:
     owners = torch.tensor([one.owner for one in tails.contexts], device=tails.model.device)
     has_answer = torch.tensor([bool(one.pieces) for one in tails.contexts])
     counts = torch.bincount(owners[has_answer])
-    facts, prompts = len(counts), len(owners)
+    facts = len(counts)
     average = partial(average_by_request, tails.contexts)
     outputs = average(tails.totals)
     # A shift is measured by the stream it is added to, or by what a norm will rescale.
@@ -141,7 +136,7 @@ def _optimise(tails: Tails, most: int) -> Targets:
         with torch.enable_grad():
             shifts = shares * unit
             logs = tails.log_probabilities(shifts[owners])
-            answers = rows.answers(logs, prompts)
+            answers = rows.answers(logs, len(owners))
             likely = torch.zeros(facts).index_add(0, owners[has_answer], answers[has_answer])
             gap = (clean.exp() * (clean - logs[~rows.is_piece])).sum(-1)
             gaps = torch.zeros(facts).index_add(0, rows.stays, gap)
@@ -181,12 +176,8 @@ class EditState:
         model = change_rows(self.model, {layer: change.whole})
         if earlier is not None:
             keys, change = torch.cat([self.keys[layer], keys]), earlier.beside(change)
-        return replace(
-            self,
-            model=model,
-            keys={**self.keys, layer: keys},
-            changes={**self.changes, layer: change},
-        )
+        changes = {**self.changes, layer: change}
+        return replace(self, model=model, keys={**self.keys, layer: keys}, changes=changes)
 
 
 def write_facts(
