@@ -89,11 +89,11 @@ def batch(
     """
     import pandas as pd
 
-    known_options = _find_options(verb)
+    allowed = _find_options(verb)
     for name, value in options.items():
-        if name not in known_options:
+        if name not in allowed:
             raise OptionRefused(
-                f"{name} = {value!r}: {verb} takes no such option.", remedy=", ".join(known_options)
+                f"{name} = {value!r}: {verb} takes no such option.", remedy=", ".join(allowed)
             )
     if store is not None and not os.fspath(store):
         raise OptionRefused(f"store = {show(store)}: it is not a folder.", remedy="a folder's name")
@@ -207,24 +207,24 @@ def _ask(
     import pandas as pd
 
     names, text = _find_options(verb), given_answer
-    given: dict[str, Any] = {names[name]: value for name, value in options.items() if name in names}
-    scan = given.pop("scan", None)
+    asked = {names[name]: value for name, value in options.items() if name in names}
+    scan = asked.pop("scan", None)
     if any(each.front == "answer" for each in VERBS[verb].options):
-        given["answer"] = text
+        asked["answer"] = text
         if text is None:
-            given["answer"] = predicted(run(model, prompt, bos=options["bos"], patterns=False))
-            text = model.vocab.text([given["answer"]])
-    answered = answer(VERBS[verb], model, {"prompt": prompt, **given}, scan=scan)
+            asked["answer"] = predicted(run(model, prompt, bos=options["bos"], patterns=False))
+            text = model.vocab.text([asked["answer"]])
+    answered = answer(VERBS[verb], model, {"prompt": prompt, **asked}, scan=scan)
     result = answered.result
-    shown = next(iter(answered.tables.values())).copy()
+    rows = next(iter(answered.tables.values())).copy()
     if isinstance(result, Explanation) and result.curve is not None:
         # How many neurons carry the answer, the same in each of its rows; none where no few do.
-        shown.insert(0, "carried_by", pd.Series([result.curve.least] * len(shown), dtype="Int64"))
+        rows.insert(0, "carried_by", pd.Series([result.curve.least] * len(rows), dtype="Int64"))
     if text is None and isinstance(result, Trace):
         text = model.vocab.text([predicted(result)])
-    shown.insert(0, "prompt", prompt)
-    shown.insert(1, "answer", text)
-    return shown
+    rows.insert(0, "prompt", prompt)
+    rows.insert(1, "answer", text)
+    return rows
 
 
 def _name_part(prompt: str, answer: str | None) -> str:

@@ -54,9 +54,9 @@ _TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 def is_missing(value: Any) -> bool:
     """Say whether a cell is empty: None, pandas's NA, or not a number."""
-    # NA is known by its name, so that a card needs no pandas.
-    is_na = type(value).__name__ == "NAType"
-    return value is None or is_na or (isinstance(value, float) and math.isnan(value))
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or type(value).__name__ == "NAType"  # so that a card needs no pandas
 
 
 def is_null(value: Any) -> bool:
@@ -144,9 +144,7 @@ class Column:
 
     def least(self, tokens: int) -> "Column":
         """Shorten the column as far as it may be."""
-        if self.is_list:
-            return replace(self, room=tokens)
-        return replace(self, room=PROSE) if self.is_prose else self
+        return replace(self, room=tokens if self.is_list else PROSE)
 
     @cached_property
     def _most(self) -> int:
@@ -265,11 +263,10 @@ def _total(columns: Sequence[Column]) -> int:
 def _rows(blocks: Sequence[Sequence[str]], columns: Sequence[Column]) -> Iterator[str]:
     """Write cells of several lines side by side."""
     for cells in zip_longest(*blocks, fillvalue=""):
-        padding = (" " * (c.width - cell_len(cell)) for cell, c in zip(cells, columns, strict=True))
-        padded = [
-            blank + cell if column.is_number else cell + blank
-            for cell, column, blank in zip(cells, columns, padding, strict=True)
-        ]
+        padded = []
+        for cell, column in zip(cells, columns, strict=True):
+            blank = " " * (column.width - cell_len(cell))
+            padded.append(blank + cell if column.is_number else cell + blank)
         yield (" " * GAP).join(padded).rstrip()
 
 

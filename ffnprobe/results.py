@@ -16,7 +16,6 @@ True
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import ffnprobe
@@ -101,17 +100,14 @@ class Result:
     def fold(self, tables: Tables = None) -> Iterator[Block]:
         """Fold tables, each under its name: what is not read first."""
         for name, table in (self.tables() if tables is None else tables).items():
-            yield Section(name, partial(_alone, table), is_folded=True)
+            block = Table(table, is_long=True)
+            yield Section(name, lambda block=block: [block], is_folded=True)
 
     def __str__(self) -> str:
         return write_text(self.title, self.document())
 
     def _repr_html_(self) -> str:
         return write_card(self.title, self.document())
-
-
-def _alone(table: "pd.DataFrame") -> list[Block]:
-    return [Table(table, is_long=True)]
 
 
 Kind = TypeVar("Kind", bound=Result)
