@@ -35,27 +35,14 @@ from torch import Tensor
 
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.models.checkpoint import short_name
-from ffnprobe.models.config import last_line, refuse_config
+from ffnprobe.models.config import refuse_config
 from ffnprobe.models.families import FAMILIES
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import Hook
+from ffnprobe.models.step import Hook, hooks_of
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
-# Of a layer.
-HOOKS = {
-    "before_attention": "hook_resid_pre",
-    "before_mlp": "ln2.hook_in",
-    "scores": "mlp.hook_pre",
-    "activations": "mlp.hook_post",
-    "mixes": "attn.hook_z",
-    "patterns": "attn.hook_pattern",
-}
-# With a gate, TransformerLens calls the gate's score `hook_pre` and the question's `hook_pre_linear`.
-GATED_HOOKS = {"scores": "mlp.hook_pre_linear", "gate_scores": "mlp.hook_pre"}
-POST_HOOKS = {"attention_totals": "ln1_post.hook_in", "mlp_totals": "ln2_post.hook_in"}
-FINAL_HOOKS = {"final": "ln_final.hook_in"}
 # Options of how a model is trained, stored, stopped or put to another task, or that only matter below
 # fp32. A new option of a new version of transformers is not here: it is refused by name where it is set.
 HARMLESS = frozenset(
@@ -105,14 +92,6 @@ def few_tokens(model: Model) -> Int[Tensor, "1 pos"]:
     return torch.tensor([ids], device=model.device)
 
 
-def hooks_of(model: Model) -> dict[str, str]:
-    """Name the hooks this model has, each with TransformerLens's name for it."""
-    gated = GATED_HOOKS if model.config.is_gated else {}
-    post = POST_HOOKS if model.config.has_post_norms else {}
-    inside = {name: f"blocks.{{layer}}.{hook}" for name, hook in (HOOKS | gated | post).items()}
-    return inside | FINAL_HOOKS
-
-
 def _boot(model: Model) -> Booted:
     # Nothing is fetched here, and a progress bar or a warning of a library is not ours to print.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -158,8 +137,8 @@ def _build_network(model: Model) -> Any:
     try:
         network.load_state_dict(named, assign=True, strict=not model.config.is_tied)
     except RuntimeError as error:
-        why = f"Hugging Face reads other sizes from its configuration: {last_line(error)}"
-        raise ModelNotLoaded(f"{model.name}: {why}") from None
+        why = "Hugging Face reads other sizes from its configuration"
+        raise refuse_config(model.name, error, why) from None
     network.tie_weights()
     return network.requires_grad_(False).eval()
 

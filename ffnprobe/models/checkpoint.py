@@ -35,6 +35,7 @@ from torch import Tensor
 from ffnprobe.errors import ModelNotLoaded
 from ffnprobe.files import check_regular
 from ffnprobe.models.config import Config
+from ffnprobe.models.folding import is_finite
 from ffnprobe.models.sources import WEIGHT_FILES, list_shards, truncated
 from ffnprobe.models.vocab import Vocab
 
@@ -166,12 +167,6 @@ def arrange(tensors: Mapping[str, Tensor], config: Config, *, where: str) -> dic
         if not is_finite(tensor):
             raise ModelNotLoaded(f"{where}: {name} holds numbers that are not finite (NaN or inf).")
     return {name: own[name] for name in shapes}
-
-
-def is_finite(tensor: Tensor) -> bool:
-    """Say whether no number is NaN or infinite."""
-    # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
-    return bool(tensor.sum(dtype=torch.float32).isfinite() or tensor.isfinite().all())
 
 
 def _rename(tensors: Mapping[str, Tensor], config: Config, where: str) -> dict[str, Tensor]:

@@ -326,14 +326,11 @@ def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
     )
 
 
-def refuse_config(where: str, error: Exception) -> ModelNotLoaded:
+def refuse_config(
+    where: str, error: Exception, why: str = "its configuration is refused"
+) -> ModelNotLoaded:
     """Say why transformers refuses a configuration, in the last line of its error."""
-    return ModelNotLoaded(f"{where}: its configuration is refused: {last_line(error)}")
-
-
-def last_line(error: Exception) -> str:
-    """Return what matters of a long error."""
-    return str(error).strip().splitlines()[-1].strip()
+    return ModelNotLoaded(f"{where}: {why}: {str(error).strip().splitlines()[-1].strip()}")
 
 
 # Known without a download, so that `params` and `models` answer offline.

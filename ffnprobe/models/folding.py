@@ -46,6 +46,12 @@ def fold_reader(
     return rows, folded_bias if bias is None else folded_bias + bias.to(dtype)
 
 
+def is_finite(tensor: Tensor) -> bool:
+    """Say whether no number is NaN or infinite."""
+    # A sum is finite whenever every number is and stays far below overflow: cheap, then exact.
+    return bool(tensor.sum(dtype=torch.float32).isfinite() or tensor.isfinite().all())
+
+
 def check_centred(rows: Float[Tensor, "... d_model"], *, name: str) -> None:
     """Raise unless every row has mean zero over d_model, within rounding of its own size."""
     mean = reduce(rows, "... d_model -> ...", "mean").abs()

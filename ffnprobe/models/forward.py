@@ -40,10 +40,10 @@ from torch import Tensor
 from ffnprobe.errors import FileNotWritten, ModelNotLoaded, PromptRefused
 from ffnprobe.files import BLANK, atomic_write, is_sealed, seal
 from ffnprobe.models import bridge
-from ffnprobe.models.checkpoint import is_finite
+from ffnprobe.models.folding import is_finite
 from ffnprobe.models.model import Model
 from ffnprobe.models.sources import cache_folder
-from ffnprobe.models.step import Hook, measure_angles, normalise, step, unembed
+from ffnprobe.models.step import FINAL_HOOKS, Hook, measure_angles, normalise, step, unembed
 from ffnprobe.version import VERSION
 
 # By a hook's name and its layer, 0 for the final one.
@@ -121,7 +121,7 @@ def capture(model: Model, ids: Int[Tensor, "batch pos"], names: Iterable[str]) -
     captured: dict[str, Tensor] = {}
 
     def keep(name: str, layer: int, tensor: Tensor) -> None:
-        if name in bridge.FINAL_HOOKS:
+        if name in FINAL_HOOKS:
             captured[name] = tensor.cpu().clone()
             return
         if name not in captured:
@@ -131,7 +131,7 @@ def capture(model: Model, ids: Int[Tensor, "batch pos"], names: Iterable[str]) -
     hooks: dict[tuple[str, int], Hook] = {
         (name, layer): partial(keep, name, layer)
         for name in names
-        for layer in range(1 if name in bridge.FINAL_HOOKS else layers)
+        for layer in range(1 if name in FINAL_HOOKS else layers)
     }
     captured["logits"] = forward(model, ids, hooks).cpu()
     return captured

@@ -42,6 +42,19 @@ ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "silu": functional.silu,
 }
+# What TransformerLens calls the hooks of a layer.
+HOOKS = {
+    "before_attention": "hook_resid_pre",
+    "before_mlp": "ln2.hook_in",
+    "scores": "mlp.hook_pre",
+    "activations": "mlp.hook_post",
+    "mixes": "attn.hook_z",
+    "patterns": "attn.hook_pattern",
+}
+# With a gate, TransformerLens calls the gate's score `hook_pre` and the question's `hook_pre_linear`.
+GATED_HOOKS = {"scores": "mlp.hook_pre_linear", "gate_scores": "mlp.hook_pre"}
+POST_HOOKS = {"attention_totals": "ln1_post.hook_in", "mlp_totals": "ln2_post.hook_in"}
+FINAL_HOOKS = {"final": "ln_final.hook_in"}
 Vectors = Float[Tensor, "... d_model"]
 Heads = Float[Tensor, "... head d_head"]
 Neurons = Float[Tensor, "... neuron"]
@@ -51,6 +64,14 @@ Positions = Int[Tensor, "#variant pos"]
 Angles = tuple[Float[Tensor, "#variant pos pair"], Float[Tensor, "#variant pos pair"]]
 # Sees a tensor on its way, and may return another to continue with. Names are those of `ffnprobe.models.bridge`.
 Hook = Callable[[Tensor], Tensor | None]
+
+
+def hooks_of(model: Model) -> dict[str, str]:
+    """Name the hooks this model has, each with TransformerLens's name for it."""
+    gated = GATED_HOOKS if model.config.is_gated else {}
+    post = POST_HOOKS if model.config.has_post_norms else {}
+    inside = {name: f"blocks.{{layer}}.{hook}" for name, hook in (HOOKS | gated | post).items()}
+    return inside | FINAL_HOOKS
 
 
 class Past(NamedTuple):

@@ -41,28 +41,21 @@ class TransformersTokenizer(Protocol):
 Given = Tokenizer | TransformersTokenizer | str | os.PathLike[str]
 
 
-class LibraryPanic(Exception):
-    """A library of Rust code gave up (a regular expression, for one); the text is its reason."""
-
-
-def guard(call: Callable[[], T]) -> T:
-    """Call a library and turn its panic into an exception: pyo3's PanicException is not one."""
-    try:
-        return call()
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise LibraryPanic(str(error)) from None
+def is_panic(error: BaseException) -> bool:
+    """Say whether a library of Rust code gave up: pyo3's PanicException is not an Exception."""
+    return type(error).__name__ == "PanicException"
 
 
 def build_tokenizer(build: Callable[[], T], name: str) -> T:
     """Build a tokenizer with a library, and say which one cannot be read."""
     try:
-        return guard(build)
+        return build()
     except ModelNotLoaded:
         raise
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise ModelNotLoaded(f"the tokenizer {name} cannot be read: {error}.") from None
+    except BaseException as error:  # the tokenizers library raises bare Exception
+        if isinstance(error, Exception) or is_panic(error):
+            raise ModelNotLoaded(f"the tokenizer {name} cannot be read: {error}.") from None
+        raise
 
 
 def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokenizer:

@@ -33,7 +33,7 @@ from itertools import groupby
 from tokenizers import Encoding, Tokenizer, models
 
 from ffnprobe.errors import ModelNotLoaded, TokenNotFound
-from ffnprobe.models.tokenizer import LibraryPanic, guard, list_own, unicode_form, without_prefix
+from ffnprobe.models.tokenizer import is_panic, list_own, unicode_form, without_prefix
 
 _MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 _RESERVED = frozenset("␣⏎⇥⟨⟩")
@@ -152,16 +152,18 @@ class Vocab:
 
     def _split(self, text: str, tokenizer: Tokenizer) -> list[int]:
         try:
-            encoding = guard(lambda: tokenizer.encode(text, add_special_tokens=False))
+            encoding = tokenizer.encode(text, add_special_tokens=False)
         except TypeError:  # the tokenizers library's word for bytes that are no UTF-8
             raise _unwritten(text) from None
-        except LibraryPanic as panic:
+        except Exception as error:  # the tokenizers library raises bare Exception
+            raise TokenNotFound(f"{_start(text)} cannot be split: {error}.") from None
+        except BaseException as panic:
+            if not is_panic(panic):
+                raise
             raise TokenNotFound(
                 f"the tokenizer gave up on this text of {len(text):,} characters: {panic}.",
                 remedy="a shorter text, or a tokenizer with other rules",
             ) from None
-        except Exception as error:  # the tokenizers library raises bare Exception
-            raise TokenNotFound(f"{_start(text)} cannot be split: {error}.") from None
         tokens: list[int] = encoding.ids
         if self._spelling is Spelling.WORDS:
             self._check_words(text, encoding)

@@ -9,10 +9,9 @@ import torch
 
 from ffnprobe.arguments import PROMPT, Bos, verb
 from ffnprobe.errors import PromptRefused
-from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.forward import capture
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import measure_scale
+from ffnprobe.models.step import hooks_of, measure_scale
 from ffnprobe.tracing.trace import Trace
 
 # Prompts of one length run together up to this many tokens at a time.

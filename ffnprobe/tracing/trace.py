@@ -35,9 +35,8 @@ from torch import Tensor
 from ffnprobe.arguments import TOP, Option, Position
 from ffnprobe.documents.blocks import Block, Tokens
 from ffnprobe.errors import OptionRefused, TokenNotFound
-from ffnprobe.models.bridge import hooks_of
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import normalise, unembed, write_heads
+from ffnprobe.models.step import hooks_of, normalise, unembed, write_heads
 from ffnprobe.models.vocab import Vocab
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance, Setting

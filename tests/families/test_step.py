@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import ffnprobe as fp
-from ffnprobe.models.bridge import bridge_of, hooks_of
+from ffnprobe.models.bridge import bridge_of
 from ffnprobe.models.forward import forward
+from ffnprobe.models.step import hooks_of
 from tests.families.builders import write_family
 from tests.families.conftest import TEXT
 
