@@ -16,6 +16,7 @@ True
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import ffnprobe
@@ -100,8 +101,7 @@ class Result:
     def fold(self, tables: Tables = None) -> Iterator[Block]:
         """Fold tables, each under its name: what is not read first."""
         for name, table in (self.tables() if tables is None else tables).items():
-            block = Table(table, is_long=True)
-            yield Section(name, lambda block=block: [block], is_folded=True)
+            yield Section(name, partial(list, [Table(table, is_long=True)]), is_folded=True)
 
     def __str__(self) -> str:
         return write_text(self.title, self.document())

@@ -78,7 +78,7 @@ def list_pages(service: Service) -> Iterator[Page]:
     """List what can be read, how to ask first."""
     for name, text in sorted(read_docs().items(), key=lambda each: (each[0] != SKILL, each)):
         title, at = text.partition("\n")[0].lstrip("# "), f"{SCHEME}docs/{name}"
-        yield Page(uri=at, name=name, description=title, make=lambda _, text=text: text)
+        yield Page(uri=at, name=name, description=title, make=partial(_give, text))
     for model in service.models.sources:
         at = f"{SCHEME}models/{quote(model, safe='')}"
         yield Page(
@@ -89,6 +89,10 @@ def list_pages(service: Service) -> Iterator[Page]:
             uri=f"{at}/survey.parquet", name=f"{model}: survey", mime_type=PARQUET,
             description="every neuron, one row each", make=partial(_read_survey, service, model),
         )  # fmt: skip
+
+
+def _give(text: str, _: Budget) -> str:
+    return text
 
 
 def _read_card(service: Service, name: str, budget: Budget) -> str:

@@ -126,12 +126,12 @@ def test_unknown_convention_is_wrong_usage(model):
 INTERRUPTED = """
 import signal, sys
 from ffnprobe.reading import surveys
-whole = surveys._survey_layer
+whole = surveys.pick_directions
 def interrupt_second(model, layer, *more):
     if layer == 1:
         signal.raise_signal(signal.SIGINT)
     return whole(model, layer, *more)
-surveys._survey_layer = interrupt_second
+surveys.pick_directions = interrupt_second
 from ffnprobe.cli.main import main
 main()
 """

@@ -16,7 +16,7 @@ ROOMS = ("reading", "tracing", "interventions", "corpora", "labels", "facts", "e
 REACHED = {
     "find_related": "Reading.related", "remove_neurons": "Scores.specificity",
     "summarise_relations": "Scores.by_relation", "compare_facts": "Relations.overlap",
-    "assemble": "score", "join_survey": "survey(scan=…)",
+    "join_survey": "survey(scan=…)",
     "choose_contrast": "contrast_with", "contrast_pushes": "attribute(contrast=…)", "extend": "run",
     "map_layers": "ablate_layers", "estimate_question": "estimate", "embedded_scan": "read", "embedded_labels": "read",
     "find_labels": "read", "open_labels": "label", "run_before": "explain",
