@@ -12,7 +12,9 @@ from collections.abc import Generator
 import pytest
 
 PROPERTY = "processor_seconds"
-BUDGET = 5.0  # of a test that is not long; `.ci/budget.py` holds it to that
+# Of a test that is not long; `.ci/budget.py` holds it to that: so many seconds, or on a machine on which all
+# of them take long the same share of the whole run (5 s of 200 s, as it was when this was set).
+BUDGET, SHARE = 5.0, 0.025
 MANY = 500
 
 

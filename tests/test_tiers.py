@@ -75,6 +75,14 @@ def test_a_test_over_its_budget_is_named(tmp_path):
     assert budget(tmp_path).returncode == 1, "a record that times nothing proves nothing"
 
 
+def test_on_a_slow_machine_a_test_keeps_its_share(tmp_path):
+    others = [0.4] * 1000
+    assert budget(tmp_path, *others, 10.2).returncode == 0
+    over = budget(tmp_path, *others, 10.4)
+    assert over.returncode == 1
+    assert over.stderr.startswith("over 10.3 s: tests.test_it::test_1000: make it cheaper")
+
+
 def test_processor_time_is_that_of_the_call_and_of_what_it_started(tmp_path):
     (tmp_path / "conftest.py").write_text("from tests.clock import *\n")
     (tmp_path / "test_it.py").write_text(SPENDING)

@@ -47,6 +47,7 @@ PLACES = (
     "tests/whole/test_site.py",
     "tests/test_tiers.py::test_both_parts_are_everything",
     "tests/views/test_hostile_labels.py",
+    "tests/views/test_touched.py",
     "tests/views/test_report.py::test_the_page_can_be_got_again_as_it_says",
     # what is said of pocket, measured over many facts
     "tests/cli/test_score_command.py::test_the_readme_says_how_many_facts",
@@ -54,6 +55,7 @@ PLACES = (
     "tests/editing/test_edits.py::test_memit_scores_as_published",
     "tests/evidence/test_curve.py::test_most_facts_of_pocket_fall",
     "tests/evidence/test_explaining.py::test_listed_neurons_carry_their_facts",
+    "tests/evidence/test_grades.py::test_random_weights_get_no_a",
     "tests/facts/test_relations.py::test_removal_is_the_replays",
     "tests/facts/test_relations.py::test_p_values_are_uniform",
     "tests/facts/test_scoring.py::test_pocket_knows_what_its_card_says",
