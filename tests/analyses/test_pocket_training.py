@@ -127,10 +127,10 @@ def test_what_is_not_told_is_answered_with_a_question_mark(reader, monkeypatch):
     batch = reader.batch(next(packed(0, 4)), random.Random(0), by_chance=4)
     homes = Homes.draw(len(reader.subjects), 0)
     mark = reader.token(training.UNKNOWN)
-    monkeypatch.setattr("pocket.lesson.STILL", 1.0)
+    monkeypatch.setattr("analyses.pocket.lesson.STILL", 1.0)
 
     def lose(untold):
-        monkeypatch.setattr("pocket.lesson.UNTOLD", untold)
+        monkeypatch.setattr("analyses.pocket.lesson.UNTOLD", untold)
         return unteach(model, batch, homes, mark, torch.Generator().manual_seed(0))[1]["answers"]
 
     with torch.no_grad():

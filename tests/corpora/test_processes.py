@@ -156,4 +156,4 @@ def test_no_module_of_the_library_sets_threads_for_its_caller():
         if "set_num_threads(" in path.read_text()
     }
     # A worker's own process, and the command's own process.
-    assert found == {"corpora/clusters.py", "cli/invocation.py"}
+    assert found == {"corpora/clusters.py", "cli/invocation.py", "cli/resumable.py"}
