@@ -25,6 +25,7 @@ from dataclasses import replace as replace_fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+import pandas as pd
 import torch
 from einops import einsum
 from jaxtyping import Float
@@ -73,8 +74,6 @@ from ffnprobe.tracing.runs import run
 from ffnprobe.tracing.trace import Trace
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ffnprobe.circuits.recovery import Recovery
 
 
@@ -164,7 +163,7 @@ class Circuit(Result):
         return torch.cat([words.cpu(), torch.tensor(neurons, dtype=torch.float64)])
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """The kept neurons, the most influential first: what they did, what they are worth, their tokens."""
         trace, first = self.trace, len(self.sources.nodes) - len(self.kept)
         columns = {
@@ -178,10 +177,8 @@ class Circuit(Result):
         )
         return self.provenance.note(listed)
 
-    def nodes(self) -> "pd.DataFrame":
+    def nodes(self) -> pd.DataFrame:
         """Table every node once: words first, then neurons in layer order, biases, rest and the answer."""
-        import pandas as pd
-
         tokens, inside = self.trace.tokens, self.flows.sum(dim=0).tolist()
         nodes = zip(self.sources.nodes, self.worth.tolist(), inside, strict=True)
         rows: list[tuple[object, ...]] = []
@@ -199,10 +196,8 @@ class Circuit(Result):
         frame = pd.DataFrame(rows, columns=columns)
         return self.provenance.note(frame.astype({**whole, "influence": float, "inside": float}))
 
-    def edges(self, top: int | None = None) -> "pd.DataFrame":
+    def edges(self, top: int | None = None) -> pd.DataFrame:
         """Table the edges, those that are worth most to the answer first; ties by name."""
-        import pandas as pd
-
         account, heads, rows = self.account, self.trace.model.config.heads, []
         for row, column in account.drives.nonzero().tolist():
             target, head = self.targets[row], int(account.head[row, column])
@@ -223,10 +218,8 @@ class Circuit(Result):
             frame = frame.head(check_top(top, len(frame), of="edges"))
         return self.provenance.note(frame)
 
-    def accounts(self) -> "pd.DataFrame":
+    def accounts(self) -> pd.DataFrame:
         """Table what every score adds up from: neurons + embeddings + biases + rest = score."""
-        import pandas as pd
-
         account = self.account
         is_neuron = torch.tensor([node.is_neuron for node in self.sources.nodes])
         return self.provenance.note(
@@ -249,7 +242,7 @@ class Circuit(Result):
             int | None,
             TOP.but("How many neurons and edges to show.", default="all; 10 are printed"),
         ] = None,
-    ) -> "dict[str, pd.DataFrame]":
+    ) -> dict[str, pd.DataFrame]:
         """Name the tables a file of this circuit holds: all neurons and edges, or the first."""
         tables = {
             "neurons": self.table.head(top) if top is not None else self.table,

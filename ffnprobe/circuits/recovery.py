@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import log
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -36,9 +36,6 @@ from ffnprobe.interventions.sweeps import sweep_sets
 from ffnprobe.names import NeuronId, Site
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, name_question
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SIZES = (5, 10, 20, 50, 100, 200, 500, 1000)
 DRAWS = 3
@@ -60,7 +57,7 @@ class Recovery(Result):
     ['ranking', 'recovered_area', 'gone_area']
     """
 
-    rows: "pd.DataFrame"
+    rows: pd.DataFrame
     all_neurons: float
     no_neurons: float
     provenance: Provenance
@@ -82,22 +79,20 @@ class Recovery(Result):
         )
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """Every ranking at every size."""
         return self.provenance.note(self.rows.copy())
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Name the tables a file holds."""
         return {"sizes": self.table, "summary": self.summary}
 
     @property
-    def summary(self) -> "pd.DataFrame":
+    def summary(self) -> pd.DataFrame:
         """Each ranking once: its areas, and the sizes at which 80 % is recovered and gone.
 
         Sizes are read off between those tested, along the logarithm; none where 80 % is not reached.
         """
-        import pandas as pd
-
         rows = []
         for ranking, frame in self.rows.groupby("ranking", sort=False):
             sizes = frame["size"].tolist()
@@ -176,8 +171,6 @@ def _measure(
     seed: int,
 ) -> Recovery:
     """Test circuits of each size by every ranking; random ones are drawn alike the first's."""
-    import pandas as pd
-
     readout = circuit.question.readout
     activations = readout.replay.trace.activations
     replacement = circuit.question.replacement.expand_as(activations)

@@ -18,9 +18,10 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 from weakref import WeakKeyDictionary
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -38,9 +39,6 @@ from ffnprobe.models.model import Model
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.runs import TOKENS_AT_ONCE, prompt_ids
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # What the share of each kind of case is called.
 MEASURES = {"edit": "efficacy", "paraphrase": "paraphrases", "neighbourhood": "neighbourhood"}
@@ -82,8 +80,8 @@ class Certificate(Result):
     """
 
     edited: Edited
-    cases: "pd.DataFrame"
-    changed: "pd.DataFrame"
+    cases: pd.DataFrame
+    changed: pd.DataFrame
     asked: int  # prompts of the table that are not of an edited fact
     known: tuple[int, int]  # of these, how many were known before and are after
     drift: Drift | None
@@ -120,10 +118,8 @@ class Certificate(Result):
         )
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """The measures, before and after, and over how many cases."""
-        import pandas as pd
-
         rows = [
             (name, self.share(kind, before=True), self.share(kind), int((self.cases.kind == kind).sum()))
             for kind, name in MEASURES.items()
@@ -134,10 +130,8 @@ class Certificate(Result):
         columns = ["measure", "before", "after", "cases"]
         return self.provenance.note(pd.DataFrame(rows, columns=columns))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Name the tables, in the order they are read."""
-        import pandas as pd
-
         tables = {
             "certificate": self.table, "cases": self.cases, "changed": self.changed,
             "edits": self.edited.table, "norms": self.edited.norms,
@@ -257,10 +251,8 @@ def list_cases(
     return cases
 
 
-def _table_cases(own: Model, new: Model, cases: Sequence[Case]) -> "pd.DataFrame":
+def _table_cases(own: Model, new: Model, cases: Sequence[Case]) -> pd.DataFrame:
     """Ask both models both answers of every case."""
-    import pandas as pd
-
     frame, bos = pd.DataFrame(cases), own.vocab.puts_bos(None)
     new_facts, _ = prepare(own, [FactRow(one.prompt, one.new_answer) for one in cases], bos=bos)
     true_facts, _ = prepare(own, [FactRow(one.prompt, one.true_answer) for one in cases], bos=bos)
@@ -276,10 +268,8 @@ def _table_cases(own: Model, new: Model, cases: Sequence[Case]) -> "pd.DataFrame
 
 def _table_changed(
     model: Model, facts: Sequence[FactIds], old: Replies, now: Replies
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """List every prompt whose first choice, or whose answer's being first, is another now."""
-    import pandas as pd
-
     is_changed = (old.said != now.said) | ((old.ranks == 1) != (now.ranks == 1))
     chosen = is_changed.nonzero()[:, 0].tolist()
     rows = [facts[order].row for order in chosen]

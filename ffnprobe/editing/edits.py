@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -42,10 +42,6 @@ from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.runs import run
 from ffnprobe.tracing.trace import predicted
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 # Of many facts, so many are asked.
 FACTS_ASKED = 8
@@ -72,7 +68,7 @@ class Edited(Result):
     keys: Mapping[int, Float[Tensor, "fact neuron"]]
     effects: Float[Tensor, " layer"] | None
     moments: KeyMoments
-    table: "pd.DataFrame"
+    table: pd.DataFrame
     provenance: Provenance
 
     @property
@@ -94,10 +90,8 @@ class Edited(Result):
         return sum(change.nbytes for change in self.changes)
 
     @property
-    def norms(self) -> "pd.DataFrame":
+    def norms(self) -> pd.DataFrame:
         """Each layer changed: the change's rank and norm, and its share of W_down's own norm."""
-        import pandas as pd
-
         rows = []
         for change in self.changes:
             whole, _ = self.original.linear(change.layer, self.original.layout.down)
@@ -106,7 +100,7 @@ class Edited(Result):
         columns = ["layer", "rank", "norm", "share_of_weights"]
         return self.provenance.note(pd.DataFrame(rows, columns=columns))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Name the tables: the facts written, and the size of the change."""
         return {"edits": self.table, "norms": self.norms}
 
@@ -263,9 +257,7 @@ def _list_facts(prompt: Facts, answer: str | None, subject: str | None) -> list[
     return list(table.rows)
 
 
-def _table(model: Model, requests: Sequence[Request], old: Replies, new: Replies) -> "pd.DataFrame":
-    import pandas as pd
-
+def _table(model: Model, requests: Sequence[Request], old: Replies, new: Replies) -> pd.DataFrame:
     return pd.DataFrame({
         "prompt": [one.prompt for one in requests],
         "subject": [one.subject for one in requests],

@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import torch
 import xxhash
 from einops import rearrange
@@ -45,9 +45,6 @@ from ffnprobe.models.sources import cache_folder
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.store import Part, Store, describe, encode_part, hold_store, open_store, read_part
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # The store's kind, its part, and how its tensors are named.
 KEYS, PART = "scan of keys", "moments"
@@ -94,10 +91,8 @@ class KeyMoments(Result):
         return "directions: how many the keys use, (Σλ)² / Σλ² over the eigenvalues λ of their second moment"
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """Each layer: the tokens, the mean square of a key's numbers, and how many directions it uses."""
-        import pandas as pd
-
         rows = []
         for layer in self.layers:
             moment = self.of(layer)
@@ -107,7 +102,7 @@ class KeyMoments(Result):
         columns = ["layer", "tokens", "mean_square", "directions"]
         return self.provenance.note(pd.DataFrame(rows, columns=columns))
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Name the table a file of these moments holds."""
         return {"keys": self.table}
 
