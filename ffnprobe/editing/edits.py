@@ -15,6 +15,7 @@ one column of the map of effects (`ablate_layers`), for the model's own answer b
 over the facts. The last layer never has an effect there: no later head reads what it writes.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -147,11 +148,9 @@ def edit(
             )
     written = [write_contexts(current, one, moments.prefixes) for one in requests]
     layers, effects = _choose_layers(current, layer, method, requests, written, moments)
-    start = EditState(
-        current,
-        before.keys if before else {},
-        {change.layer: change for change in before.changes} if before else {},
-    )
+    start = EditState(current, {}, {})
+    if before:
+        start = EditState(current, before.keys, {each.layer: each for each in before.changes})
     done = write_facts(method, start, layers, written, moments)
     earlier = before.requests if before else ()
     provenance = own.provenance(run_by=own.run_by, settings={
@@ -246,14 +245,12 @@ def _list_facts(prompt: Facts, answer: str | None, subject: str | None) -> list[
     if table.problems:
         first = table.problems[0]
         raise DataRefused(f"{first.where}: {first.problem}", remedy="every row must be readable")
-    seen: set[str] = set()
-    for row in table.rows:
-        if row.prompt in seen:  # one of its answers would undo the other
-            raise OptionRefused(
-                f'"{row.prompt}" stands twice among the facts to write.',
-                remedy="one answer for each prompt",
-            )
-        seen.add(row.prompt)
+    counts = Counter(row.prompt for row in table.rows)
+    if twice := [prompt for prompt, times in counts.items() if times > 1]:
+        raise OptionRefused(  # one of its answers would undo the other
+            f'"{twice[0]}" stands twice among the facts to write.',
+            remedy="one answer for each prompt",
+        )
     return list(table.rows)
 
 

@@ -93,37 +93,26 @@ def average_by_request(
     return total.index_add_(0, owners, rows[own]) / counts[:, None]
 
 
-class _Rows:
-    """Which rows of the log-probabilities are pieces of answers, and which shall stay."""
-
-    def __init__(self, contexts: Sequence[Context], device: torch.device) -> None:
-        reads = [(order, one) for order, one in enumerate(contexts) for _ in one.reads]
-        tensor = partial(torch.tensor, device=device)
-        self.is_piece = tensor([bool(one.pieces) for _, one in reads])
-        self.context = tensor([order for order, one in reads if one.pieces])
-        self.tokens = tensor([piece for one in contexts for piece in one.pieces])
-        self.stays = tensor([one.owner for _, one in reads if not one.pieces])
-
-    def answers(self, logs: Tensor, prompts: int) -> Float[Tensor, " prompt"]:
-        """Return the answer's log-probability in each context; 0 where there is none."""
-        pieces = logs[self.is_piece][torch.arange(len(self.tokens)), self.tokens]
-        return torch.zeros(prompts, device=logs.device).index_add(0, self.context, pieces)
-
-
 def _optimise(tails: Tails, most: int) -> Targets:
     """Descend for all requests of a batch at once; Adam treats every number by itself."""
-    rows = _Rows(tails.contexts, tails.model.device)
-    owners = torch.tensor([one.owner for one in tails.contexts], device=tails.model.device)
-    has_answer = torch.tensor([bool(one.pieces) for one in tails.contexts])
+    contexts, tensor = tails.contexts, partial(torch.tensor, device=tails.model.device)
+    owners = tensor([one.owner for one in contexts])
+    has_answer = torch.tensor([bool(one.pieces) for one in contexts])
+    # Which rows of the log-probabilities are pieces of answers, and which shall stay.
+    reads = [(order, one) for order, one in enumerate(contexts) for _ in one.reads]
+    is_piece = tensor([bool(one.pieces) for _, one in reads])
+    answered = tensor([order for order, one in reads if one.pieces])
+    tokens = tensor([piece for one in contexts for piece in one.pieces])
+    stays = tensor([one.owner for _, one in reads if not one.pieces])
     counts = torch.bincount(owners[has_answer])
     facts = len(counts)
-    average = partial(average_by_request, tails.contexts)
+    average = partial(average_by_request, contexts)
     outputs = average(tails.totals)
     # A shift is measured by the stream it is added to, or by what a norm will rescale.
     measure = tails.totals if tails.model.config.has_post_norms else tails.after[:, 0]
     sizes = average(measure.norm(dim=-1, keepdim=True))
     with torch.no_grad():
-        clean = tails.log_probabilities(torch.zeros_like(tails.totals))[~rows.is_piece]
+        clean = tails.log_probabilities(torch.zeros_like(tails.totals))[~is_piece]
     # In units of size / sqrt(d_model): a step of Adam is then a share of size long.
     unit = sizes / outputs.shape[-1] ** 0.5
     shares = torch.zeros_like(outputs, requires_grad=True)
@@ -136,10 +125,11 @@ def _optimise(tails: Tails, most: int) -> Targets:
         with torch.enable_grad():
             shifts = shares * unit
             logs = tails.log_probabilities(shifts[owners])
-            answers = rows.answers(logs, len(owners))
+            pieces = logs[is_piece][torch.arange(len(tokens)), tokens]
+            answers = torch.zeros(len(owners), device=logs.device).index_add(0, answered, pieces)
             likely = torch.zeros(facts).index_add(0, owners[has_answer], answers[has_answer])
-            gap = (clean.exp() * (clean - logs[~rows.is_piece])).sum(-1)
-            gaps = torch.zeros(facts).index_add(0, rows.stays, gap)
+            gap = (clean.exp() * (clean - logs[~is_piece])).sum(-1)
+            gaps = torch.zeros(facts).index_add(0, stays, gap)
             decay = (shifts.norm(dim=-1) / sizes[:, 0]) ** 2
             losses = -likely / counts + KL_WEIGHT * gaps + DECAY * decay
         with torch.no_grad():
@@ -174,8 +164,10 @@ class EditState:
         """Change one layer, and remember which keys were written there."""
         layer, earlier = change.layer, self.changes.get(change.layer)
         model = change_rows(self.model, {layer: change.whole})
-        if earlier is not None:
-            keys, change = torch.cat([self.keys[layer], keys]), earlier.beside(change)
+        if earlier is not None:  # factors side by side
+            keys = torch.cat([self.keys[layer], keys])
+            left = torch.cat([earlier.left, change.left], dim=1)
+            change = LowRank(layer, left, torch.cat([earlier.right, change.right]))
         changes = {**self.changes, layer: change}
         return replace(self, model=model, keys={**self.keys, layer: keys}, changes=changes)
 
@@ -185,35 +177,33 @@ def write_facts(
 ) -> EditState:
     """Change the layers so that every request is met, by the method named."""
     try:
-        if method == "rome":
-            return _write_singly(state, layers[-1], written, moments)
-        return _spread(method, state, layers, written, moments)
+        if method != "rome":
+            return _spread(method, state, layers, written, moments)
+        for contexts in written:
+            target = find_targets(state.model, layers[-1], [contexts])
+            moment = moments.of(layers[-1])
+            change = solve_rome(layers[-1], moment, target.keys[0], target.shifts[0])
+            state = replace(state.adding(change, target.keys), steps=state.steps + target.steps)
+        return state
     except DataRefused as error:
         for layer in layers:
             moments.check_solvable(layer)
         raise DataRefused(f"{error.what}.", remedy="scan_keys over more text") from None
 
 
-def _write_singly(state: EditState, layer: int, written: Written, moments: KeyMoments) -> EditState:
-    for contexts in written:
-        target = find_targets(state.model, layer, [contexts])
-        change = solve_rome(layer, moments.of(layer), target.keys[0], target.shifts[0])
-        state = replace(state.adding(change, target.keys), steps=state.steps + target.steps)
-    return state
-
-
 def _spread(
     method: str, state: EditState, layers: Sequence[int], written: Written, moments: KeyMoments
 ) -> EditState:
     last = layers[-1]
+    leaving = partial(_measure, layer=last, written=written, read=lambda tails: tails.after[:, 0])
     targets = find_targets(state.model, last, written)
     state = replace(state, steps=state.steps + targets.steps)
-    start = _measure(state.model, last, written, _leaving)
+    start = leaving(state.model)
     for weight in CORPUS_WEIGHTS if method == "memit" else (None,):
         tried = state
         for order, layer in enumerate(layers):
             keys = _measure(tried.model, layer, written, lambda tails: tails.keys)
-            moved = _measure(tried.model, last, written, _leaving) - start if order else 0.0
+            moved = leaving(tried.model) - start if order else 0.0
             missing = (targets.shifts - moved) / (len(layers) - order)
             tried = tried.adding(_solve(tried, layer, moments, keys, missing, weight), keys)
         if weight is None:
@@ -237,10 +227,6 @@ def _solve(
     earlier = state.keys.get(layer, keys[:0])
     inside = float(((keys.double() @ free) * keys.double()).sum(-1).mean())
     return solve_alphaedit(layer, free, keys, missing, earlier=earlier, ridge=RIDGE * inside)
-
-
-def _leaving(tails: Tails) -> Tensor:
-    return tails.after[:, 0]
 
 
 def _measure(

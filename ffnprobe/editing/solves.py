@@ -48,11 +48,6 @@ class LowRank:
         """How much memory the factors take, in bytes."""
         return self.left.nbytes + self.right.nbytes
 
-    def beside(self, other: "LowRank") -> "LowRank":
-        """Add another change of the layer: factors side by side."""
-        left, right = torch.cat([self.left, other.left], 1), torch.cat([self.right, other.right])
-        return LowRank(self.layer, left, right)
-
 
 def solve_rome(
     layer: int,
