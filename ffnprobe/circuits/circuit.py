@@ -44,19 +44,9 @@ from ffnprobe.arguments import (
     Versus,
     verb,
 )
-from ffnprobe.circuits.graph import (
-    ANSWER,
-    BIASES,
-    REST,
-    Edges,
-    Sources,
-    Target,
-    choose_kept,
-    draw_edges,
-    gather_sources,
-    list_targets,
-)
+from ffnprobe.circuits import graph
 from ffnprobe.circuits.influence import (
+    RULES,
     ActivationSlopes,
     choose_activation_slopes,
     follow_back,
@@ -96,9 +86,9 @@ class Circuit(Result):
     question: Counterfactual
     influence: Float[Tensor, "layer pos neuron"]
     kept: tuple[Site, ...]
-    sources: Sources
-    targets: tuple[Target, ...]
-    account: Edges
+    sources: graph.Sources
+    targets: tuple[graph.Target, ...]
+    account: graph.Edges
     activation_slopes: Float[Tensor, " target"]
     slopes: Float[Tensor, " target"]
     embedded: Float[Tensor, "pos d_model"]
@@ -186,9 +176,9 @@ class Circuit(Result):
             named = [str(node.neuron_id), node.layer, node.neuron] if node.is_neuron else [None] * 3
             place = node.position, tokens[node.position]
             rows.append((node.name, node.kind, *named, *place, *numbers))
-        rows += [(name, name, *[None] * 7) for name in (BIASES, REST)]
+        rows += [(name, name, *[None] * 7) for name in (graph.BIASES, graph.REST)]
         last, answer = self.question.pieces[-1].position, self.provenance.answer
-        rows.append((ANSWER, ANSWER, None, None, None, last, answer, self.logit, None))
+        rows.append((graph.ANSWER, graph.ANSWER, None, None, None, last, answer, self.logit, None))
         columns = [
             "node", "kind", "name", "layer", "neuron", "position", "token", "influence", "inside",
         ]  # fmt: skip
@@ -222,19 +212,15 @@ class Circuit(Result):
         """Table what every score adds up from: neurons + embeddings + biases + rest = score."""
         account = self.account
         is_neuron = torch.tensor([node.is_neuron for node in self.sources.nodes])
-        return self.provenance.note(
-            pd.DataFrame(
-                {
-                    "target": [target.name for target in self.targets],
-                    "asks": [target.asks for target in self.targets],
-                    "score": [target.measured for target in self.targets],
-                    "neurons": account.drives[:, is_neuron].double().sum(dim=-1).tolist(),
-                    "embeddings": account.drives[:, ~is_neuron].double().sum(dim=-1).tolist(),
-                    "biases": account.biases.tolist(),
-                    "rest": account.rest.tolist(),
-                }
-            )
-        )
+        return self.provenance.note(pd.DataFrame({
+            "target": [target.name for target in self.targets],
+            "asks": [target.asks for target in self.targets],
+            "score": [target.measured for target in self.targets],
+            "neurons": account.drives[:, is_neuron].double().sum(dim=-1).tolist(),
+            "embeddings": account.drives[:, ~is_neuron].double().sum(dim=-1).tolist(),
+            "biases": account.biases.tolist(),
+            "rest": account.rest.tolist(),
+        }))  # fmt: skip
 
     def tables(
         self,
@@ -273,7 +259,7 @@ def circuit(
         str | None,
         Option(
             "How a change of the score is passed on to the activation.",
-            choices=("rescale", "relp", "gradient"),
+            choices=RULES,
             default="rescale with contrast prompts, else relp",
         ),
     ] = None,
@@ -301,16 +287,16 @@ def circuit(
     pushes, trace = question.pushes, question.pieces[0].trace
     activation_slopes = choose_activation_slopes(trace, question.contrast, rule)
     replacement = question.removal.on(trace)
-    back = follow_back(trace, read_answers(pushes.pieces), activation_slopes)
-    influence = (trace.activations - replacement) * back.activations
-    kept = choose_kept(influence, keep, sign=sign)
-    sources = gather_sources(trace, kept, replacement, question.contrast)
-    targets = list_targets(trace, kept, pushes.pieces)
-    slopes, embedded = torch.ones(len(targets)), back.embeddings
+    followed, embedded = follow_back(trace, read_answers(pushes.pieces), activation_slopes)
+    influence = (trace.activations - replacement) * followed
+    kept = graph.choose_kept(influence, keep, sign=sign)
+    sources = graph.gather_sources(trace, kept, replacement, question.contrast)
+    targets = graph.list_targets(trace, kept, pushes.pieces)
+    slopes = torch.ones(len(targets))
     for row, target in enumerate(targets):
         if node := target.node:
-            slopes[row] = back.activations[node.layer, node.position, node.neuron]
-    del back, replacement  # as large as the activations; edges need the room
+            slopes[row] = followed[node.layer, node.position, node.neuron]
+    del followed, replacement  # as large as the activations; edges need the room
     shown = " ".join(model.vocab.show_all([piece.answer for piece in pushes.pieces]))
     settings = {
         "keep": keep, "sign": sign, "rule": activation_slopes.rule, **question.removal.settings(),
@@ -321,7 +307,7 @@ def circuit(
         kept=tuple(kept),
         sources=sources,
         targets=tuple(targets),
-        account=draw_edges(trace, targets, sources, kept),
+        account=graph.draw_edges(trace, targets, sources, kept),
         activation_slopes=_read_slopes(activation_slopes, targets),
         slopes=slopes,
         embedded=embedded,
@@ -334,7 +320,9 @@ def circuit(
     return replace_fields(circuit, recovery=check_circuit(circuit, seed=seed))
 
 
-def _read_slopes(rule: ActivationSlopes, targets: Sequence[Target]) -> Float[Tensor, " target"]:
+def _read_slopes(
+    rule: ActivationSlopes, targets: Sequence[graph.Target]
+) -> Float[Tensor, " target"]:
     """Return how far each target's activation follows its score; the answer follows itself wholly."""
     slopes = torch.ones(len(targets))
     for layer in {target.node.layer for target in targets if target.node}:

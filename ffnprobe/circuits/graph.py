@@ -243,7 +243,14 @@ def draw_edges(
     trace: Trace, targets: Sequence[Target], sources: Sources, kept: Sequence[Site]
 ) -> Edges:
     """Account for every target, some at a time, or raise if one does not close."""
-    rest = _write_rest(trace, kept)
+    model, is_kept = trace.model, mark(kept, trace.activations)
+    pattern = "pos neuron, neuron d_model -> pos d_model"
+    rest = torch.stack(
+        [
+            einsum(amounts.masked_fill(out, 0.0).to(model.device), model.answers[layer], pattern)
+            for layer, (amounts, out) in enumerate(zip(trace.amounts, is_kept, strict=True))
+        ]
+    )
     size = max(1, NUMBERS_AT_ONCE // trace.final.numel())
     # Those that read late first: a batch begins at the latest layer it reads.
     order = sorted(range(len(targets)), key=lambda number: -targets[number].level)
@@ -258,18 +265,6 @@ def draw_edges(
         named = f"the score of {gate}{target.name}" if target.node else "the answer's logit"
         check_closed(total, target.measured, named=named)
     return edges
-
-
-def _write_rest(trace: Trace, kept: Sequence[Site]) -> Float[Tensor, "layer pos d_model"]:
-    """Add up what the neurons that are not kept write."""
-    model, is_kept = trace.model, mark(kept, trace.activations)
-    pattern = "pos neuron, neuron d_model -> pos d_model"
-    return torch.stack(
-        [
-            einsum(amounts.masked_fill(out, 0.0).to(model.device), model.answers[layer], pattern)
-            for layer, (amounts, out) in enumerate(zip(trace.amounts, is_kept, strict=True))
-        ]
-    )
 
 
 class _Walk:

@@ -29,7 +29,6 @@ the model, how much of the answer the neurons that are kept give back.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from einops import einsum, rearrange
@@ -48,6 +47,7 @@ RULES = ("rescale", "relp", "gradient")
 # Scores nearer than this are one: their quotient would be rounding.
 NEAR = 1e-3
 LayerSlopes = Float[Tensor, "pos neuron"]
+Reader = Float[Tensor, "pos d_model"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,16 +129,6 @@ def choose_activation_slopes(
     return ActivationSlopes(trace, rule, contrast)
 
 
-Reader = Float[Tensor, "pos d_model"]
-
-
-class Slopes(NamedTuple):
-    """How far the answer's logit moves for a unit of each activation, and of the embeddings."""
-
-    activations: Float[Tensor, "layer pos neuron"]
-    embeddings: Reader
-
-
 def read_answers(pieces: Sequence[Pushes]) -> Reader:
     """Return the direction along which the stream before the final norm counts toward an answer."""
     trace = pieces[0].trace
@@ -151,8 +141,13 @@ def read_answers(pieces: Sequence[Pushes]) -> Reader:
 
 
 @torch.no_grad()
-def follow_back(trace: Trace, reader: Reader, rule: ActivationSlopes | None) -> Slopes:
-    """Take the answer's reader back to the words, through heads and (with a rule) neurons."""
+def follow_back(
+    trace: Trace, reader: Reader, rule: ActivationSlopes | None
+) -> tuple[Float[Tensor, "layer pos neuron"], Reader]:
+    """Take the answer's reader back to the words, through heads and (with a rule) neurons.
+
+    Returns how far the answer's logit moves for a unit of each activation, and of the embeddings.
+    """
     model = trace.model
     activations = torch.empty_like(trace.activations)
     for layer in reversed(range(model.config.layers)):
@@ -160,23 +155,17 @@ def follow_back(trace: Trace, reader: Reader, rule: ActivationSlopes | None) -> 
         if trace.mlp_post_scales is not None:
             slopes = slopes / rearrange(trace.mlp_post_scales[layer], "pos -> pos 1").to(slopes)
         activations[layer] = slopes.cpu()
-        asked = torch.zeros_like(reader) if rule is None else _ask(trace, layer, slopes, rule)
+        asked = torch.zeros_like(reader)
+        if rule is not None:
+            by_score, by_gate = rule.of(layer)
+            pattern = "pos neuron, neuron d_model -> pos d_model"
+            asked = einsum(slopes * by_score.to(slopes), model.questions[layer], pattern)
+            if by_gate is not None and model.gates is not None:
+                asked = asked + einsum(slopes * by_gate.to(slopes), model.gates[layer], pattern)
+            asked = asked / rearrange(trace.scales[layer], "pos -> pos 1").to(asked)
         # Attention's writing is read by the layer's own MLP, unless both read the same stream.
         written = reader if model.config.is_parallel else reader + asked
         values = model.attention[layer].for_heads(model.attention[layer].value)
         pattern = "head pos d_head, head d_head d_model -> pos d_model"
         reader = reader + asked + einsum(read_values(trace, layer, written), values, pattern)
-    return Slopes(activations, reader)
-
-
-def _ask(
-    trace: Trace, layer: int, slopes: Float[Tensor, "pos neuron"], rule: ActivationSlopes
-) -> Reader:
-    """Take slopes of activations back through their scores to what the MLP reads."""
-    model = trace.model
-    by_score, by_gate = rule.of(layer)
-    pattern = "pos neuron, neuron d_model -> pos d_model"
-    asked = einsum(slopes * by_score.to(slopes), model.questions[layer], pattern)
-    if by_gate is not None and model.gates is not None:
-        asked = asked + einsum(slopes * by_gate.to(slopes), model.gates[layer], pattern)
-    return asked / rearrange(trace.scales[layer], "pos -> pos 1").to(asked)
+    return activations, reader

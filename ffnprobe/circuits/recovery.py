@@ -154,12 +154,12 @@ def check_circuit(
     rankings = {
         "influence": circuit.influence,
         "gradient": gaps * measure_slopes(circuit.question.readout).logit,
-        "push": gaps * follow_back(trace, reader, None).activations,
+        "push": gaps * follow_back(trace, reader, None)[0],
         "activation": gaps.abs(),
     }
     for name in [rules] if isinstance(rules, str) else rules:
         rule = choose_activation_slopes(trace, circuit.question.contrast, name)
-        rankings[f"influence by {name}"] = gaps * follow_back(trace, reader, rule).activations
+        rankings[f"influence by {name}"] = gaps * follow_back(trace, reader, rule)[0]
     return _measure(circuit, rankings, sizes, seed)
 
 
