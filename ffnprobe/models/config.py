@@ -44,17 +44,14 @@ class Fields:
 
     @property
     def layers(self) -> int:
-        """How many layers there are."""
         return self.number("n_layer", "num_hidden_layers", "num_layers", most=MOST_LAYERS)
 
     @property
     def d_model(self) -> int:
-        """The width of the residual stream."""
         return self.number("n_embd", "hidden_size")
 
     @property
     def heads(self) -> int:
-        """How many heads there are."""
         return self.number("n_head", "num_attention_heads", "num_heads")
 
     def number(self, *names: str, default: int | None = None, most: int = MOST_WIDE) -> int:
@@ -81,7 +78,6 @@ class Fields:
         return self.number(*names, default=default, most=MOST_TOKENS)
 
     def real(self, name: str, default: float) -> float:
-        """Return a field as a positive float."""
         return self.maybe(name) or default
 
     def maybe(self, name: str, default: float | None = None) -> float | None:
@@ -95,7 +91,6 @@ class Fields:
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return a field as a truth."""
         value = self.values.get(name)
         if value is None:
             return default
@@ -169,7 +164,6 @@ class Config:
 
     @property
     def d_head(self) -> int:
-        """The width of a head."""
         return self.head_width or self.d_model // self.heads
 
     @property
@@ -195,7 +189,6 @@ class Config:
 
     @property
     def layout(self) -> Layout:
-        """The names the family gives its tensors."""
         return FAMILIES[self.family].layout
 
     def shapes(self) -> dict[str, tuple[int, ...]]:

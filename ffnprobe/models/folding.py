@@ -32,18 +32,16 @@ def fold_reader(
     bias: Float[Tensor, " out"] | None,
     gain: Float[Tensor, " d_model"],
     shift: Float[Tensor, " d_model"] | None,
-    *,
-    dtype: torch.dtype = torch.float32,
 ) -> tuple[Float[Tensor, "out d_model"], Float[Tensor, " out"]]:
     """Fold a norm into the matrix that reads it: one row per output. Without a shift it is RMSNorm."""
-    weight, gain = weight.to(dtype), gain.to(dtype)
+    weight, gain = weight.float(), gain.float()
     rows = (rearrange(weight, "d_model out -> out d_model") * gain).contiguous()
     if shift is None:
-        folded_bias = torch.zeros(len(rows), dtype=dtype, device=rows.device)
+        folded_bias = torch.zeros(len(rows), device=rows.device)
     else:
         rows -= reduce(rows, "out d_model -> out 1", "mean")
-        folded_bias = einsum(shift.to(dtype), weight, "d_model, d_model out -> out")
-    return rows, folded_bias if bias is None else folded_bias + bias.to(dtype)
+        folded_bias = einsum(shift.float(), weight, "d_model, d_model out -> out")
+    return rows, folded_bias if bias is None else folded_bias + bias.float()
 
 
 def is_finite(tensor: Tensor) -> bool:
@@ -81,7 +79,6 @@ class LayerWeights:
 
 
 def read_layer(model: "Model", layer: int) -> LayerWeights:
-    """Read one layer's weights."""
     lay = model.layout
 
     def norm(name: str) -> Norm:

@@ -141,7 +141,11 @@ def verify(model: Model) -> Rotary:
     """Return what a model's positions are rotated by, layer by layer, once our own step is seen to run it."""
     if model.source.kind == "embedded":
         return ()
-    path, made_for = cache_folder() / "verified" / f"{model.identity}.json", _describe(model)
+    path = cache_folder() / "verified" / f"{model.identity}.json"
+    written = json.dumps(dict(model.config.native), sort_keys=True, default=str)
+    options = xxhash.xxh3_128_hexdigest(written.encode())
+    versions = {"ffnprobe": VERSION, **{name: version(name) for name in LIBRARIES}}
+    made_for = {"identity": model.identity, "options": options, "versions": versions}
     frequencies = _read(path, made_for)
     if frequencies is None:
         frequencies, was_compared = _compare(model)
@@ -229,13 +233,6 @@ def _refuse_changing(model: Model) -> None:
 
 def _hold(model: Model, rotary: Frequencies) -> Rotary:
     return tuple((torch.tensor(each, device=model.device), scaling) for each, scaling in rotary)
-
-
-def _describe(model: Model) -> dict[str, Any]:
-    written = json.dumps(dict(model.config.native), sort_keys=True, default=str)
-    options = xxhash.xxh3_128_hexdigest(written.encode())
-    versions = {"ffnprobe": VERSION, **{name: version(name) for name in LIBRARIES}}
-    return {"identity": model.identity, "options": options, "versions": versions}
 
 
 def _read(path: Path, made_for: dict[str, Any]) -> Frequencies | None:

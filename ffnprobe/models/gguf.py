@@ -189,12 +189,10 @@ class GgufFile:
 
     @property
     def architecture(self) -> str:
-        """What the file calls its family."""
         return str(self.metadata["general.architecture"])
 
     @property
     def family(self) -> Family:
-        """The family that the file is of."""
         return ARCHITECTURES[self.architecture]
 
     @cached_property
@@ -340,15 +338,6 @@ class GgufFile:
     def _not_read(self, what: str) -> ModelNotLoaded:
         return self._refusal(f"{what}, which transformers does not read from GGUF")
 
-    def check_overlap(self) -> None:
-        """Refuse tensors that share bytes: one of them is not what it is called."""
-        ends, before = 0, ""
-        for entry in sorted(self.tensors, key=lambda entry: entry.start):
-            _, _, end = self._measure(entry)
-            if entry.start < ends:
-                raise ModelNotLoaded(f"{self.path}: {entry.name} and {before} overlap.")
-            ends, before = end, entry.name
-
     def _unpack(self, entry: TensorEntry, data: "np.ndarray") -> "np.ndarray":
         """Dequantise one tensor out of the file's bytes."""
         from gguf import dequantize
@@ -416,7 +405,12 @@ def open_gguf(path: Path) -> GgufFile:
     if parts > 1:
         remedy = "llama-gguf-split --merge makes them one file"
         raise ModelNotLoaded(f"{path} is one of {parts} parts.", remedy=remedy)
-    file.check_overlap()
+    ends, before = 0, ""
+    for entry in sorted(file.tensors, key=lambda entry: entry.start):
+        _, _, end = file._measure(entry)
+        if entry.start < ends:  # one of them is not what it is called
+            raise ModelNotLoaded(f"{path}: {entry.name} and {before} overlap.")
+        ends, before = end, entry.name
     # Nothing is fetched here, and a warning of a library is not ours to print.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     logging.getLogger("transformers").setLevel(logging.ERROR)

@@ -167,8 +167,32 @@ class Model:
 
     @cached_property
     def means(self) -> Float[Tensor, "layer neuron"] | None:
-        """The activation means that came with the model, read once; None if it has none."""
-        return read_means(self)
+        """The activation means that came with the model, read once; None if it has none.
+
+        `means.safetensors` in the model's folder holds one tensor, `activations`, and in its metadata the
+        `fingerprint` of the weights they were measured on, or the whole `identity` of the model. Pocket's
+        are over all positions of its facts' sentences but BOS.
+        """
+        path = self.source.folder() / MEANS_FILE
+        if not path.is_file():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                means: Tensor = file.get_tensor("activations").float()
+                metadata = file.metadata() or {}
+        except (SafetensorError, OSError) as error:
+            raise ModelNotLoaded(f"{path} cannot be read: {error}.") from None
+        layers, neurons = self.config.layers, self.config.d_mlp
+        if tuple(means.shape) != (layers, neurons) or not means.isfinite().all():
+            raise ModelNotLoaded(f"{path} does not hold {layers} × {neurons} finite numbers.")
+        weights = metadata.get("fingerprint", self.fingerprint)
+        if weights != self.fingerprint:
+            raise ModelNotLoaded(
+                f"{path} was measured on other weights ({weights[:8]}, not {self.fingerprint[:8]})."
+            )
+        if other := tell_apart(metadata.get("identity", self.identity), self.identity):
+            raise ModelNotLoaded(f"{path} was measured on a model with another {other}.")
+        return means
 
     def linear(self, layer: int, part: str) -> Linear:
         """Return a matrix of a block, `[in out]` whatever the family keeps, and its bias if it has one."""
@@ -357,32 +381,3 @@ class Means:
     activations: Float[Tensor, "layer neuron"]
     identity: str
     corpus: str
-
-
-def read_means(model: Model) -> Float[Tensor, "layer neuron"] | None:
-    """Read the activation means in a model's folder, checked against its shape and weights; None without.
-
-    `means.safetensors` holds one tensor, `activations`, and in its metadata the `fingerprint` of the weights
-    they were measured on, or the whole `identity` of the model. Pocket's are over all positions of its facts'
-    sentences but BOS.
-    """
-    path = model.source.folder() / MEANS_FILE
-    if not path.is_file():
-        return None
-    try:
-        with safe_open(path, framework="pt") as file:
-            means: Tensor = file.get_tensor("activations").float()
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise ModelNotLoaded(f"{path} cannot be read: {error}.") from None
-    layers, neurons = model.config.layers, model.config.d_mlp
-    if tuple(means.shape) != (layers, neurons) or not means.isfinite().all():
-        raise ModelNotLoaded(f"{path} does not hold {layers} × {neurons} finite numbers.")
-    weights = metadata.get("fingerprint", model.fingerprint)
-    if weights != model.fingerprint:
-        raise ModelNotLoaded(
-            f"{path} was measured on other weights ({weights[:8]}, not {model.fingerprint[:8]})."
-        )
-    if other := tell_apart(metadata.get("identity", model.identity), model.identity):
-        raise ModelNotLoaded(f"{path} was measured on a model with another {other}.")
-    return means

@@ -41,11 +41,9 @@ _TOKENIZERS = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 _AGAIN = "download or copy it again"
 # In order of preference; the first that a folder or a repository has is taken.
 WEIGHT_FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
+    "model.safetensors", "model.safetensors.index.json",
+    "pytorch_model.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

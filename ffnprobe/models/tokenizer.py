@@ -136,7 +136,6 @@ def _list_rules(part: Rule) -> list[Rule]:
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
-    """Read a folder's tokenizer."""
     whole, vocab, merges = (folder / n for n in ("tokenizer.json", "vocab.json", "merges.txt"))
     for path in (whole, vocab, merges):
         check_regular(path, refuse=ModelNotLoaded)
@@ -206,8 +205,7 @@ def without_prefix(tokenizer: Tokenizer) -> Tokenizer:
 
 def unicode_form(tokenizer: Tokenizer) -> Form | None:
     """Name the Unicode form a tokenizer brings texts into, if it does."""
-    normalizer = _parts(tokenizer)["normalizer"] or {}
-    types = [rule.get("type") for rule in (normalizer, *normalizer.get("normalizers", ()))]
+    types = [rule.get("type") for rule in _list_rules(_parts(tokenizer)["normalizer"] or {})]
     return next((form for form in get_args(Form) if form in types), None)
 
 

@@ -237,7 +237,6 @@ class Vocab:
         return tuple(self.show(token) for token in range(self.size))
 
     def show_all(self, tokens: Sequence[int]) -> list[str]:
-        """Show several tokens."""
         return [self.show(token) for token in tokens]
 
     def one(self, text: str, *, use: str = "a token") -> int:

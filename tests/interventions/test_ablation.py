@@ -10,7 +10,6 @@ import ffnprobe as fp
 from ffnprobe.errors import FfnProbeError, NameNotUnderstood, OptionRefused
 from ffnprobe.interventions import replay, sweeps
 from ffnprobe.models.bridge import bridge_of
-from ffnprobe.models.model import read_means
 from tests.cli.runner import ffnprobe
 from tests.interventions.oracles import (
     centre,
@@ -60,7 +59,7 @@ def test_every_neuron_of_tiny(tiny_trace: fp.Trace, position: object, replace: s
 @pytest.mark.parametrize("replace", ["zero", "mean"])
 def test_sample_of_pocket(jordan: fp.Trace, position: object, replace: str) -> None:
     model, token = jordan.model, jordan.model.vocab.one(" basketball")
-    values = torch.zeros(6, 768) if replace == "zero" else read_means(model)
+    values = torch.zeros(6, 768) if replace == "zero" else model.means
     sample = [0, 5, 77, 401, 767]
     names = [f"L{layer}N{n}" for layer in range(6) for n in sample]
     effects = fp.ablate(jordan, " basketball", position=position, replace=replace, neurons=names)
