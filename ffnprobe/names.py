@@ -3,18 +3,14 @@
 A name may also stand for several: `L3` for a whole layer, `L3-L5` for layers, `L3N5-L3N9` (or
 `L3N5-9`) for a run of neurons within a layer. On a prompt `L3N12@2` is the neuron at position 2.
 
->>> NeuronId.parse("L3N12")
-NeuronId(layer=3, neuron=12)
->>> print(NeuronId(3, 12))
+>>> print(NeuronId.parse("L3N12"))
 L3N12
 >>> [str(name) for name in expand("L1N2-L1N4", layers=2, neurons=8)]
 ['L1N2', 'L1N3', 'L1N4']
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 
 from ffnprobe.errors import NameNotUnderstood
 
@@ -131,11 +127,3 @@ def expand_layers(text: str, *, layers: int, model: str = "this model") -> list[
             check_layer(layer, layers=layers, named=f"L{layer}", model=model)
         chosen.update(range(start, stop + 1))
     return sorted(chosen)
-
-
-def expand_all(
-    texts: Iterable[str], *, layers: int, neurons: int, model: str = "this model"
-) -> list[NeuronId]:
-    """List the neurons of several names, each once, in the order given."""
-    names = (expand(text, layers=layers, neurons=neurons, model=model) for text in texts)
-    return list(dict.fromkeys(chain.from_iterable(names)))

@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ffnprobe as fp
 from ffnprobe.errors import NameNotUnderstood
-from ffnprobe.names import NeuronId, expand, expand_all, expand_layers
+from ffnprobe.names import NeuronId, expand, expand_layers
 
 SIZE = {"layers": 6, "neurons": 768, "model": "pocket"}
 
@@ -34,7 +35,7 @@ def test_a_name_stands_for_its_neurons(text, count, first, last):
 
 
 def test_several_names_give_each_neuron_once():
-    found = expand_all(["L0N3", "L0N1-L0N3"], layers=1, neurons=4)
+    found = fp.load("pocket").find_neurons(["L0N3", "L0N1-L0N3"])
     assert [str(name) for name in found] == ["L0N3", "L0N1", "L0N2"]
 
 

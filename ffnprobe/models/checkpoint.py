@@ -25,7 +25,6 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import torch
 import xxhash
@@ -214,18 +213,6 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
 
 def identify(fingerprint: str, config: Config, vocab: Vocab) -> str:
     """Write a model's identity."""
-    return f"{fingerprint}-{_hash(_describe_config(config))}-{_hash(_describe_vocab(vocab))}"
-
-
-def tell_apart(known: str, wanted: str) -> str:
-    """Name what two identities differ in, or nothing if they are the same."""
-    if known == wanted:
-        return ""
-    pairs = zip(PARTS, known.split("-"), wanted.split("-"), strict=False)
-    return " and ".join(name for name, ours, theirs in pairs if ours != theirs) or "identity"
-
-
-def _describe_config(config: Config) -> dict[str, Any]:
     differing = {  # a field without a default differs from what stands for it, too
         each.name: value
         for each in fields(config)
@@ -233,10 +220,6 @@ def _describe_config(config: Config) -> dict[str, Any]:
     }
     options = config.native.items()
     positions = {name: value for name, value in options if "rope" in name or "rotary" in name}
-    return {"config": differing, "positions": positions}
-
-
-def _describe_vocab(vocab: Vocab) -> list[Any]:
     tokenizer = vocab.tokenizer
     tokens = sorted((number, token) for token, number in tokenizer.get_vocab().items())
     merges = json.loads(tokenizer.to_str())["model"].get("merges", ())
@@ -245,7 +228,17 @@ def _describe_vocab(vocab: Vocab) -> list[Any]:
         sample = tokenizer.encode(_SAMPLE, add_special_tokens=False).ids
     except Exception:  # a tokenizer of words or numbers, without a token for what it does not know
         sample = []
-    return [vocab.size, vocab.bos, tokens, pairs, sample]
+    described = {"config": differing, "positions": positions}
+    known = [vocab.size, vocab.bos, tokens, pairs, sample]
+    return f"{fingerprint}-{_hash(described)}-{_hash(known)}"
+
+
+def tell_apart(known: str, wanted: str) -> str:
+    """Name what two identities differ in, or nothing if they are the same."""
+    if known == wanted:
+        return ""
+    pairs = zip(PARTS, known.split("-"), wanted.split("-"), strict=False)
+    return " and ".join(name for name, ours, theirs in pairs if ours != theirs) or "identity"
 
 
 def _hash(value: object) -> str:

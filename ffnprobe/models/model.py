@@ -15,7 +15,8 @@ is in the answers, and the norm's scale, which differs from position to position
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -33,7 +34,7 @@ from ffnprobe.models.families import Layout
 from ffnprobe.models.folding import Attention, LayerWeights, Linear
 from ffnprobe.models.sources import OBJECT, Source
 from ffnprobe.models.vocab import Vocab
-from ffnprobe.names import NeuronId, check_layer, expand_all, expand_layers
+from ffnprobe.names import NeuronId, check_layer, expand, expand_layers
 from ffnprobe.provenance import HOOKED, OWN, Provenance
 
 MEANS_FILE = "means.safetensors"
@@ -150,7 +151,8 @@ class Model:
         """
         c = self.config
         texts = [names] if isinstance(names, str) else [str(name) for name in names]
-        return expand_all(texts, layers=c.layers, neurons=c.d_mlp, model=self.name)
+        own = partial(expand, layers=c.layers, neurons=c.d_mlp, model=self.name)
+        return list(dict.fromkeys(chain.from_iterable(map(own, texts))))
 
     def find_layers(self, layers: str | Sequence[int] | None) -> list[int]:
         """List layers ("3-5", or numbers; None for all), each once and in order."""
