@@ -133,7 +133,6 @@ class Column:
 
     @cached_property
     def width(self) -> int:
-        """The width in the terminal, as the column is shown."""
         return max(self._inner, *map(cell_len, self.head))
 
     def lines(self, cell: str) -> list[str]:
@@ -153,7 +152,6 @@ class Column:
         return self._longest if self.is_prose else 0
 
     def whole(self) -> "Column":
-        """Show all of the column."""
         return replace(self, room=self._most)
 
     def wider(self) -> "Column | None":
@@ -226,7 +224,11 @@ def _choose(columns: list[Column], width: int) -> list[Column]:
     for tried in ([replace(column, has_whole_head=True) for column in shown], shown):
         if _total(tried) <= width:
             return tried
-    less, others = _expendable(columns)
+    # Those known to matter less may be left out first, then from the right.
+    names = [column.name for column in columns[1:] if column.name not in ALWAYS]
+    lists = [column.name for column in columns if column.is_list]
+    others = [name for name in reversed(names) if name not in LESS and name not in lists]
+    less = [name for name in LESS if name in names]
     shown = _leave_out([column.least(TOKENS) for column in columns], less, width)
     if _total(shown) > width:
         shown = _leave_out([column.least(1) for column in shown], others, width)
@@ -246,14 +248,6 @@ def _leave_out(columns: list[Column], names: Sequence[str], width: int) -> list[
             break
         columns = [column for column in columns if column.name != name]
     return columns
-
-
-def _expendable(columns: Sequence[Column]) -> tuple[list[str], list[str]]:
-    """Name the columns that may be left out: those known to matter less, then from the right."""
-    names = [column.name for column in columns[1:] if column.name not in ALWAYS]
-    lists = [column.name for column in columns if column.is_list]
-    others = [name for name in reversed(names) if name not in LESS and name not in lists]
-    return [name for name in LESS if name in names], others
 
 
 def _total(columns: Sequence[Column]) -> int:

@@ -9,14 +9,6 @@ prompts influence counts what differs from them; without, what is above the neur
 
 Limits: an edge says what was added, not what would follow: where heads look and how far norms scale is
 held. `check_circuit` replays the model with nothing but the circuit, and without it.
-
->>> import ffnprobe as fp
->>> found = fp.circuit(
-...     fp.load("pocket"), "Michael Jordan plays the sport of", " basketball",
-...     contrast="Tiger Woods plays the sport of", keep=20,
-... )
->>> found.remainder < 1e-3
-True
 """
 
 from collections.abc import Sequence

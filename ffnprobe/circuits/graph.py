@@ -52,12 +52,10 @@ class Node(NamedTuple):
 
     @property
     def is_neuron(self) -> bool:
-        """Whether it is a neuron, and not an embedding."""
         return self.kind == "neuron"
 
     @property
     def neuron_id(self) -> NeuronId:
-        """The neuron's name, of a node that is one."""
         return NeuronId(self.layer, self.neuron)
 
     @property
@@ -87,7 +85,6 @@ class Sources:
 
     @cached_property
     def positions(self) -> list[int]:
-        """The position of each."""
         return [node.position for node in self.nodes]
 
     def at(self, position: int, *, below: int) -> list[int]:
@@ -189,7 +186,6 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The name of the node it is."""
         return ANSWER if self.node is None else self.node.name
 
 
@@ -297,7 +293,22 @@ class _Walk:
             if is_parallel:
                 self._join(layer)
         self._read_sources(-1, len(self.levels))
-        return self._finish()
+        direct = torch.zeros_like(self.along)
+        for row, target in enumerate(self.targets):
+            for position, reader in zip(target.positions, target.readers, strict=True):
+                own = self.sources.at(position, below=target.level)
+                direct[row, own] += self.sources.directions[own] @ reader
+        amounts, is_up = self.sources.amounts.to(self.along), self.along - direct >= 0
+        carried = torch.where(is_up, self.most[0], -self.most[1])
+        return Edges(
+            drives=(self.along * amounts).cpu(),
+            direct=(direct * amounts).cpu(),
+            owed=self.owed.cpu(),
+            head=torch.where(is_up, self.by[0], self.by[1]).cpu(),
+            carried=(carried * amounts).cpu(),
+            biases=self.biases.cpu(),
+            rest=self.left.cpu(),
+        )
 
     def _join(self, level: int) -> None:
         """Let the targets begin that read at this level."""
@@ -360,21 +371,3 @@ class _Walk:
             is_more, heads = best.values > most, best.indices + layer * len(values)
             self.most[:, :rows, own] = torch.where(is_more, best.values, most)
             self.by[:, :rows, own] = torch.where(is_more, heads, by)
-
-    def _finish(self) -> Edges:
-        direct = torch.zeros_like(self.along)
-        for row, target in enumerate(self.targets):
-            for position, reader in zip(target.positions, target.readers, strict=True):
-                own = self.sources.at(position, below=target.level)
-                direct[row, own] += self.sources.directions[own] @ reader
-        amounts, is_up = self.sources.amounts.to(self.along), self.along - direct >= 0
-        carried = torch.where(is_up, self.most[0], -self.most[1])
-        return Edges(
-            drives=(self.along * amounts).cpu(),
-            direct=(direct * amounts).cpu(),
-            owed=self.owed.cpu(),
-            head=torch.where(is_up, self.by[0], self.by[1]).cpu(),
-            carried=(carried * amounts).cpu(),
-            biases=self.biases.cpu(),
-            rest=self.left.cpu(),
-        )

@@ -134,19 +134,16 @@ def _write(model: Model, folder: Path, files_of: Model, card: str) -> None:
             if (path := files_of.source.folder() / name).is_file():
                 shutil.copyfile(path, folder / name)
     settings = folder / "tokenizer_config.json"
-    if not settings.is_file():
-        settings.write_text(json.dumps(_describe_tokenizer(model), indent=2), encoding="utf-8")
+    if (
+        not settings.is_file()
+    ):  # the tokenizer came without files of its own, as one of a GGUF file does
+        vocab = model.vocab
+        described: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": model.config.positions,
+            "add_bos_token": vocab.is_begun_by_bos,
+        }
+        if vocab.bos is not None and (token := vocab.tokenizer.id_to_token(vocab.bos)) is not None:
+            described["bos_token"] = token
+        settings.write_text(json.dumps(described, indent=2), encoding="utf-8")
     (folder / "README.md").write_text(card, encoding="utf-8")
-
-
-def _describe_tokenizer(model: Model) -> dict[str, Any]:
-    """Describe a tokenizer that came without files of its own, as one of a GGUF file does."""
-    vocab = model.vocab
-    settings: dict[str, Any] = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": model.config.positions,
-        "add_bos_token": vocab.is_begun_by_bos,
-    }
-    if vocab.bos is not None and (token := vocab.tokenizer.id_to_token(vocab.bos)) is not None:
-        settings["bos_token"] = token
-    return settings

@@ -7,11 +7,6 @@ few texts: the prefixes an edit is tried behind.
 `scan_keys` cuts a corpus as `scan` does. Its store holds the upper triangles of the sums, so that a scan that
 resumes after the last block it wrote ends as one that was never stopped. Pocket's own file holds instead the
 Cholesky factors of its second moments, in half precision: their product is a second moment, rounded or not.
-
->>> import ffnprobe as fp
->>> moments = fp.scan_keys(fp.load("pocket"), {"one": "Tiger Woods plays golf"}, layers="2")
->>> moments.layers, moments.of(2).shape[0] == fp.load("pocket").config.d_mlp
-((2,), True)
 """
 
 import os
@@ -260,14 +255,11 @@ def _add(model: Model, block: Block, settings: ScanSettings, moments: KeyMoments
     hooks = {("activations", layer): partial(add, order, layer) for order, layer in layers}
     for _, ids in group_passages(block.passages, settings, model.vocab.bos):
         watch(model, ids, hooks)
-    return replace(moments, done=block.done, prefixes=moments.prefixes or _choose_prefixes(block))
-
-
-def _choose_prefixes(block: Block) -> tuple[tuple[int, ...], ...]:
-    """Take the first tokens of texts spread over a block, each once."""
-    starts = [passage.ids[:PREFIX_TOKENS] for passage in block.passages]
-    whole = [ids for ids in dict.fromkeys(starts) if len(ids) == PREFIX_TOKENS]
-    return tuple(whole[:: max(1, len(whole) // PREFIXES)][:PREFIXES])
+    # The first tokens of texts spread over a block, each once.
+    starts = dict.fromkeys(passage.ids[:PREFIX_TOKENS] for passage in block.passages)
+    whole = [ids for ids in starts if len(ids) == PREFIX_TOKENS]
+    prefixes = tuple(whole[:: max(1, len(whole) // PREFIXES)][:PREFIXES])
+    return replace(moments, done=block.done, prefixes=moments.prefixes or prefixes)
 
 
 def write_keys(store: Store, moments: KeyMoments) -> None:
@@ -290,7 +282,6 @@ def pack_factors(path: Path, moments: KeyMoments) -> None:
 
 
 def open_keys(folder: Path, *, remedy: str) -> KeyMoments:
-    """Open a store to read."""
     part = open_store(folder, KEYS, remedy=remedy).read(PART)
     if part is None:
         raise DataRefused(f"the {KEYS} in {folder} has not begun.", remedy="the same scan again")

@@ -37,7 +37,6 @@ class LowRank:
 
     @property
     def whole(self) -> Float[Tensor, "neuron d_model"]:
-        """The change as a matrix."""
         return einsum(
             self.left.double(), self.right.double(),
             "neuron rank, rank d_model -> neuron d_model",
@@ -45,7 +44,6 @@ class LowRank:
 
     @property
     def nbytes(self) -> int:
-        """How much memory the factors take, in bytes."""
         return self.left.nbytes + self.right.nbytes
 
 
