@@ -27,17 +27,7 @@ from dataclasses import dataclass, replace
 from functools import cache, wraps
 from itertools import islice
 from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    ForwardRef,
-    Literal,
-    ParamSpec,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from ffnprobe.errors import OptionRefused
 
@@ -149,12 +139,8 @@ RANKS, SIDES = ("z", "cosine", "dot"), ("answer", "question", "gate")
 
 Prompt = Annotated[str | Sequence[int], PROMPT]
 Answer = Annotated[str | int | None, ANSWER]
-Versus = Annotated[
-    str | int | None,
-    Option(
-        "The answer's logit minus that of this token.", str | None, metavar="TOKEN", longest=200
-    ),
-]
+VERSUS = Option("The answer's logit minus that of this token.", str | None, metavar="TOKEN", longest=200)  # fmt: skip
+Versus = Annotated[str | int | None, VERSUS]
 Convention = Annotated[
     str,
     Option(
@@ -180,15 +166,10 @@ Engine = Annotated[
 Workers = Annotated[
     int | None, Option("How many workers.", default="one for each core", metavar="N")
 ]
-Address = Annotated[
-    str | None,
-    Option(
-        "Address of a Ray cluster.", metavar="HOST:PORT", default="a new one on this machine"
-    ),
-]  # fmt: skip
+ADDRESS = Option("Address of a Ray cluster.", metavar="HOST:PORT", default="a new one on this machine")  # fmt: skip
+Address = Annotated[str | None, ADDRESS]
 
-P = ParamSpec("P")
-R = TypeVar("R")
+Verb = TypeVar("Verb", bound=Callable[..., Any])
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # Longer lists are looked at no further: who hands in so many has made them by a program.
 MOST_LOOKED_AT = 1000
@@ -202,7 +183,7 @@ _WORDS: dict[Any, tuple[str, str]] = {
 }  # fmt: skip
 
 
-def verb(function: Callable[P, R]) -> Callable[P, R]:
+def verb(function: Verb) -> Verb:
     """Check a function's arguments against its annotations at every call.
 
     Whatever ends it, torch's gradients are on or off as they were before: Ctrl-C can come at the moment
@@ -216,7 +197,7 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     }
 
     @wraps(function)
-    def checked(*args: P.args, **named: P.kwargs) -> R:
+    def checked(*args: Any, **named: Any) -> Any:
         try:
             bound = signature.bind(*args, **named)
         except TypeError as error:
@@ -233,7 +214,7 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
             vars(result).setdefault("made_by", (function.__name__, dict(values)))
         return result
 
-    return checked
+    return cast(Verb, checked)
 
 
 @contextmanager

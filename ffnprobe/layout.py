@@ -102,7 +102,7 @@ class Column:
     name: str
     cells: tuple[str, ...]
     is_number: bool
-    room: int = 0
+    room: int = sys.maxsize
     has_whole_head: bool = False
 
     @property
@@ -151,9 +151,6 @@ class Column:
             return max((cell.count(" ") + 1 for cell in self.cells), default=0)
         return self._longest if self.is_prose else 0
 
-    def whole(self) -> "Column":
-        return replace(self, room=self._most)
-
     def wider(self) -> "Column | None":
         """Show one more token or column of text, or say that all is shown."""
         return replace(self, room=self.room + 1) if self.room < self._most else None
@@ -188,7 +185,7 @@ def _write(shown: Sequence[Column]) -> str:
 
 def write_grid(frame: "pd.DataFrame", *, width: int) -> str:
     """Write a table with every column: as many as fit, the others below, the first repeated."""
-    columns = [column.whole() for column in _read(frame)]
+    columns = list(_read(frame))
     first, blocks = columns[0], [[columns[0]]]
     for column in columns[1:]:
         if len(blocks[-1]) > 1 and _total([*blocks[-1], column]) > width:
@@ -220,8 +217,7 @@ def _read(frame: "pd.DataFrame") -> Iterator[Column]:
 
 def _choose(columns: list[Column], width: int) -> list[Column]:
     """Leave columns out until the rest fits, then share out the room that is left."""
-    shown = [column.whole() for column in columns]
-    for tried in ([replace(column, has_whole_head=True) for column in shown], shown):
+    for tried in ([replace(column, has_whole_head=True) for column in columns], columns):
         if _total(tried) <= width:
             return tried
     # Those known to matter less may be left out first, then from the right.
@@ -270,11 +266,7 @@ def lay_out_map(table: "pd.DataFrame", values: str = "effect") -> "pd.DataFrame"
 
     grid = table.pivot(index="layer", columns="position", values=values)
     tokens = table.drop_duplicates("position").set_index("position").token
-    rows = [
-        [f"L{layer}", *(f"{value:+.2f}" for value in row)]
-        for layer, row in zip(grid.index, grid.to_numpy(), strict=True)
-    ]
-    # Columns may hold the same token twice, so the frame is built from rows, not from names.
-    frame = pd.DataFrame(rows)
-    frame.columns = pd.Index(["", *(str(tokens[position]) for position in grid.columns)])
+    frame = grid.map("{:+.2f}".format).reset_index(drop=True)
+    frame.insert(0, "layer", [f"L{layer}" for layer in grid.index])
+    frame.columns = pd.Index(["", *map(str, tokens[grid.columns])])  # some tokens stand twice
     return frame

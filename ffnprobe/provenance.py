@@ -65,14 +65,9 @@ class Provenance:
         try:
             _check_types(data)
             tokens = data.get("tokens")
-            return cls(
-                **{
-                    **data,
-                    "source": Source.from_dict(data["source"]),
-                    "tokens": None if tokens is None else tuple(tokens),
-                    "settings": dict(data.get("settings", {})),
-                }
-            )
+            settings, source = dict(data.get("settings", {})), Source.from_dict(data["source"])
+            tokens = None if tokens is None else tuple(tokens)
+            return cls(**{**data, "source": source, "tokens": tokens, "settings": settings})
         except ValueError as error:
             raise DataRefused(f"this is not a provenance that ffnprobe wrote: {error}.") from None
 

@@ -3,14 +3,7 @@
 A result type is a frozen dataclass that inherits `Result`. It has a `provenance`, a `title` (one
 line), a `table` (the one a reader wants first) and, if there are more, `tables()`. Files follow from these.
 What is read, in a terminal, a notebook, a page or the explorer, is its `document()`: by default its figures,
-its tables and how to read them.
-
-Every type of result is in this namespace, wherever it is defined:
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> isinstance(trace, fp.results.Trace)
-True
+its tables and how to read them. Every type of result is in this namespace, wherever it is defined.
 """
 
 from abc import abstractmethod

@@ -32,20 +32,8 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from ffnprobe import files
 from ffnprobe.errors import DataRefused, FfnProbeError, FileNotWritten
-from ffnprobe.files import (
-    BLANK,
-    TEMPORARY,
-    atomic_write,
-    check_utf8,
-    is_sealed,
-    open_input,
-    parse_json,
-    quote,
-    remove_leftovers,
-    safe_read,
-    seal,
-)
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.model import Model
 from ffnprobe.version import VERSION
@@ -75,9 +63,9 @@ class Store:
     @cached_property
     def data(self) -> bytes:
         """The bytes of the manifest's file."""
-        fields = {**self.manifest, "checksum": BLANK.decode()}
+        fields = {**self.manifest, "checksum": files.BLANK.decode()}
         text = json.dumps(fields, ensure_ascii=False, indent=1)
-        return seal(text.encode(errors="backslashreplace"))  # half a character is kept
+        return files.seal(text.encode(errors="backslashreplace"))  # half a character is kept
 
     def path(self, name: str) -> Path:
         """Name the file of a part."""
@@ -93,7 +81,7 @@ class Store:
         except FfnProbeError as error:
             raise DataRefused(
                 f"{path} is damaged or of another store: {error.what.rstrip('.')}.",
-                remedy=f"move it out of {quote(self.folder)}: the same command makes it again",
+                remedy=f"move it out of {files.quote(self.folder)}: the same command makes it again",
             ) from None
 
     def write(
@@ -101,8 +89,9 @@ class Store:
     ) -> None:
         """Replace a part; before the first, write the manifest. The folder must be held."""
         if not (self.folder / MANIFEST).is_file():
-            atomic_write(self.folder / MANIFEST, self.data)
-        atomic_write(self.path(name), encode_part(fields, tensors or {}, bound=self._bind(name)))
+            files.atomic_write(self.folder / MANIFEST, self.data)
+        part = encode_part(fields, tensors or {}, bound=self._bind(name))
+        files.atomic_write(self.path(name), part)
 
     def remove(self, name: str) -> None:
         """Remove a part that is not needed any more."""
@@ -149,7 +138,7 @@ def hold_store(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Store]:
     if not is_begun and any(path.suffix != SUFFIX for path in _list_files(folder)):
         raise _foreign(folder, kind)
     with hold(folder, remedy=f"wait for it to end, or {other_store(folder)}"):
-        remove_leftovers(folder)
+        files.remove_leftovers(folder)
         try:
             held = _read_manifest(folder)
         except (FfnProbeError, FileNotFoundError) as error:
@@ -173,18 +162,18 @@ def encode_part(
     """Write a part as the bytes of a file."""
     held = {name: each.contiguous() for name, each in tensors.items()}
     # One field: several would be written in an order that changes from run to run.
-    metadata = {"ffnprobe": json.dumps({**fields, "checksum": BLANK.decode()})}
-    return seal(save(held, metadata=metadata), bound=bound)
+    metadata = {"ffnprobe": json.dumps({**fields, "checksum": files.BLANK.decode()})}
+    return files.seal(save(held, metadata=metadata), bound=bound)
 
 
 def read_part(path: Path, *, bound: str = "") -> Part:
     """Read a part, its tensors mapped from the file, once its checksum fits; FileNotFoundError if there is none."""
     for _ in range(_TRIES):
-        with open_input(path) as file:
+        with files.open_input(path) as file:
             if not os.fstat(file.fileno()).st_size:
                 raise DataRefused("it is empty")
             with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-                if not is_sealed(data, bound=bound):
+                if not files.is_sealed(data, bound=bound):
                     raise DataRefused("its checksum does not fit")
             with safe_open(path, framework="pt") as opened:
                 fields = json.loads(opened.metadata()["ffnprobe"])
@@ -203,7 +192,7 @@ def other_store(folder: Path) -> str:
     stem, suffix = (table.stem, table.suffix) if is_table else (named.name or "store", "")
     others = (named.parent / f"{stem}-{number}{suffix}" for number in count(2))
     other = next(path for path in others if not os.path.exists(path))
-    return f"{'--out' if is_table else '--store'} {quote(other)}"
+    return f"{'--out' if is_table else '--store'} {files.quote(other)}"
 
 
 @contextmanager
@@ -213,7 +202,7 @@ def hold(folder: Path, *, remedy: str) -> Iterator[None]:
     The system releases the lock when the process ends, however it ends: a lock file that a killed process
     left behind stops nobody. Folders that had to be made for it are removed again if nothing was put into them.
     """
-    check_utf8(folder, refuse=FileNotWritten)
+    files.check_utf8(folder, refuse=FileNotWritten)
     new_folders = [
         each for each in (folder, *folder.absolute().parents) if not os.path.exists(each)
     ]
@@ -260,13 +249,13 @@ def _name_holder(path: Path) -> str:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Read what a store is of, checked; FileNotFoundError if there is none."""
     path = folder / MANIFEST
-    data = safe_read(path)
-    if not is_sealed(data):
+    data = files.safe_read(path)
+    if not files.is_sealed(data):
         raise DataRefused(
             f"{path} is damaged: its checksum does not fit.",
             remedy="the same command again: it writes the file again if all other files fit",
         )
-    manifest: dict[str, Any] = parse_json(data, where=str(path))
+    manifest: dict[str, Any] = files.parse_json(data, where=str(path))
     if manifest["format"] != FORMAT:
         raise DataRefused(
             f"{folder} has format {manifest['format']}; this version reads {FORMAT}.",
@@ -290,15 +279,15 @@ def _refuse_earlier(folder: Path, kind: str) -> None:
 
 def _mend(wanted: Store, error: Exception) -> None:
     """Write the manifest again if every part in the folder is one of this very work, else raise the error."""
-    files = _list_files(wanted.folder)
-    for path in files:
+    held = _list_files(wanted.folder)
+    for path in held:
         try:
             if path.suffix == SUFFIX and wanted.read(path.stem) is None:
                 raise error
         except DataRefused:
             raise error from None
-    if files or os.path.exists(wanted.folder / MANIFEST):
-        atomic_write(wanted.folder / MANIFEST, wanted.data)
+    if held or os.path.exists(wanted.folder / MANIFEST):
+        files.atomic_write(wanted.folder / MANIFEST, wanted.data)
 
 
 def _list_files(folder: Path) -> list[Path]:
@@ -306,7 +295,9 @@ def _list_files(folder: Path) -> list[Path]:
     if not os.path.isdir(folder):
         return []
     own = (MANIFEST, LOCK)
-    return [p for p in folder.iterdir() if p.name not in own and not p.name.startswith(TEMPORARY)]
+    return [
+        p for p in folder.iterdir() if p.name not in own and not p.name.startswith(files.TEMPORARY)
+    ]
 
 
 def _foreign(folder: Path, kind: str) -> FileNotWritten:

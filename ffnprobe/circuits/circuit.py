@@ -38,7 +38,6 @@ from ffnprobe.arguments import (
 )
 from ffnprobe.circuits import graph
 from ffnprobe.circuits.influence import (
-    RULES,
     ActivationSlopes,
     choose_activation_slopes,
     follow_back,
@@ -251,7 +250,7 @@ def circuit(
         str | None,
         Option(
             "How a change of the score is passed on to the activation.",
-            choices=RULES,
+            choices=("rescale", "relp", "gradient"),
             default="rescale with contrast prompts, else relp",
         ),
     ] = None,
@@ -284,10 +283,7 @@ def circuit(
     kept = graph.choose_kept(influence, keep, sign=sign)
     sources = graph.gather_sources(trace, kept, replacement, question.contrast)
     targets = graph.list_targets(trace, kept, pushes.pieces)
-    slopes = torch.ones(len(targets))
-    for row, target in enumerate(targets):
-        if node := target.node:
-            slopes[row] = followed[node.layer, node.position, node.neuron]
+    followed_scores, slopes = _read_slopes(activation_slopes, followed, targets)
     del followed, replacement  # as large as the activations; edges need the room
     shown = " ".join(model.vocab.show_all([piece.answer for piece in pushes.pieces]))
     settings = {
@@ -300,7 +296,7 @@ def circuit(
         sources=sources,
         targets=tuple(targets),
         account=graph.draw_edges(trace, targets, sources, kept),
-        activation_slopes=_read_slopes(activation_slopes, targets),
+        activation_slopes=followed_scores,
         slopes=slopes,
         embedded=embedded,
         provenance=replace_fields(pushes.provenance, answer=shown).including(**settings),
@@ -313,14 +309,15 @@ def circuit(
 
 
 def _read_slopes(
-    rule: ActivationSlopes, targets: Sequence[graph.Target]
-) -> Float[Tensor, " target"]:
-    """Return how far each target's activation follows its score; the answer follows itself wholly."""
-    slopes = torch.ones(len(targets))
+    rule: ActivationSlopes, followed: Tensor, targets: Sequence[graph.Target]
+) -> tuple[Tensor, Tensor]:
+    """Return how far each target's activation follows its score, and the answer its activation."""
+    by_rule, slopes = torch.ones(2, len(targets))  # the answer follows itself wholly
     for layer in {target.node.layer for target in targets if target.node}:
         by_score, by_gate = rule.of(layer)
         for row, target in enumerate(targets):
             if target.node and target.node.layer == layer:
+                at = target.node.position, target.node.neuron
                 chosen = by_gate if target.asks == "gate" and by_gate is not None else by_score
-                slopes[row] = chosen[target.node.position, target.node.neuron]
-    return slopes
+                by_rule[row], slopes[row] = chosen[at], followed[layer][at]
+    return by_rule, slopes

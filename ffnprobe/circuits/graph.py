@@ -152,10 +152,7 @@ def gather_sources(
 def _mean_embedding(
     table: Float[Tensor, "row d_model"], trace: Trace, contrast: Contrast | None, *, ids: bool
 ) -> Float[Tensor, "pos d_model"]:
-    """Return what stands at each position on the contrast prompts; without them, nothing.
-
-    A position without a counterpart is left as it is: there it is what stands here.
-    """
+    """Return what stands at each position on the contrast prompts; without them, nothing."""
     means = torch.zeros(len(trace), table.shape[-1], device=table.device)
     if contrast is None:
         return means
@@ -164,23 +161,20 @@ def _mean_embedding(
         # Behind the prompt, at the answer's pieces, there is no counterpart.
         matched = [(o, each[position]) for o, each in others if position < len(each)]
         rows = [o.ids[there] if ids else there for o, there in matched if there is not None]
-        here = trace.ids[position] if ids else position
+        here = trace.ids[position] if ids else position  # of a position without a counterpart
         means[position] = table[rows or [here]].mean(dim=0)
     return means
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A score that is accounted for: a kept neuron's, its gate's, or (without a node) the answer's.
-
-    It reads the stream along `readers`, at `positions`.
-    """
+    """A score that is accounted for: a kept neuron's, its gate's, or (without a node) the answer's."""
 
     node: Node | None
     asks: str
     level: int  # it reads what layers below this one wrote, and this one's attention
     positions: tuple[int, ...]
-    readers: Float[Tensor, "position d_model"]
+    readers: Float[Tensor, "position d_model"]  # along which it reads the stream, at positions
     constant: float
     measured: float
 

@@ -289,10 +289,7 @@ def open_keys(folder: Path, *, remedy: str) -> KeyMoments:
 
 
 def embedded_keys(model: Model) -> KeyMoments | None:
-    """Return the second moments in the package if they are of this very model.
-
-    `analyses/pocket/pack_keys.py` makes the file.
-    """
+    """Return the package's second moments (of `analyses/pocket/pack_keys.py`) if they are of this very model."""
     if model.source.kind != "embedded" or not PACKED.is_file():
         return None
     try:

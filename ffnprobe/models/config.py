@@ -178,10 +178,6 @@ class Config:
         scale = self.d_head**-0.5 if self.is_attention_scaled else 1.0
         return scale / (layer + 1) if self.is_attention_scaled_by_layer else scale
 
-    def window(self, layer: int) -> int | None:
-        """How far back a layer's attention sees; None if all the way."""
-        return self.windows[layer] if self.windows else None
-
     @property
     def neurons(self) -> int:
         """How many neurons the model has over all layers."""

@@ -59,10 +59,7 @@ Rotary = tuple[tuple[Float[Tensor, " pair"], float], ...]
 def forward(
     model: Model, ids: Int[Tensor, "batch pos"], hooks: Hooks
 ) -> Float[Tensor, "batch pos vocab"]:
-    """Run token ids and return the logits; each hook sees its tensor and may return a replacement.
-
-    Logits that overflow are refused.
-    """
+    """Run token ids and return the logits, if finite; each hook sees its tensor and may replace it."""
     model.check()
     run = bridge.run_hooked if model.hooks else run_steps
     with torch.no_grad():

@@ -232,7 +232,8 @@ def _attend(
         # One copy serves all variants.
         scores = torch.cat([einsum(query, past.keys, compare.format("")), scores], dim=-1)
     scores = scores * model.config.attention_scale(layer)
-    scores, window = _cap(scores, model.config.attention_cap), model.config.window(layer)
+    scores, windows = _cap(scores, model.config.attention_cap), model.config.windows
+    window = windows[layer] if windows else None
     distance = query_at[:, :, None] - key_at[:, None]
     unseen = (distance < 0) if window is None else (distance < 0) | (distance >= window)
     pattern = torch.softmax(scores.masked_fill(unseen[:, None, None], float("-inf")), dim=-1)
@@ -309,10 +310,8 @@ def write_heads(model: Model, layer: int, z: Heads) -> Vectors:
 
 
 def unembed(model: Model, seen: Vectors) -> Float[Tensor, "... vocab"]:
-    """Return the logits of normalised final streams, as the model gives them.
-
-    By the head as it is on disk: folding it copies the largest matrix of a model.
-    """
+    """Return the logits of normalised final streams, as the model gives them."""
+    # By the head as it is on disk: folding it copies the largest matrix of a model.
     read = _scale(seen, (model.final_gain, model.final_shift))
     return cap(model, functional.linear(read, model.head.to(seen)))
 
