@@ -7,13 +7,6 @@ recipe follow from it (`verbs`). An option that only one verb has is written in 
 
 `@verb` checks what a public function is given against its annotations and options, before anything is
 computed. What they do not tell (a shape, a name that exists) the function checks itself.
-
->>> import ffnprobe as fp
->>> try:
-...     fp.survey(fp.load("pocket"), top=None)
-... except fp.FfnProbeError as error:
-...     print(error)
-top = None: survey takes a whole number.
 """
 
 import difflib
@@ -21,8 +14,7 @@ import inspect
 import numbers
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, wraps
 from itertools import islice
@@ -207,26 +199,19 @@ def verb(function: Verb) -> Verb:
             if name in values:
                 check(function.__name__, name, values[name], annotation)
                 values[name] = _settle(values[name], annotation)
-        with _keep_gradients():
+        had_gradients = _has_gradients()
+        try:
             result = function(*bound.args, **bound.kwargs)
+        except BaseException:
+            if _has_gradients() != had_gradients:
+                sys.modules["torch"].set_grad_enabled(had_gradients)
+            raise
         if hasattr(type(result), "made_by"):
             # What was asked, by which a result can be had again; its fields are frozen.
             vars(result).setdefault("made_by", (function.__name__, dict(values)))
         return result
 
     return cast(Verb, checked)
-
-
-@contextmanager
-def _keep_gradients() -> Iterator[None]:
-    """Switch gradients back if an error leaves them otherwise."""
-    before = _has_gradients()
-    try:
-        yield
-    except BaseException:
-        if _has_gradients() != before:
-            sys.modules["torch"].set_grad_enabled(before)
-        raise
 
 
 def _has_gradients() -> bool:

@@ -220,7 +220,6 @@ def _choose(columns: list[Column], width: int) -> list[Column]:
     for tried in ([replace(column, has_whole_head=True) for column in columns], columns):
         if _total(tried) <= width:
             return tried
-    # Those known to matter less may be left out first, then from the right.
     names = [column.name for column in columns[1:] if column.name not in ALWAYS]
     lists = [column.name for column in columns if column.is_list]
     others = [name for name in reversed(names) if name not in LESS and name not in lists]

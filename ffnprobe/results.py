@@ -151,15 +151,11 @@ def as_result(given: object) -> Result:
     if isinstance(given, pd.DataFrame):
         origin = given.attrs.get("provenance")
         if origin is None:
-            raise DataRefused(
-                "this table does not say where its numbers come from.",
-                remedy="fp.save(table, path, provenance=result), with the result its numbers are from",
-            )
+            remedy = "fp.save(table, path, provenance=result), with the result its numbers are from"
+            raise DataRefused("this table does not say where its numbers come from.", remedy=remedy)
         return TableSet("table", {"rows": given}, Provenance.from_dict(origin))
-    raise DataRefused(
-        f"{type(given).__name__} is not a result of ffnprobe.",
-        remedy="what fp.run, fp.attribute, fp.explain, … return, or a table of theirs",
-    )
+    remedy = "what fp.run, fp.attribute, fp.explain, … return, or a table of theirs"
+    raise DataRefused(f"{type(given).__name__} is not a result of ffnprobe.", remedy=remedy)
 
 
 def name_question(provenance: Provenance) -> str:
