@@ -144,10 +144,7 @@ def read_answers(pieces: Sequence[Pushes]) -> Reader:
 def follow_back(
     trace: Trace, reader: Reader, rule: ActivationSlopes | None
 ) -> tuple[Float[Tensor, "layer pos neuron"], Reader]:
-    """Take the answer's reader back to the words, through heads and (with a rule) neurons.
-
-    Returns how far the answer's logit moves for a unit of each activation, and of the embeddings.
-    """
+    """Follow the answer back: how far its logit moves for a unit of each activation, and of the embeddings."""
     model = trace.model
     activations = torch.empty_like(trace.activations)
     for layer in reversed(range(model.config.layers)):

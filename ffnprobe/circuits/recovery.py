@@ -16,9 +16,10 @@ removed. 1 is the whole model. A share may exceed 1: the circuit then lacks what
 is that under a curve clipped to 0 … 1, over the logarithm of the size, as a share of the whole.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from math import log
 
 import pandas as pd
@@ -116,14 +117,11 @@ def measure_area(sizes: Sequence[int], shares: Sequence[float]) -> float:
 
 def find_enough(sizes: Sequence[int], shares: Sequence[float]) -> float | None:
     """Return the first size at which 80 % is reached, between those tested along the logarithm."""
-    before: tuple[int, float] | None = None
-    for size, share in zip(sizes, shares, strict=True):
+    if shares[0] >= ENOUGH:
+        return float(sizes[0])
+    for (smaller, before), (size, share) in pairwise(zip(sizes, shares, strict=True)):
         if share >= ENOUGH:
-            if before is None:
-                return float(size)
-            way = (ENOUGH - before[1]) / (share - before[1])
-            return float(before[0] * (size / before[0]) ** way)
-        before = (size, share)
+            return float(smaller * (size / smaller) ** ((ENOUGH - before) / (share - before)))
     return None
 
 
@@ -210,9 +208,9 @@ def _draw_alike(
     kept: Sequence[Site], is_allowed: Bool[Tensor, "layer pos neuron"], random: torch.Generator
 ) -> list[Site]:
     """Draw as many other neurons in each layer and at each position as there are here."""
-    by_place: dict[tuple[int, int], list[int]] = {}
+    by_place = defaultdict[tuple[int, int], list[int]](list)
     for name, position in kept:
-        by_place.setdefault((name.layer, position), []).append(name.neuron)
+        by_place[name.layer, position].append(name.neuron)
     drawn: list[Site] = []
     for (layer, position), neurons in by_place.items():
         others = is_allowed[layer, position].clone()

@@ -144,10 +144,8 @@ class KeyMoments(Result):
                 remedy=f"scan_keys over more text, {10 * neurons:,} tokens or more",
             )
         if dead := int((moment.diagonal() == 0).sum()):
-            raise DataRefused(
-                f"{singular}: {dead:,} of its neurons never opened.",
-                remedy='more text, or method="alphaedit", which needs no inverse',
-            )
+            remedy = 'more text, or method="alphaedit", which needs no inverse'
+            raise DataRefused(f"{singular}: {dead:,} of its neurons never opened.", remedy=remedy)
 
 
 @verb
@@ -263,7 +261,6 @@ def _add(model: Model, block: Block, settings: ScanSettings, moments: KeyMoments
 
 
 def write_keys(store: Store, moments: KeyMoments) -> None:
-    """Replace what a store holds."""
     sums = {f"{SUM}{layer}": _pack(moments.sums[layer]) for layer in moments.layers}
     store.write(PART, *_encode(moments, sums))
 

@@ -63,10 +63,8 @@ def find_subject(row: FactRow) -> str:
     for one in read_facts(EMBEDDED, templates="all").rows:
         if one.prompt == row.prompt:
             return find_subject(one)
-    raise OptionRefused(
-        f'which words of "{row.prompt}" are its subject?',
-        remedy='subject="…" (--subject "…"); in a table, a column "subject"',
-    )
+    remedy = 'subject="…" (--subject "…"); in a table, a column "subject"'
+    raise OptionRefused(f'which words of "{row.prompt}" are its subject?', remedy=remedy)
 
 
 def make_request(model: Model, prompt: str, subject: str, answer: str) -> Request:

@@ -26,6 +26,10 @@ SILENT = 1e-9
 # part in a change: an inverse would lay the change on such neurons, as a matrix many times W_down's size.
 NEARLY_SILENT = 1e-4
 
+Moment = Float64[Tensor, "neuron neuron2"]
+Keys = Float[Tensor, "fact neuron"]
+Shifts = Float[Tensor, "fact d_model"]
+
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
@@ -48,10 +52,7 @@ class LowRank:
 
 
 def solve_rome(
-    layer: int,
-    moment: Float64[Tensor, "neuron neuron2"],
-    key: Float[Tensor, " neuron"],
-    shift: Float[Tensor, " d_model"],
+    layer: int, moment: Moment, key: Float[Tensor, " neuron"], shift: Float[Tensor, " d_model"]
 ) -> LowRank:
     """Rank one: move the output at one key by a shift, and other keys of the corpus least."""
     k = key.double()
@@ -60,12 +61,7 @@ def solve_rome(
 
 
 def solve_memit(
-    layer: int,
-    moment: Float64[Tensor, "neuron neuron2"],
-    keys: Float[Tensor, "fact neuron"],
-    shifts: Float[Tensor, "fact d_model"],
-    *,
-    weight: float,
+    layer: int, moment: Moment, keys: Keys, shifts: Shifts, *, weight: float
 ) -> LowRank:
     """Least squares: move the outputs at many keys, the corpus weighing as so many tokens."""
     k = keys.double()
@@ -73,13 +69,7 @@ def solve_memit(
 
 
 def solve_alphaedit(
-    layer: int,
-    free: Float64[Tensor, "neuron neuron2"],
-    keys: Float[Tensor, "fact neuron"],
-    shifts: Float[Tensor, "fact d_model"],
-    *,
-    earlier: Float[Tensor, "earlier neuron"],
-    ridge: float,
+    layer: int, free: Moment, keys: Keys, shifts: Shifts, *, earlier: Keys, ridge: float
 ) -> LowRank:
     """In the null space of the corpus: move the outputs at new keys and leave earlier edits' alone."""
     k, before = keys.double(), earlier.double()
@@ -87,9 +77,7 @@ def solve_alphaedit(
     return LowRank(layer, torch.linalg.solve(system, free @ k.mT), shifts.double())
 
 
-def find_free_space(
-    moment: Float64[Tensor, "neuron neuron2"], share: float
-) -> Float64[Tensor, "neuron neuron2"]:
+def find_free_space(moment: Moment, share: float) -> Moment:
     """Return the projection onto the directions whose eigenvalues hold at most a share of the total."""
     values, vectors = torch.linalg.eigh(moment)
     free = vectors[:, values.clamp(min=0).cumsum(0) <= share * values.clamp(min=0).sum()]
@@ -98,12 +86,9 @@ def find_free_space(
 
 
 def factor_live(
-    matrix: Float64[Tensor, "neuron neuron2"], *, least: float | None = None
+    matrix: Moment, *, least: float | None = None
 ) -> tuple[Float64[Tensor, "live live2"], Tensor]:
-    """Return the Cholesky factor (lower) over the neurons that are not silent, and which these are.
-
-    `least` is the mean square that a neuron must exceed.
-    """
+    """Return the Cholesky factor (lower) over the neurons whose mean square exceeds `least`, and which."""
     sizes = matrix.diagonal()
     live = sizes > (SILENT * float(sizes.max()) if least is None else least)
     factor, failed = torch.linalg.cholesky_ex(matrix[live][:, live])
@@ -113,7 +98,7 @@ def factor_live(
     return factor, live
 
 
-def _solve(matrix: Float64[Tensor, "neuron neuron2"], columns: Tensor) -> Tensor:
+def _solve(matrix: Moment, columns: Tensor) -> Tensor:
     """Solve with a second moment; zero for neurons that are silent or nearly so."""
     sizes = matrix.diagonal()
     opens = sizes[sizes > 0]
