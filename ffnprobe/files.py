@@ -89,10 +89,8 @@ def check_utf8(path: str | os.PathLike[str], *, refuse: Refusal = DataRefused) -
 
 
 def _not_regular(path: Path, mode: int, refuse: Refusal) -> FfnProbeError:
-    return refuse(
-        f"{path} is {name_kind(mode)}; ffnprobe reads regular files.",
-        remedy="copy what it holds to a file",
-    )
+    remedy = "copy what it holds to a file"
+    return refuse(f"{path} is {name_kind(mode)}; ffnprobe reads regular files.", remedy=remedy)
 
 
 def safe_read(path: Path, *, most: int = LARGEST, refuse: Refusal = DataRefused) -> bytes:

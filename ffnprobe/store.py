@@ -47,8 +47,6 @@ _TRIES = 100
 
 
 class Part(NamedTuple):
-    """What a part holds."""
-
     said: dict[str, Any]
     tensors: dict[str, Tensor]
 
@@ -68,7 +66,6 @@ class Store:
         return files.seal(text.encode(errors="backslashreplace"))  # half a character is kept
 
     def path(self, name: str) -> Path:
-        """Name the file of a part."""
         return self.folder / f"{name}{SUFFIX}"
 
     def read(self, name: str) -> Part | None:
@@ -94,7 +91,6 @@ class Store:
         files.atomic_write(self.path(name), part)
 
     def remove(self, name: str) -> None:
-        """Remove a part that is not needed any more."""
         self.path(name).unlink(missing_ok=True)
 
     def _bind(self, name: str) -> str:
@@ -251,10 +247,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     data = files.safe_read(path)
     if not files.is_sealed(data):
-        raise DataRefused(
-            f"{path} is damaged: its checksum does not fit.",
-            remedy="the same command again: it writes the file again if all other files fit",
-        )
+        remedy = "the same command again: it writes the file again if all other files fit"
+        raise DataRefused(f"{path} is damaged: its checksum does not fit.", remedy=remedy)
     manifest: dict[str, Any] = files.parse_json(data, where=str(path))
     if manifest["format"] != FORMAT:
         raise DataRefused(

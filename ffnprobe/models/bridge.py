@@ -1,7 +1,8 @@
 """The one door to TransformerLens: run token ids through its hooks.
 
 The bridge is booted when first needed (importing TransformerLens costs seconds) from the very tensors the
-model was loaded with, so what is run and what is read cannot differ; they are not folded.
+model was loaded with, so what is run and what is read cannot differ; they are not folded. The network is
+Hugging Face's code, which gets only options that are read or change no number (`families`).
 
 Hooks, by our words; `[batch pos …]` at each layer:
 
@@ -14,10 +15,8 @@ Hooks, by our words; `[batch pos …]` at each layer:
     final, final_scale             the residual stream before the last LayerNorm, and its scale
 
 Hooks sit on the network itself, so the runs of a model take turns: two threads never see each other's
-hooks. Every model has a network of its own: Hugging Face's code around the tensors that were loaded. Only
-options that are read or change no number reach it, and what TransformerLens misreads is written so that it
-reads it right. An interrupt may come before TransformerLens has taken a hook off: a hook does nothing but in
-its own run.
+hooks. An interrupt may come before TransformerLens has taken a hook off: a hook does nothing but in its own
+run.
 """
 
 import logging
@@ -78,7 +77,6 @@ def bridge_of(model: Model) -> "TransformerBridge":
 
 
 def boot(model: Model) -> Booted:
-    """Boot a model's bridge, once."""
     with _turn:
         if model not in _booted:
             _booted[model] = _boot(model)

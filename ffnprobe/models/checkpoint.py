@@ -212,7 +212,6 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
 
 
 def identify(fingerprint: str, config: Config, vocab: Vocab) -> str:
-    """Write a model's identity."""
     differing = {  # a field without a default differs from what stands for it, too
         each.name: value
         for each in fields(config)

@@ -64,10 +64,8 @@ class Fields:
                 raise self._refused(name, f"; ffnprobe reads at most {most:,}.")
         if len({*stated.values()}) > 1:
             listed = " and ".join(f"{name} is {value}" for name, value in stated.items())
-            raise ModelNotLoaded(
-                f"{self.where}: {listed}, which name one thing.",
-                remedy="the right one of them alone",
-            )
+            remedy = "the right one of them alone"
+            raise ModelNotLoaded(f"{self.where}: {listed}, which name one thing.", remedy=remedy)
         number: int | None = next(iter(stated.values()), default)
         if number is None:
             raise ModelNotLoaded(f"{self.where} does not say {names[0]}.")
@@ -253,10 +251,8 @@ def read_config(folder: Path) -> Config:
     try:
         values = read_json(path, refuse=ModelNotLoaded)
     except FileNotFoundError:
-        raise ModelNotLoaded(
-            f"{folder} has no config.json.",
-            remedy="a folder in Hugging Face layout: config.json, model.safetensors, tokenizer.json",
-        ) from None
+        remedy = "a folder in Hugging Face layout: config.json, model.safetensors, tokenizer.json"
+        raise ModelNotLoaded(f"{folder} has no config.json.", remedy=remedy) from None
     if not isinstance(values, dict):
         raise ModelNotLoaded(f"{path} is not a configuration: it holds no object.")
     return parse_config(values, where=str(path))

@@ -125,10 +125,8 @@ def _from_object(module: Module, tokenizer: Given | None) -> tuple[str, Parts]:
     path = str(options.get("_name_or_path") or "")
     folder = Path(path or "no folder")
     if tokenizer is None and not folder.is_dir():
-        raise ModelNotLoaded(
-            f"{where} has no tokenizer.",
-            remedy='load(…, tokenizer=…): a transformers tokenizer, a tokenizer.json, or "ids"',
-        )
+        remedy = 'load(…, tokenizer=…): a transformers tokenizer, a tokenizer.json, or "ids"'
+        raise ModelNotLoaded(f"{where} has no tokenizer.", remedy=remedy)
     vocab = read_vocab(folder, size=config.vocab, bos=config.bos, tokenizer=tokenizer)
     name = Path(path or type(network).__name__).name
     return name, (Source(OBJECT, type(module).__name__), config, vocab, weights)

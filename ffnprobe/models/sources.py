@@ -127,10 +127,8 @@ def find_source(name: str) -> Source:
         raise ModelNotLoaded(f"there is no folder {name}.", remedy="a folder with config.json")
     names = [EMBEDDED, *PUBLISHED, *PACKAGES]
     near = difflib.get_close_matches(name.lower(), names, 1, cutoff=0.5)
-    raise ModelNotLoaded(
-        f'"{name}" is not a known model, and not a folder here.',
-        remedy=near[0] if near else ", ".join(names) + ", owner/name on the hub, or a folder",
-    )
+    remedy = near[0] if near else ", ".join(names) + ", owner/name on the hub, or a folder"
+    raise ModelNotLoaded(f'"{name}" is not a known model, and not a folder here.', remedy=remedy)
 
 
 def find_config(name: str) -> tuple[Source, Config]:

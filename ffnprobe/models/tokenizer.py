@@ -75,10 +75,8 @@ def choose_tokenizer(given: Given | None, folder: Path, *, size: int) -> Tokeniz
         return read_tokenizer(path)
     check_regular(path, refuse=ModelNotLoaded)
     if not os.path.isfile(path):
-        raise ModelNotLoaded(
-            f"there is no tokenizer {path}.",
-            remedy='a tokenizer.json, the folder of one, or "ids" (tokens as numbers)',
-        )
+        remedy = 'a tokenizer.json, the folder of one, or "ids" (tokens as numbers)'
+        raise ModelNotLoaded(f"there is no tokenizer {path}.", remedy=remedy)
     return build_tokenizer(lambda: _read_file(path), str(path))
 
 
