@@ -43,9 +43,8 @@ def open_input(path: Path, *, refuse: Refusal = DataRefused) -> BinaryIO:
     """Open a regular file to read its bytes; FileNotFoundError if there is none."""
     try:
         # Without waiting: opening a pipe would wait for somebody who writes to it.
-        number = os.open(
-            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        )
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        number = os.open(path, flags)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -199,9 +199,7 @@ def hold(folder: Path, *, remedy: str) -> Iterator[None]:
     left behind stops nobody. Folders that had to be made for it are removed again if nothing was put into them.
     """
     files.check_utf8(folder, refuse=FileNotWritten)
-    new_folders = [
-        each for each in (folder, *folder.absolute().parents) if not os.path.exists(each)
-    ]
+    absent = [each for each in (folder, *folder.absolute().parents) if not os.path.exists(each)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -229,7 +227,7 @@ def hold(folder: Path, *, remedy: str) -> Iterator[None]:
                 path.unlink()
             lock.release()
     finally:
-        for each in new_folders:
+        for each in absent:
             with suppress(OSError):
                 each.rmdir()
 
@@ -288,10 +286,8 @@ def _list_files(folder: Path) -> list[Path]:
     """List what lies in a folder but the manifest, the lock and what was not written to its end."""
     if not os.path.isdir(folder):
         return []
-    own = (MANIFEST, LOCK)
-    return [
-        p for p in folder.iterdir() if p.name not in own and not p.name.startswith(files.TEMPORARY)
-    ]
+    own, begun = (MANIFEST, LOCK), files.TEMPORARY
+    return [p for p in folder.iterdir() if p.name not in own and not p.name.startswith(begun)]
 
 
 def _foreign(folder: Path, kind: str) -> FileNotWritten:

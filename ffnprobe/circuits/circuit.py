@@ -37,12 +37,7 @@ from ffnprobe.arguments import (
     verb,
 )
 from ffnprobe.circuits import graph
-from ffnprobe.circuits.influence import (
-    ActivationSlopes,
-    choose_activation_slopes,
-    follow_back,
-    read_answers,
-)
+from ffnprobe.circuits.influence import ActivationSlopes, choose_rule, follow_back, read_answers
 from ffnprobe.interventions.question import Counterfactual, Replace, ask
 from ffnprobe.models.model import Model
 from ffnprobe.names import Site
@@ -276,7 +271,7 @@ def circuit(
         convention=convention,
     )  # fmt: skip
     pushes, trace = question.pushes, question.pieces[0].trace
-    activation_slopes = choose_activation_slopes(trace, question.contrast, rule)
+    activation_slopes = choose_rule(trace, question.contrast, rule)
     replacement = question.removal.on(trace)
     followed, embedded = follow_back(trace, read_answers(pushes.pieces), activation_slopes)
     influence = (trace.activations - replacement) * followed

@@ -217,14 +217,11 @@ def list_targets(trace: Trace, kept: Sequence[Site], pieces: Sequence[Pushes]) -
         asked.append(("gate", model.gates, model.gate_biases, trace.gate_scores))
     for name, position in kept:
         layer, neuron = name.layer, name.neuron
+        node = Node("neuron", layer, neuron, position)
         for asks, rows, biases, scores in asked:
             reader = rows[layer, neuron, None] / trace.scales[layer, position].to(model.device)
-            targets.append(
-                Target(
-                    Node("neuron", layer, neuron, position), asks, layer, (position,), reader,
-                    float(biases[layer, neuron]), float(scores[layer, position, neuron]),
-                )
-            )  # fmt: skip
+            bias, score = float(biases[layer, neuron]), float(scores[layer, position, neuron])
+            targets.append(Target(node, asks, layer, (position,), reader, bias, score))
     return targets
 
 
@@ -265,9 +262,7 @@ class _Walk:
     ) -> None:
         self.trace, self.model, self.sources, self.rest = trace, trace.model, sources, rest
         self.targets, self.levels = targets, [target.level for target in targets]
-        self.stream = torch.zeros(
-            len(targets), *trace.final.shape, device=self.model.device, dtype=rest.dtype
-        )
+        self.stream = torch.zeros(len(targets), *trace.final.shape).to(rest)
         shape = (len(targets), len(sources.nodes))
         self.along, self.owed = torch.zeros(2, *shape, device=self.model.device)
         # By how much the head that added most, and the one that took most away, did so, per unit.

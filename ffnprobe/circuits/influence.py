@@ -108,15 +108,11 @@ class ActivationSlopes:
             counts[here] += 1
         means = [total / counts.clamp(min=1) for total in totals]
         is_matched = counts > 0
-        return (
-            torch.where(is_matched, means[0], by_score),
-            None if by_gate is None else torch.where(is_matched, means[1], by_gate),
-        )
+        by_score = torch.where(is_matched, means[0], by_score)
+        return by_score, None if by_gate is None else torch.where(is_matched, means[1], by_gate)
 
 
-def choose_activation_slopes(
-    trace: Trace, contrast: Contrast | None, rule: str | None
-) -> ActivationSlopes:
+def choose_rule(trace: Trace, contrast: Contrast | None, rule: str | None) -> ActivationSlopes:
     """Return the rule asked for; by default `rescale` with contrast prompts, `relp` without."""
     if rule is None:
         rule = "relp" if contrast is None else "rescale"

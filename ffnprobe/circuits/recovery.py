@@ -30,7 +30,7 @@ from torch import Tensor
 from ffnprobe.arguments import Seed, verb
 from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.circuits.graph import choose_kept, mark
-from ffnprobe.circuits.influence import choose_activation_slopes, follow_back, read_answers
+from ffnprobe.circuits.influence import choose_rule, follow_back, read_answers
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.question import measure_slopes
 from ffnprobe.interventions.sweeps import sweep_sets
@@ -156,7 +156,7 @@ def check_circuit(
         "activation": gaps.abs(),
     }
     for name in [rules] if isinstance(rules, str) else rules:
-        rule = choose_activation_slopes(trace, circuit.question.contrast, name)
+        rule = choose_rule(trace, circuit.question.contrast, name)
         rankings[f"influence by {name}"] = gaps * follow_back(trace, reader, rule)[0]
     return _measure(circuit, rankings, sizes, seed)
 
@@ -192,11 +192,10 @@ def _measure(
             f"all neurons together are worth {worth:+.4f} logits here: there is nothing to recover.",
             remedy="contrast prompts that change the answer, or another versus",
         )
+    tested = zip(sets, effects[::2], effects[1::2], strict=True)
     rows = [
         (name, size, len(kept), (worth - without_others) / worth, without / worth)
-        for (name, size, kept), without_others, without in zip(
-            sets, effects[::2], effects[1::2], strict=True
-        )
+        for (name, size, kept), without_others, without in tested
     ]
     frame = pd.DataFrame(rows, columns=["ranking", "size", "neurons", "recovered", "gone"])
     frame = frame.groupby(["ranking", "size"], sort=False, as_index=False).mean()

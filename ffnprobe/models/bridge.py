@@ -102,11 +102,9 @@ def _boot(model: Model) -> Booted:
         rotary = getattr(network.base_model, "rotary_emb", None)
         with torch.no_grad():
             logits = network(few_tokens(model)).logits[0]  # before TransformerLens changes it
-        named = {"model_name": model.name, "device": str(model.device)}
+        named = {"model_name": model.name, "device": str(model.device), "hf_config": network.config}
         # No tokenizer: only token ids come here, BOS among them, and not every BOS has a string.
-        bridge = build_bridge_from_module(
-            network, type(network).__name__, hf_config=network.config, **named
-        )
+        bridge = build_bridge_from_module(network, type(network).__name__, **named)
         return Booted(bridge, rotary, logits, RLock(), {})
 
 

@@ -226,9 +226,8 @@ class GgufFile:
         _, heads, d_model = sizes.layers, sizes.heads, sizes.d_model
         if not self.family.layout.positions:
             # GGUF's own defaults, which are not transformers'.
-            width = values["head_dim"] = metadata.get(
-                f"{own}.attention.key_length", d_model // heads
-            )
+            key = f"{own}.attention.key_length"
+            width = values["head_dim"] = metadata.get(key, d_model // heads)
             values.setdefault("num_key_value_heads", heads)
             if (rotated := metadata.get(f"{own}.rope.dimension_count", width)) != width:
                 raise self._not_read(f"rotates {rotated} of the {width} dimensions of a head")

@@ -158,9 +158,8 @@ def _join(parts: Sequence[Float[Tensor, "variant pos ..."]]) -> Float[Tensor, "r
 def _split(rows: Float[Tensor, "row ..."], shapes: Sequence[torch.Size]) -> list[Tensor]:
     """Give rows back to the streams they are of."""
     parts = torch.split(rows, [many * long for many, long in shapes])
-    return [
-        part.reshape(*shape, *rows.shape[1:]) for part, shape in zip(parts, shapes, strict=True)
-    ]
+    inner = rows.shape[1:]
+    return [part.reshape(*shape, *inner) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _read_heads(model: Model, linear: Linear, gain: Tensor | None, seen: Vectors) -> Heads:
@@ -176,9 +175,8 @@ def _read_keys(model: Model, block: LayerWeights, seen: Vectors) -> tuple[Heads,
 
 def _apply(linear: Linear, vectors: Float[Tensor, "... wide"]) -> Float[Tensor, "... high"]:
     weight, bias = linear
-    return functional.linear(
-        vectors, weight.mT.to(vectors), None if bias is None else bias.to(vectors)
-    )
+    shift = None if bias is None else bias.to(vectors)
+    return functional.linear(vectors, weight.mT.to(vectors), shift)
 
 
 def measure_angles(model: Model, layer: int, at: Positions) -> Angles | None:
