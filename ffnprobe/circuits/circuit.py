@@ -133,7 +133,8 @@ class Circuit(Result):
         """Each source's influence on the answer, in logits."""
         many = len(self.sources.nodes) - len(self.kept)
         gaps = self.sources.gaps[:many].double()
-        readers = self.embedded[self.sources.positions[:many]].double()
+        positions = [node.position for node in self.sources.nodes[:many]]
+        readers = self.embedded[positions].double()
         words = einsum(gaps, readers, "source d_model, source d_model -> source")
         neurons = [self.influence[name.layer, at, name.neuron] for name, at in self.kept]
         return torch.cat([words.cpu(), torch.tensor(neurons, dtype=torch.float64)])
@@ -278,24 +279,18 @@ def circuit(
     kept = graph.choose_kept(influence, keep, sign=sign)
     sources = graph.gather_sources(trace, kept, replacement, question.contrast)
     targets = graph.list_targets(trace, kept, pushes.pieces)
-    followed_scores, slopes = _read_slopes(activation_slopes, followed, targets)
+    by_rule, slopes = _read_slopes(activation_slopes, followed, targets)
     del followed, replacement  # as large as the activations; edges need the room
     shown = " ".join(model.vocab.show_all([piece.answer for piece in pushes.pieces]))
     settings = {
         "keep": keep, "sign": sign, "rule": activation_slopes.rule, **question.removal.settings(),
     }  # fmt: skip
     circuit = Circuit(
-        question=question,
-        influence=influence,
-        kept=tuple(kept),
-        sources=sources,
-        targets=tuple(targets),
-        account=graph.draw_edges(trace, targets, sources, kept),
-        activation_slopes=followed_scores,
-        slopes=slopes,
-        embedded=embedded,
+        question=question, influence=influence, kept=tuple(kept), sources=sources,
+        targets=tuple(targets), account=graph.draw_edges(trace, targets, sources, kept),
+        activation_slopes=by_rule, slopes=slopes, embedded=embedded,
         provenance=replace_fields(pushes.provenance, answer=shown).including(**settings),
-    )
+    )  # fmt: skip
     if not test:
         return circuit
     from ffnprobe.circuits.recovery import check_circuit

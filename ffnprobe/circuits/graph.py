@@ -18,7 +18,6 @@ took most of it from the source's position.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -77,15 +76,6 @@ class Sources:
     directions: Float[Tensor, "source d_model"]
     amounts: Float[Tensor, " source"]
     gaps: Float[Tensor, "source d_model"]
-
-    @cached_property
-    def layers(self) -> list[int]:
-        """The layer of each, -1 for the embeddings."""
-        return [node.layer for node in self.nodes]
-
-    @cached_property
-    def positions(self) -> list[int]:
-        return [node.position for node in self.nodes]
 
     def at(self, position: int, *, below: int) -> list[int]:
         """List the sources at a position that a layer's attention reads."""
@@ -311,11 +301,11 @@ class _Walk:
 
     def _read_sources(self, layer: int, rows: int) -> None:
         """Read what this layer's kept neurons wrote (-1: the embeddings)."""
-        own = [number for number, each in enumerate(self.sources.layers) if each == layer]
+        nodes = self.sources.nodes
+        own = [number for number, node in enumerate(nodes) if node.layer == layer]
         if not own or not rows:
             return
-        positions = [self.sources.positions[number] for number in own]
-        readers = self.stream[:rows, positions]
+        readers = self.stream[:rows, [nodes[number].position for number in own]]
         pattern = "source d_model, row source d_model -> row source"
         self.along[:rows, own] = einsum(self.sources.directions[own], readers, pattern)
         self.owed[:rows, own] = einsum(self.sources.gaps[own], readers, pattern)

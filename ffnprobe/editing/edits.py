@@ -159,26 +159,18 @@ def edit(
         "keys": moments.title, "edited": done.model.fingerprint,
     })  # fmt: skip
     return Edited(
-        original=own,
-        model=done.model,
-        requests=(*earlier, *requests),
+        original=own, model=done.model, requests=(*earlier, *requests),
         changes=tuple(done.changes[layer] for layer in sorted(done.changes)),
-        keys=done.keys,
-        effects=effects,
-        moments=moments,
+        keys=done.keys, effects=effects, moments=moments,
         table=provenance.note(_table(done.model, requests, asked, ask(done.model, facts))),
         provenance=provenance,
-    )
+    )  # fmt: skip
 
 
 def _choose_layers(
-    model: Model,
-    layer: int | None,
-    method: str,
-    requests: Sequence[Request],
-    written: Written,
+    model: Model, layer: int | None, method: str, requests: Sequence[Request], written: Written,
     moments: KeyMoments,
-) -> tuple[tuple[int, ...], Float[Tensor, " layer"] | None]:
+) -> tuple[tuple[int, ...], Float[Tensor, " layer"] | None]:  # fmt: skip
     """Return the layers to edit, in order, and the effects they were chosen by (None if named)."""
     effects = None
     if layer is None:

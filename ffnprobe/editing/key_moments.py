@@ -209,13 +209,9 @@ def _hash(sources: Sequence[TextSource]) -> str:
 
 
 def _measure(
-    model: Model,
-    blocks: Iterator[Block],
-    settings: ScanSettings,
-    moments: KeyMoments,
-    store: Store | None,
-    progress: Progress | None,
-) -> KeyMoments:
+    model: Model, blocks: Iterator[Block], settings: ScanSettings, moments: KeyMoments,
+    store: Store | None, progress: Progress | None,
+) -> KeyMoments:  # fmt: skip
     """Add block after block, writing now and then, to the end of the corpus."""
     if moments.is_finished:
         return moments
@@ -319,13 +315,10 @@ def _decode(part: Part) -> KeyMoments:
         if name.startswith((SUM, FACTOR))
     }
     return KeyMoments(
-        sums=dict(sorted(sums.items())),
-        totals=tensors["totals"],
-        done=done,
+        sums=dict(sorted(sums.items())), totals=tensors["totals"], done=done,
         prefixes=tuple(map(tuple, tensors["prefixes"].tolist())),
-        provenance=Provenance.from_dict(plain["provenance"]),
-        is_finished=plain["is_finished"],
-    )
+        provenance=Provenance.from_dict(plain["provenance"]), is_finished=plain["is_finished"],
+    )  # fmt: skip
 
 
 def _pack(square: Tensor) -> Tensor:

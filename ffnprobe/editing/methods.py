@@ -8,9 +8,8 @@ memit and alphaedit aim at the stream that leaves the last of their layers: each
 share of what is missing, measured again after the layers before it were changed. Where MLPs write
 through a norm (Gemma) a share of a stream is not a share of an MLP's output, and one layer takes all.
 
-v*: the output of a layer at the subject's last token that makes the answer likely.
-
-With δ added to what the layer's answers add up to there, Adam descends, for each request by itself,
+v* makes the answer likely. With δ added to what the layer's answers add up to at the subject's last
+token, Adam descends, for each request by itself,
 
     − mean over contexts of log P(answer)  +  KL_WEIGHT · KL(clean ‖ shifted) after "SUBJECT is a"
     +  DECAY · (‖δ‖ / size)²               with ‖δ‖ ≤ CLAMP · size

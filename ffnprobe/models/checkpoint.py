@@ -10,12 +10,6 @@ A `.bin` file is a pickle: it is read with `weights_only`, which refuses anythin
 The same weights with another epsilon, activation or tokenizer give other numbers. Of the configuration only
 what differs from GPT-2's defaults is hashed, and of the vocabulary what it does (its tokens, its merges, and
 the ids of a sample), so that the identity does not change with the version of a library.
-
->>> import ffnprobe as fp
->>> model = fp.load("pocket")
->>> weights, configuration, vocabulary = model.identity.split("-")
->>> weights == model.fingerprint
-True
 """
 
 import json

@@ -75,7 +75,6 @@ class TensorEntry(NamedTuple):
         return prod(self.shape)
 
 
-# A file's metadata, in which a list of strings is only counted, and its tensors.
 Header = tuple[dict[str, Any], tuple[TensorEntry, ...]]
 
 
