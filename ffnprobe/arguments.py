@@ -60,9 +60,8 @@ def read_positions(text: str) -> int | list[int] | str:
     try:
         return [int(part) for part in text.split(",")] if "," in text else int(text)
     except ValueError:
-        raise OptionRefused(
-            f'"{text}" is not a position.', remedy="-1 (the last), 3, 3,5 or all"
-        ) from None
+        remedy = "-1 (the last), 3, 3,5 or all"
+        raise OptionRefused(f'"{text}" is not a position.', remedy=remedy) from None
 
 
 def read_group(text: str) -> list[str]:
@@ -76,9 +75,8 @@ def read_change(text: str) -> tuple[str, float]:
     try:
         return name, float(number)
     except ValueError:
-        raise OptionRefused(
-            f'"{text}" does not set a neuron to a number.', remedy=f"{name or 'L3N12'}=4.0"
-        ) from None
+        remedy = f"{name or 'L3N12'}=4.0"
+        raise OptionRefused(f'"{text}" does not set a neuron to a number.', remedy=remedy) from None
 
 
 TEMPLATES = Option("Ask each fact in its first template, or in all.", choices=("first", "all"))

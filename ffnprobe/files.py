@@ -188,9 +188,8 @@ def check_writable(path: Path) -> None:
             remedy="another name",
         )
     if not target.parent.is_dir():
-        raise FileNotWritten(
-            f"there is no folder {target.parent}.", remedy=f"mkdir -p {quote(target.parent)}"
-        )
+        remedy = f"mkdir -p {quote(target.parent)}"
+        raise FileNotWritten(f"there is no folder {target.parent}.", remedy=remedy)
     if not os.access(target.parent, os.W_OK):
         raise FileNotWritten(f"the folder {target.parent} cannot be written to.")
 

@@ -66,9 +66,8 @@ def split_position(text: str) -> tuple[str, int | None]:
     """
     name, at, position = text.partition("@")
     if at and not _NUMBER.fullmatch(position):
-        raise NameNotUnderstood(
-            f'"{text}" has no position behind the @.', remedy="L3N12@2 is L3N12 at position 2"
-        )
+        remedy = "L3N12@2 is L3N12 at position 2"
+        raise NameNotUnderstood(f'"{text}" has no position behind the @.', remedy=remedy)
     return name, int(position) if at else None
 
 
@@ -91,9 +90,8 @@ def expand(text: str, *, layers: int, neurons: int, model: str = "this model") -
         stop = NeuronId(start.layer, int(last)) if _NUMBER.fullmatch(last) else NeuronId.parse(last)
         stop.check(layers=layers, neurons=neurons, model=model)
         if stop.layer != start.layer:
-            raise NameNotUnderstood(
-                f'"{text}" runs over two layers.', remedy=f"L{start.layer}-L{stop.layer}"
-            )
+            remedy = f"L{start.layer}-L{stop.layer}"
+            raise NameNotUnderstood(f'"{text}" runs over two layers.', remedy=remedy)
         if stop < start:
             raise NameNotUnderstood(f'"{text}" is empty: it ends before it begins.')
         return [NeuronId(start.layer, n) for n in range(start.neuron, stop.neuron + 1)]
@@ -116,9 +114,8 @@ def expand_layers(text: str, *, layers: int, model: str = "this model") -> list[
     for part in text.split(","):
         match = _LAYERS.fullmatch(part.strip())
         if match is None:
-            raise NameNotUnderstood(
-                f'"{part}" is not a layer or a range of layers.', remedy='"3", "3-5" or "0,3-5"'
-            )
+            remedy = '"3", "3-5" or "0,3-5"'
+            raise NameNotUnderstood(f'"{part}" is not a layer or a range of layers.', remedy=remedy)
         start = int(match[1])
         stop = int(match[2]) if match[2] else start
         if stop < start:

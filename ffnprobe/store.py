@@ -291,9 +291,8 @@ def _list_files(folder: Path) -> list[Path]:
 
 
 def _foreign(folder: Path, kind: str) -> FileNotWritten:
-    return FileNotWritten(
-        f"{folder} holds files that are not of this {kind}.", remedy=other_store(folder)
-    )
+    why = f"{folder} holds files that are not of this {kind}."
+    return FileNotWritten(why, remedy=other_store(folder))
 
 
 def _tell_difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

@@ -279,15 +279,12 @@ class _Walk:
                 direct[row, own] += self.sources.directions[own] @ reader
         amounts, is_up = self.sources.amounts.to(self.along), self.along - direct >= 0
         carried = torch.where(is_up, self.most[0], -self.most[1])
-        return Edges(
-            drives=(self.along * amounts).cpu(),
-            direct=(direct * amounts).cpu(),
-            owed=self.owed.cpu(),
-            head=torch.where(is_up, self.by[0], self.by[1]).cpu(),
-            carried=(carried * amounts).cpu(),
-            biases=self.biases.cpu(),
-            rest=self.left.cpu(),
-        )
+        edges = Edges(
+            drives=self.along * amounts, direct=direct * amounts, owed=self.owed,
+            head=torch.where(is_up, self.by[0], self.by[1]), carried=carried * amounts,
+            biases=self.biases, rest=self.left,
+        )  # fmt: skip
+        return Edges(*(each.cpu() for each in edges))
 
     def _join(self, level: int) -> None:
         """Let the targets begin that read at this level."""

@@ -144,9 +144,8 @@ def check_circuit(
     ['influence', 'gradient', 'push', 'activation', 'random']
     """
     if not sizes or min(sizes) < 1 or sorted(set(sizes)) != list(sizes):
-        raise OptionRefused(
-            "sizes must be whole numbers from 1 up, in order.", remedy="[5, 10, 20, 50, 100]"
-        )
+        remedy = "[5, 10, 20, 50, 100]"
+        raise OptionRefused("sizes must be whole numbers from 1 up, in order.", remedy=remedy)
     trace, reader = circuit.trace, read_answers(circuit.question.pieces)
     gaps = trace.activations - circuit.question.replacement
     rankings = {

@@ -49,9 +49,8 @@ def read_weights(folder: Path, config: Config) -> dict[str, Tensor]:
             # Buffers and a second copy of the head come on top of what is needed.
             most = 1000 + 2 * len(config.shapes())
             return arrange(_open(folder / name, most), config, where=str(folder))
-    raise ModelNotLoaded(
-        f"{folder} has no weights.", remedy=f"one of {', '.join(WEIGHT_FILES)} beside config.json"
-    )
+    remedy = f"one of {', '.join(WEIGHT_FILES)} beside config.json"
+    raise ModelNotLoaded(f"{folder} has no weights.", remedy=remedy)
 
 
 def _open(path: Path, most: int) -> dict[str, Tensor]:

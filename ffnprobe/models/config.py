@@ -295,9 +295,8 @@ def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
         fields.need(option, wanted)
     bos = values.get("bos_token_id", family.bos)
     if bos is not None and (type(bos) is not int or bos < 0):
-        raise ModelNotLoaded(
-            f"{where}: bos_token_id is {show(bos)}, not a token.", remedy="null, if there is no BOS"
-        )
+        remedy = "null, if there is no BOS"
+        raise ModelNotLoaded(f"{where}: bos_token_id is {show(bos)}, not a token.", remedy=remedy)
     return Config(
         layers=fields.layers,
         heads=heads,

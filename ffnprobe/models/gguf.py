@@ -115,7 +115,17 @@ class _Cursor:
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
             raise ModelNotLoaded(f"{path}: general.alignment is {alignment!r}, not a power of two.")
-        _check_tensors(path, entries, alignment)
+        names: set[str] = set()
+        for entry in entries:
+            name, shape, _, start = entry
+            if not shape or not entry.size:
+                raise ModelNotLoaded(f"{path}: {name} is {list(shape)}, which holds no number.")
+            if name in names:
+                raise ModelNotLoaded(f"{path} holds {name} twice.")
+            if start % alignment:
+                place = f"begins at byte {start:,} of the data, not at a multiple of {alignment}"
+                raise ModelNotLoaded(f"{path}: {name} {place}.")
+            names.add(name)
         data_start = -(-self.at // alignment) * alignment
         return metadata, tuple(each._replace(start=data_start + each.start) for each in entries)
 
@@ -161,21 +171,6 @@ class _Cursor:
         # ggml names the fastest axis first.
         shape = tuple(reversed([self.number("Q") for _ in range(axes)]))
         return TensorEntry(name, shape, self.number("I"), self.number("Q"))
-
-
-def _check_tensors(path: Path, entries: list[TensorEntry], alignment: int) -> None:
-    """Refuse tensors that are empty, stand twice, or do not begin where tensors may."""
-    seen: set[str] = set()
-    for entry in entries:
-        name, shape, _, start = entry
-        if not shape or not entry.size:
-            raise ModelNotLoaded(f"{path}: {name} is {list(shape)}, which holds no number.")
-        if name in seen:
-            raise ModelNotLoaded(f"{path} holds {name} twice.")
-        if start % alignment:
-            place = f"begins at byte {start:,} of the data, not at a multiple of {alignment}"
-            raise ModelNotLoaded(f"{path}: {name} {place}.")
-        seen.add(name)
 
 
 @dataclass(frozen=True)

@@ -176,9 +176,8 @@ def _choose_device(name: str) -> torch.device:
     if name == "auto":
         name = next(iter(here[1:]), "cpu")
     if name not in here:
-        raise ModelNotLoaded(
-            f'device "{name}" is not on this machine.', remedy=f"auto, {', '.join(here)}"
-        )
+        remedy = f"auto, {', '.join(here)}"
+        raise ModelNotLoaded(f'device "{name}" is not on this machine.', remedy=remedy)
     return torch.device(name)
 
 

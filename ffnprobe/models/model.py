@@ -163,9 +163,8 @@ class Model:
             return expand_layers(layers, layers=count, model=self.name)
         if not len(layers):
             raise OptionRefused("no layer is named.", remedy=f"0 to {count - 1}")
-        return sorted(
-            {check_layer(n, layers=count, named=f"L{n}", model=self.name) for n in layers}
-        )
+        chosen = {check_layer(n, layers=count, named=f"L{n}", model=self.name) for n in layers}
+        return sorted(chosen)
 
     @cached_property
     def means(self) -> Float[Tensor, "layer neuron"] | None:
@@ -217,10 +216,8 @@ class Model:
     ) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
         """Fold a norm of a block into a matrix that reads it, for some of its outputs or all."""
         weight, bias = self.linear(layer, part)
-        name = self.layout.of(layer, norm)
-        return folding.fold_reader(
-            weight[:, rows], None if bias is None else bias[rows], self.gain(name), self.shift(name)
-        )
+        name, bias = self.layout.of(layer, norm), None if bias is None else bias[rows]
+        return folding.fold_reader(weight[:, rows], bias, self.gain(name), self.shift(name))
 
     def centre(self, rows: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
         """Take from each row its mean over d_model, if the norms let none through."""

@@ -214,9 +214,8 @@ def _download(repository: str, file: str) -> Path | None:
     try:
         return Path(hf_hub_download(repository, file, etag_timeout=SECONDS))
     except errors.GatedRepoError:
-        raise ModelNotLoaded(
-            f"{repository} asks for a login on the hub.", remedy="hf auth login"
-        ) from None
+        remedy = "hf auth login"
+        raise ModelNotLoaded(f"{repository} asks for a login on the hub.", remedy=remedy) from None
     except errors.RepositoryNotFoundError:
         raise ModelNotLoaded(
             f"the hub has no repository {repository}, or it is private.",

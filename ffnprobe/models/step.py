@@ -44,13 +44,9 @@ ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 # What TransformerLens calls the hooks of a layer.
 HOOKS = {
-    "before_attention": "hook_resid_pre",
-    "before_mlp": "ln2.hook_in",
-    "scores": "mlp.hook_pre",
-    "activations": "mlp.hook_post",
-    "mixes": "attn.hook_z",
-    "patterns": "attn.hook_pattern",
-}
+    "before_attention": "hook_resid_pre", "before_mlp": "ln2.hook_in", "scores": "mlp.hook_pre",
+    "activations": "mlp.hook_post", "mixes": "attn.hook_z", "patterns": "attn.hook_pattern",
+}  # fmt: skip
 # With a gate, TransformerLens calls the gate's score `hook_pre` and the question's `hook_pre_linear`.
 GATED_HOOKS = {"scores": "mlp.hook_pre_linear", "gate_scores": "mlp.hook_pre"}
 POST_HOOKS = {"attention_totals": "ln1_post.hook_in", "mlp_totals": "ln2_post.hook_in"}
