@@ -331,7 +331,6 @@ def _is_collection(value: Any, origin: type, inner: tuple[Any, ...]) -> bool:
 
 @cache
 def _members(protocol: Any) -> tuple[str, ...]:
-    """Name what a protocol asks for."""
     own = {*vars(protocol), *inspect.get_annotations(protocol)}
     return tuple(name for name in own if not name.startswith("_"))
 

@@ -301,10 +301,8 @@ def _tell_difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     if kind != wanted["store"]:
         return f"holds a {kind}, not a {wanted['store']}"
     if theirs["fingerprint"] != ours["fingerprint"]:
-        return (
-            f"is a {kind} of another model: {theirs['name']} ({theirs['fingerprint'][:8]}), "
-            f"not {ours['name']} ({ours['fingerprint'][:8]})"
-        )
+        names = (f"{each['name']} ({each['fingerprint'][:8]})" for each in (theirs, ours))
+        return f"is a {kind} of another model: {', not '.join(names)}"
     if other := tell_apart(theirs["identity"], ours["identity"]):
         return f"is a {kind} of {theirs['name']} with another {other}"
     if theirs["run_by"] != ours["run_by"]:

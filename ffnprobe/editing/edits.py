@@ -196,7 +196,6 @@ def _choose_layers(
 def _map_subjects(
     model: Model, requests: Sequence[Request], written: Written, moments: KeyMoments
 ) -> Float[Tensor, " layer"]:
-    """Measure what each layer's MLP does for the answer at the subject's last token, in logits."""
     replacement = choose_replacement(model, usual_replacement(model, moments.means(model)))
     layers = range(model.config.layers)
     total = torch.zeros(len(layers))

@@ -22,8 +22,9 @@ run.
 import logging
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -84,7 +85,6 @@ def boot(model: Model) -> Booted:
 
 
 def few_tokens(model: Model) -> Int[Tensor, "1 pos"]:
-    """Choose token ids spread over the vocabulary."""
     count = min(TOKENS, model.config.positions)
     ids = [(1 + order * STRIDE) % model.config.vocab for order in range(count)]
     return torch.tensor([ids], device=model.device)
@@ -165,14 +165,11 @@ def run_hooked(
     booted, run, names = boot(model), object(), hooks_of(model)
     live = booted.live
 
-    def call_live(name: str, layer: int) -> Callable[..., Tensor | None]:
-        def call(tensor: Tensor, hook: object) -> Tensor | None:
-            own = live.get((run, name, layer))
-            return None if own is None else own(tensor)
+    def call_live(name: str, layer: int, tensor: Tensor, hook: object) -> Tensor | None:
+        own = live.get((run, name, layer))
+        return None if own is None else own(tensor)
 
-        return call
-
-    theirs = [(names[name].format(layer=layer), call_live(name, layer)) for name, layer in hooks]
+    theirs = [(names[n].format(layer=layer), partial(call_live, n, layer)) for n, layer in hooks]
     with booted.lock:
         try:
             live.clear()  # an interrupt may have come before this was done below

@@ -15,12 +15,6 @@ A model is compared again where its record is damaged or made for anything else,
 written, and where logits overflow and cannot be compared.
 
 Limits: eight tokens do not show a window longer than they are.
-
->>> import ffnprobe as fp
->>> fp.run(fp.load("pocket"), "Michael Jordan").provenance.run_by
-"ffnprobe's own forward pass"
->>> fp.run(fp.load("pocket", hooks=True), "Michael Jordan").provenance.run_by
-'TransformerLens hooks'
 """
 
 import json

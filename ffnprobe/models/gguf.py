@@ -31,7 +31,6 @@ from ffnprobe.models.sources import truncated
 from ffnprobe.models.tokenizer import build_tokenizer, without_prefix
 
 if TYPE_CHECKING:
-    import numpy as np
     from tokenizers import Tokenizer
     from torch import Tensor
 
@@ -275,6 +274,7 @@ class GgufFile:
         """Dequantise every tensor, by Hugging Face's names and in its layout."""
         import numpy as np
         import torch
+        from gguf import dequantize
         from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
         processor = TENSOR_PROCESSORS.get(self.architecture, TensorProcessor)(config=self.values)
@@ -284,7 +284,19 @@ class GgufFile:
             name = rename(self.family.layout, entry.name)
             if name is None:
                 raise self._not_read(f"holds {entry.name}")
-            weights = self._unpack(entry, data)
+            stored, block, end = self._measure(entry)
+            if end > len(data):
+                raise truncated(self.path, f"{entry.name} ends at byte {end:,} of {len(data):,}")
+            if entry.shape[-1] % block:
+                raise truncated(self.path, f"{entry.name} is {list(entry.shape)} of {stored.name}")
+            packed = data[entry.start : end].reshape(*entry.shape[:-1], -1)
+            try:
+                weights = dequantize(packed, stored)
+            except NotImplementedError:
+                raise ModelNotLoaded(
+                    f"{self.path}: {entry.name} is of type {stored.name}, which gguf cannot dequantise.",
+                    remedy="another quantisation of the model, Q8_0 for one",
+                ) from None
             parsed: dict[str, Any] = {"tensors": {}}
             try:
                 processed = processor.process(weights, name=entry.name, parsed_parameters=parsed)
@@ -330,25 +342,6 @@ class GgufFile:
 
     def _not_read(self, what: str) -> ModelNotLoaded:
         return self._refusal(f"{what}, which transformers does not read from GGUF")
-
-    def _unpack(self, entry: TensorEntry, data: "np.ndarray") -> "np.ndarray":
-        """Dequantise one tensor out of the file's bytes."""
-        from gguf import dequantize
-
-        stored, block, end = self._measure(entry)
-        if end > len(data):
-            raise truncated(self.path, f"{entry.name} ends at byte {end:,} of {len(data):,}")
-        if entry.shape[-1] % block:
-            raise truncated(self.path, f"{entry.name} is {list(entry.shape)} of {stored.name}")
-        packed = data[entry.start : end].reshape(*entry.shape[:-1], -1)
-        try:
-            weights: np.ndarray = dequantize(packed, stored)
-            return weights
-        except NotImplementedError:
-            raise ModelNotLoaded(
-                f"{self.path}: {entry.name} is of type {stored.name}, which gguf cannot dequantise.",
-                remedy="another quantisation of the model, Q8_0 for one",
-            ) from None
 
     def _measure(self, entry: TensorEntry) -> tuple[Any, int, int]:
         """Return a tensor's type, how many numbers make one block of it, and where its bytes end."""

@@ -77,7 +77,6 @@ class Source:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether the model exists in this process alone."""
         return self.kind in (OBJECT, EDITED)
 
     def is_known_by(self, name: str) -> bool:
@@ -299,7 +298,6 @@ class Package(NamedTuple):
         return min(files, default=None)
 
     def _join(self, parts: list[Path]) -> Path:
-        """Put the parts together in the cache, unless they are there already."""
         sums = [folder / SUMS for folder in _folders(self.module) if (folder / SUMS).is_file()]
         if not sums:
             raise ModelNotLoaded(
