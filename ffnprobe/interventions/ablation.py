@@ -23,8 +23,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, overload
+from typing import Annotated, overload
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -66,9 +67,6 @@ from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.trace import Trace
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 # One group of neurons, or several.
 Groups = Iterable[str | NeuronId] | Iterable[Neurons]
 
@@ -90,16 +88,14 @@ class GroupEffects(EffectResult):
     provenance: Provenance
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """Every group, in the order given."""
-        import pandas as pd
-
         frame = pd.DataFrame({"group": self.groups, "effect": self.values.double().numpy()})
         if self.log_probability is not None:
             frame["log_probability_effect"] = self.log_probability.double().numpy()
         return self.provenance.note(frame)
 
-    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: int | None = None) -> dict[str, pd.DataFrame]:
         """Name the table a file of these effects holds: all groups, or the first."""
         return {"groups": self.table if top is None else self.table.head(top)}
 
@@ -134,11 +130,11 @@ class Effects(EffectResult):
     estimates: Estimates | None = None
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """The ten neurons whose removal costs the answer most."""
         return self.tables()["effects"]
 
-    def tables(self, top: Shown = None) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: Shown = None) -> dict[str, pd.DataFrame]:
         """Name the table a file of these effects holds."""
         asked = int((~self.values.isnan()).sum())
         return {"effects": self.top(choose_top(top, asked, is_all=asked == self.values.numel()))}
@@ -157,7 +153,7 @@ class Effects(EffectResult):
         agreement = self.estimates.agreement(self)
         return clean, f"Spearman correlation of estimates and effects: {agreement:.3f}"
 
-    def top(self, top: int | None = 10) -> "pd.DataFrame":
+    def top(self, top: int | None = 10) -> pd.DataFrame:
         """Table the `top` neurons whose removal costs the answer most.
 
         Tokens are the five that open the question most and the five the neuron promoted here: its
@@ -165,11 +161,11 @@ class Effects(EffectResult):
         """
         return self._list(top, smallest=False)
 
-    def against(self, top: int | None = 10) -> "pd.DataFrame":
+    def against(self, top: int | None = 10) -> pd.DataFrame:
         """Table the `top` neurons whose removal helps the answer most."""
         return self._list(top, smallest=True)
 
-    def _list(self, k: int | None, *, smallest: bool) -> "pd.DataFrame":
+    def _list(self, k: int | None, *, smallest: bool) -> pd.DataFrame:
         columns = {"activation": self.activations, "effect": self.values}
         if self.estimates is not None:
             columns["estimate"] = self.estimates.over(self.positions)

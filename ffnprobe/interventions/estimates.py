@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+import pandas as pd
 import torch
 from einops import reduce
 from jaxtyping import Float
@@ -52,8 +53,6 @@ from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.trace import Trace, find_sinks
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ffnprobe.interventions.ablation import Effects
 
 
@@ -82,7 +81,7 @@ class Estimates(Result):
         return f"an estimate of the effect, in logits; {name_settings(self.provenance)}"
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """The ten neurons at the last position whose removal is estimated to cost most."""
         return self.tables()["estimates"]
 
@@ -92,7 +91,7 @@ class Estimates(Result):
 
     def top(
         self, top: int | None = 10, *, position: Positions = -1, neurons: Neurons | None = None
-    ) -> "pd.DataFrame":
+    ) -> pd.DataFrame:
         """Table the `top` neurons (of those named) whose removal is estimated to cost the answer most."""
         positions = choose_positions(self.trace, position)
         chosen = choose_neurons(self.trace.model, neurons)
@@ -117,7 +116,7 @@ class Estimates(Result):
         top: Shown = None,
         position: Annotated[Positions, POSITIONS] = -1,
         neurons: Annotated[Neurons | None, NEURONS] = None,
-    ) -> "dict[str, pd.DataFrame]":
+    ) -> dict[str, pd.DataFrame]:
         """Name the table a file of these estimates holds."""
         named, position = split_positions(neurons, position)
         many = int(choose_neurons(self.trace.model, named).sum())
@@ -126,8 +125,6 @@ class Estimates(Result):
 
     def agreement(self, effects: "Effects") -> float:
         """Correlate the ranks (Spearman) with the exact effects of the same neurons and positions."""
-        import pandas as pd
-
         check_alike(self.provenance, effects.provenance, among=("replace", "over", "contrast"))
         is_measured = ~effects.values.isnan()
         pairs = torch.stack([self.over(effects.positions), effects.values], dim=-1)[is_measured]

@@ -5,8 +5,9 @@ The layer's bias b_out belongs to no neuron and stays. `patching` shows what lay
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -31,9 +32,6 @@ from ffnprobe.results import Result, Tables, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.trace import Trace
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 class EffectResult(Result):
     """A result that says what an answer loses without neurons."""
@@ -53,7 +51,7 @@ class EffectResult(Result):
 class LayerMap(Result):
     """A result of which each layer and position has a number, read as a grid."""
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Name the table a file of this result holds."""
         return {"map": self.table}
 
@@ -71,10 +69,8 @@ def table_map(
     columns: Mapping[str, Float[Tensor, "layer pos"]],
     tokens: Mapping[str, tuple[str, ...]],
     positions: Sequence[int],
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Table every layer at each of the positions in order, with the tokens that stand there."""
-    import pandas as pd
-
     layers = range(len(next(iter(columns.values()))))
     cells = pd.MultiIndex.from_product([layers, positions], names=["layer", "position"])
     frame = cells.to_frame(index=False)
@@ -105,7 +101,7 @@ class LayerEffects(LayerMap, EffectResult):
     provenance: Provenance
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """Every layer and position, in order."""
         columns = {"effect": self.values}
         if self.log_probability is not None:

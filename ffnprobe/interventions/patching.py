@@ -18,8 +18,9 @@ torch.Size([7, 768])
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -50,9 +51,6 @@ from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result, name_question
 from ffnprobe.tracing.trace import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Below this a difference in logits is rounding, and no share of it means anything.
 LEAST_DIFFERENCE = 1e-3
@@ -104,16 +102,16 @@ class Patches(Result):
         return f"carried: the share of the difference; activations are {shown}; {self.provenance.describe()}"
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """The ten neurons that carry most."""
         return self.tables()["patches"]
 
-    def tables(self, top: Shown = None) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: Shown = None) -> dict[str, pd.DataFrame]:
         """Name the table a file of these patches holds."""
         asked = int((~self.carried.isnan()).sum())
         return {"patches": self.top(choose_top(top, asked, is_all=asked == self.carried.numel()))}
 
-    def top(self, top: int | None = 10) -> "pd.DataFrame":
+    def top(self, top: int | None = 10) -> pd.DataFrame:
         """Table the `top` neurons that carry most of the difference."""
         columns = {
             "activation_source": self.activations_source,
@@ -150,7 +148,7 @@ class LayerPatches(LayerMap):
         return f"{name_question(self.provenance)}: carried by each layer at each position"
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """Every layer and position, in order."""
         tokens = {"token_source": self.tokens_source, "token_target": self.tokens_target}
         return self.provenance.note(

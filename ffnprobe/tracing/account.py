@@ -15,8 +15,8 @@ of the number where that is more (fp32 keeps seven digits). If it does not, no n
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import torch
 from einops import einsum
 from jaxtyping import Float
@@ -26,9 +26,6 @@ from ffnprobe.errors import AccountNotClosed
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import cap, normalise
 from ffnprobe.tracing.trace import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WITHIN = 1e-3
 WITHIN_OF_LARGE = 1e-5
@@ -59,14 +56,12 @@ class Account:
         """What the parts leave unexplained of the number measured: zero within tolerance."""
         return self.measured - self.total
 
-    def table(self, column: str, activations: Float[Tensor, "mlp neuron"]) -> "pd.DataFrame":
+    def table(self, column: str, activations: Float[Tensor, "mlp neuron"]) -> pd.DataFrame:
         """Table every part once, so that the column adds up to the number measured.
 
         What a model does not have (biases, embedded positions) adds nothing and has no row.
         Neurons stand as two rows a layer: those with an activation above zero, and the others.
         """
-        import pandas as pd
-
         rows: list[tuple[str, str, int | None, int | None, float]] = [
             ("embedding", "embedding", None, None, self.embedding),
         ]

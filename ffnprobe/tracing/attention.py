@@ -34,8 +34,8 @@ True
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import torch
 from einops import einsum, rearrange, reduce
 from jaxtyping import Float
@@ -48,9 +48,6 @@ from ffnprobe.reading.projection import gather
 from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.attribution import Pushes, attribute
 from ffnprobe.tracing.trace import Trace, one_token, predicted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 KINDS = ("embedding", "position_embedding", "neurons", "heads", "biases")
 Readers = Float[Tensor, "level pos d_model"]
@@ -309,15 +306,13 @@ def describe_elsewhere(pushes: Pushes) -> str:
 
 
 @torch.no_grad()
-def table_neuron(trace: Trace, neuron: str | NeuronId, answer: str | int | None) -> "pd.DataFrame":
+def table_neuron(trace: Trace, neuron: str | NeuronId, answer: str | int | None) -> pd.DataFrame:
     """Table a neuron's score (and its gate's, if it has one), activation and push at every position.
 
     With an answer, which comes after the last position: its direct push there (0 before), and what heads
     carried there of what it wrote at each position, as `attribute`, `paths` and `explain` have them. Without
     one, its direct push toward the model's own prediction at each position. Both are centred, in logits.
     """
-    import pandas as pd
-
     model = trace.model
     name = model.find_neuron(neuron)
     own = (name.layer, slice(None), name.neuron)

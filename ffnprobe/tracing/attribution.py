@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, overload
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -39,8 +40,6 @@ from ffnprobe.tracing.runs import extend
 from ffnprobe.tracing.trace import Trace, answer_ids, one_token, predicted, rank_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ffnprobe.names import Site
     from ffnprobe.tracing.attention import Owners
     from ffnprobe.tracing.comparison import ContrastPushes
@@ -152,7 +151,7 @@ class Pushes(Result):
             versus=None if self.versus is None else show(self.versus),
         )  # fmt: skip
 
-    def top(self, top: int | None = 10) -> "pd.DataFrame":
+    def top(self, top: int | None = 10) -> pd.DataFrame:
         """Table the `top` neurons that pushed hardest toward the answer.
 
         `share` is of the sizes of all neurons' pushes added up. Tokens are the five that open the
@@ -160,11 +159,11 @@ class Pushes(Result):
         """
         return self._list(top, smallest=False)
 
-    def against(self, top: int | None = 10) -> "pd.DataFrame":
+    def against(self, top: int | None = 10) -> pd.DataFrame:
         """Table the `top` neurons that pushed hardest away from the answer."""
         return self._list(top, smallest=True)
 
-    def _list(self, k: int | None, *, smallest: bool) -> "pd.DataFrame":
+    def _list(self, k: int | None, *, smallest: bool) -> pd.DataFrame:
         shares = self.values / self.values.double().abs().sum()
         columns = {"activation": self.activations, "push": self.values, "share": shares}
         listed = list_top(
@@ -174,14 +173,12 @@ class Pushes(Result):
         return self.provenance.note(listed)
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """The ten neurons that pushed hardest toward the answer."""
         return self.top(min(10, self.values.numel()))
 
-    def by_layer(self) -> "pd.DataFrame":
+    def by_layer(self) -> pd.DataFrame:
         """Table each layer's pushes: its heads, its neurons (all; toward; against), its biases."""
-        import pandas as pd
-
         account, values = self.account, self.values.double()
         columns = {
             "attention": account.heads.double().sum(-1),
@@ -195,11 +192,11 @@ class Pushes(Result):
         table.insert(0, "layer", range(len(table)))
         return self.provenance.note(table)
 
-    def by_part(self) -> "pd.DataFrame":
+    def by_part(self) -> pd.DataFrame:
         """Table every part once: the column `push` adds up to the model's logit."""
         return self.provenance.note(self.account.table("push", self.activations))
 
-    def tables(self, top: Shown = None) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: Shown = None) -> dict[str, pd.DataFrame]:
         """Name the tables a file of these pushes holds: ten neurons, every layer, every part."""
         rows = self.table if top is None else self.top(top)
         return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
@@ -255,30 +252,28 @@ class PushesByPiece(Result):
             first.position, convention=first.convention, answer=self.answer
         )
 
-    def top(self, top: int | None = 10) -> "pd.DataFrame":
+    def top(self, top: int | None = 10) -> pd.DataFrame:
         """Table, for each piece, the `top` neurons that pushed hardest toward it."""
         return order_columns(self._join([piece.top(top) for piece in self.pieces]))
 
-    def against(self, top: int | None = 10) -> "pd.DataFrame":
+    def against(self, top: int | None = 10) -> pd.DataFrame:
         """Table, for each piece, the `top` neurons that pushed hardest away from it."""
         return order_columns(self._join([piece.against(top) for piece in self.pieces]))
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """The ten neurons that pushed each piece hardest."""
         return self.top(min(10, self.pieces[0].values.numel()))
 
-    def by_layer(self) -> "pd.DataFrame":
+    def by_layer(self) -> pd.DataFrame:
         """Table each layer's pushes, piece by piece."""
         return self._join([piece.by_layer() for piece in self.pieces])
 
-    def by_part(self) -> "pd.DataFrame":
+    def by_part(self) -> pd.DataFrame:
         """Table every part once for each piece: each piece's pushes add up to its logit."""
         return self._join([piece.by_part() for piece in self.pieces])
 
-    def _join(self, frames: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
-        import pandas as pd
-
+    def _join(self, frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         for frame, piece in zip(frames, self.pieces, strict=True):
             frame.insert(0, "piece", self.trace.model.vocab.show(piece.answer))
             frame.insert(1, "position", piece.position)
@@ -290,7 +285,7 @@ class PushesByPiece(Result):
         notes = [note for piece in self.pieces for note in piece.notes]
         return (*notes, f"together: log-probability {self.log_probability:.3f}")
 
-    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: int | None = None) -> dict[str, pd.DataFrame]:
         """Name the tables a file of these pushes holds, each with a block per piece."""
         rows = self.table if top is None else self.top(top)
         return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}

@@ -15,8 +15,9 @@ subject: each prompt's own account, at its last position, the contrast prompts' 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -30,9 +31,6 @@ from ffnprobe.results import Result
 from ffnprobe.tracing.attribution import Pushes, attribute
 from ffnprobe.tracing.contrast import Contrast, count_prompts
 from ffnprobe.tracing.trace import Trace, one_token, predicted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ORDERS = ("push", "activation")
 
@@ -104,7 +102,7 @@ class Comparison(Result):
             compared_with=_read(self.second), other_position=self.second.position
         )
 
-    def top(self, top: int | None = 10, *, by: str = "push") -> "pd.DataFrame":
+    def top(self, top: int | None = 10, *, by: str = "push") -> pd.DataFrame:
         """Table the `top` neurons whose pushes (or activations) differ most, up or down.
 
         Answer tokens are what the neuron promotes on the prompt where its activation is larger in
@@ -124,18 +122,18 @@ class Comparison(Result):
         return self.provenance.note(list_top(model, top, by=sizes, columns=columns, signs=acting))
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """The ten neurons whose pushes differ most."""
         return self.top(min(10, self.values.numel()))
 
-    def by_layer(self) -> "pd.DataFrame":
+    def by_layer(self) -> pd.DataFrame:
         """Table each layer's differences: its heads, its neurons, its biases, and their sum."""
         there, here = self.first.by_layer(), self.second.by_layer()
         columns = ["attention", "neurons", "biases", "push"]
         table = there[["layer"]].join(there[columns] - here[columns])
         return self.provenance.note(table.rename(columns={"push": "difference"}))
 
-    def by_part(self) -> "pd.DataFrame":
+    def by_part(self) -> pd.DataFrame:
         """Table every part once: the column `difference` adds up to that of the two logits."""
         there, here = self.first.by_part(), self.second.by_part()
         table = there.rename(columns={"push": "push_first"})
@@ -143,7 +141,7 @@ class Comparison(Result):
         table["difference"] = there.push - here.push
         return self.provenance.note(table)
 
-    def tables(self, top: Shown = None) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: Shown = None) -> dict[str, pd.DataFrame]:
         """Name the tables a file holds: neurons by push and by activation, every layer, every part."""
         k = min(10, self.values.numel()) if top is None else top
         return {
@@ -269,16 +267,16 @@ class ContrastPushes(Result):
         return self.here.logit - sum(pushes.logit for pushes in self.there) / len(self.there)
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """The ten neurons of largest contrast push."""
         return self.top(min(10, self.values.numel()))
 
-    def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
+    def tables(self, top: int | None = None) -> dict[str, pd.DataFrame]:
         """Name the tables a file holds."""
         rows = self.table if top is None else self.top(top)
         return {"rows": rows, "parts": self.by_part()}
 
-    def top(self, top: int | None = 10) -> "pd.DataFrame":
+    def top(self, top: int | None = 10) -> pd.DataFrame:
         """Table the `top` neurons whose pushes are furthest above those on the contrast prompts."""
         activations = self.here.activations
         others = [pushes.activations.double() for pushes in self.there]
@@ -291,7 +289,7 @@ class ContrastPushes(Result):
             list_top(model, top, by=values, columns=columns, signs=activations)
         )
 
-    def by_part(self) -> "pd.DataFrame":
+    def by_part(self) -> pd.DataFrame:
         """Table every part once: the column `difference` adds up to that of the logits."""
         table = self.here.by_part()
         means = sum(pushes.by_part().push for pushes in self.there) / len(self.there)

@@ -17,8 +17,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -29,9 +30,6 @@ from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.results import Result
 from ffnprobe.tracing.runs import run
 from ffnprobe.tracing.trace import Trace, answer_ids, find_sinks, predicted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class HasPrompt(Protocol):
@@ -145,10 +143,8 @@ class Contrast(Result):
         return self.trace.provenance.including(**self.settings())
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """Each contrast prompt: its answer, how likely that is there, and its differing tokens."""
-        import pandas as pd
-
         vocab, rows = self.trace.model.vocab, []
         for other, token in zip(self.others, self.answers, strict=True):
             differing = range(self.alignment.front, len(other) - self.alignment.back)

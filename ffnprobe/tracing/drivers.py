@@ -11,8 +11,9 @@ A head's drive is shared among the positions it read from: pattern × the value 
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
+import pandas as pd
 import torch
 from einops import einsum
 from jaxtyping import Float
@@ -29,9 +30,6 @@ from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import Account, close_account, write_along
 from ffnprobe.tracing.trace import Trace, find_sinks
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,7 +67,7 @@ class Drivers(Result):
         return "all parts add up to the score"
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """Every part of the score, the strongest first."""
         parts = self.by_part().sort_values("drive", key=abs, ascending=False, kind="stable")
         return self.provenance.note(parts.reset_index(drop=True))
@@ -94,7 +92,7 @@ class Drivers(Result):
     def _activations(self) -> Float[Tensor, "layer neuron"]:
         return self.trace.activations[: self.neuron.layer, self.position]
 
-    def by_part(self) -> "pd.DataFrame":
+    def by_part(self) -> pd.DataFrame:
         """Table every part once: the column `drive` adds up to the score.
 
         Where neurons have gates, `gate_drive` adds up to the gate's score.
@@ -109,7 +107,7 @@ class Drivers(Result):
     def tables(
         self,
         top: Annotated[int | None, TOP.but("How many rows in each table.", default="10")] = None,
-    ) -> "dict[str, pd.DataFrame]":
+    ) -> dict[str, pd.DataFrame]:
         """Name the tables a file of these drivers holds; what there is none of is left out."""
         tables, top = {"parts": self.table}, 10 if top is None else top
         if earlier := self.account.neurons.numel():
@@ -121,7 +119,7 @@ class Drivers(Result):
             tables |= {f"gate_{name}": own[name] for name in ("neurons", "heads") if name in own}
         return tables
 
-    def top(self, top: int | None = 10) -> "pd.DataFrame":
+    def top(self, top: int | None = 10) -> pd.DataFrame:
         """Table the `top` earlier neurons that drove the score most, up or down."""
         drives = self.account.neurons
         if not drives.numel():
@@ -137,13 +135,11 @@ class Drivers(Result):
         return self.provenance.note(table)
 
     @torch.no_grad()
-    def heads(self, top: int | None = 10) -> "pd.DataFrame":
+    def heads(self, top: int | None = 10) -> pd.DataFrame:
         """Table the `top` strongest readings of a head from a position, up or down.
 
         Over all positions a head's drives add up to its row in `by_part()`.
         """
-        import pandas as pd
-
         trace, model = self.trace, self.trace.model
         if trace.patterns is None:
             raise OptionRefused(

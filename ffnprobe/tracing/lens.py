@@ -11,8 +11,8 @@ unembedding, so a token that ranks low there may be present in another form.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import torch
 from einops import einsum
 
@@ -21,9 +21,6 @@ from ffnprobe.models.step import normalise, unembed
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.trace import Trace, line_up, one_token, predicted, rank_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +33,7 @@ class Lens(Result):
     ['embedding', 'attention', 'MLP', 'attention']
     """
 
-    table: "pd.DataFrame"
+    table: pd.DataFrame
     provenance: Provenance
 
     @property
@@ -49,7 +46,7 @@ class Lens(Result):
         """How to read the table."""
         return "only the last row is the model's own reading"
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Name the table a file of this lens holds."""
         return {"lens": self.table}
 
@@ -66,8 +63,6 @@ def lens(trace: Trace, answer: Answer = None, *, position: Position = -1) -> Len
     >>> fp.lens(trace).table.token.iloc[-1]
     '␣basketball'
     """
-    import pandas as pd
-
     model, index = trace.model, trace.at(position)
     answer = predicted(trace, index) if answer is None else answer
     token = one_token(model, answer, use="the lens")

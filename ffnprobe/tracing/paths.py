@@ -31,8 +31,9 @@ True
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+import pandas as pd
 import torch
 from einops import reduce
 from jaxtyping import Float
@@ -59,9 +60,6 @@ from ffnprobe.tracing.attention import (
 )
 from ffnprobe.tracing.attribution import Pushes, PushesByPiece, Question
 from ffnprobe.tracing.trace import Trace, predicted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _EMBEDDINGS = ("embedding", "position")  # the first two kinds
 
@@ -158,13 +156,13 @@ class Paths(Result):
         return reduce(shares, "step pos kind -> pos kind", "sum")
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """The ten strongest paths."""
         return self.top(min(10, self.neurons.numel()))
 
     def tables(
         self, top: Annotated[int | None, TOP.but("How many parts to show.", default="10")] = None
-    ) -> "dict[str, pd.DataFrame]":
+    ) -> dict[str, pd.DataFrame]:
         """Name the tables a file of these paths holds."""
         k = min(10, self.neurons.numel()) if top is None else top
         tables = {
@@ -173,7 +171,7 @@ class Paths(Result):
         }  # fmt: skip
         return tables if len(self.pushes.pieces) == 1 else tables | {"pieces": self.by_piece(k)}
 
-    def top(self, top: int | None = 10) -> "pd.DataFrame":
+    def top(self, top: int | None = 10) -> pd.DataFrame:
         """Table the `top` parts, at a position, that push hardest through attention, up or down.
 
         Parts are the neurons, the token embeddings and the position embeddings. `through` is the head
@@ -193,7 +191,7 @@ class Paths(Result):
         table = list_neurons(trace.model, parts, columns, tokens=trace.tokens)
         return self.provenance.note(table.astype({"layer": "Int64", "neuron": "Int64"}))
 
-    def by_neuron(self, top: int | None = 10) -> "pd.DataFrame":
+    def by_neuron(self, top: int | None = 10) -> pd.DataFrame:
         """Table the `top` neurons, at a position, that push hardest through attention, up or down."""
         trace, top = self.trace, check_top(top, self.neurons.numel(), of="neurons at positions")
         sites, acted = sort_sites(self.neurons.abs(), top), trace.activations
@@ -213,10 +211,8 @@ class Paths(Result):
         shares = [step.shares[:, :, position, kind] for step in self.steps]
         return (_EMBEDDINGS[kind], position), None, torch.stack(shares)
 
-    def by_piece(self, top: int | None = 10) -> "pd.DataFrame":
+    def by_piece(self, top: int | None = 10) -> pd.DataFrame:
         """Table, for each piece of the answer, the `top` parts that push it hardest, up or down."""
-        import pandas as pd
-
         frames = []
         for piece in self.pieces:
             frame = piece.top(top)
@@ -224,10 +220,8 @@ class Paths(Result):
             frames.append(frame)
         return self.provenance.note(pd.concat(frames, ignore_index=True))
 
-    def carriers(self, neuron: str | NeuronId, position: int) -> "pd.DataFrame":
+    def carriers(self, neuron: str | NeuronId, position: int) -> pd.DataFrame:
         """Table how much each head carried of one neuron's answer from one position."""
-        import pandas as pd
-
         name, index = self.trace.model.find_neuron(neuron), self.trace.at(position)
         rows = [
             (f"L{layer}H{head}", layer, head, step, push)
@@ -241,10 +235,8 @@ class Paths(Result):
             table.sort_values("push", key=abs, ascending=False, kind="stable", ignore_index=True)
         )
 
-    def by_head(self) -> "pd.DataFrame":
+    def by_head(self) -> pd.DataFrame:
         """Table each head's push and its shares by kind, step by step; each row adds up."""
-        import pandas as pd
-
         rows = [
             (f"L{layer}H{head}", layer, head, number, float(step.pushes[layer, head]), *shares)
             for number, step in enumerate(self.steps, start=1)
@@ -254,20 +246,16 @@ class Paths(Result):
         columns = ["part", "layer", "head", "step", "push", *KINDS]
         return self.provenance.note(pd.DataFrame(rows, columns=columns))
 
-    def by_position(self) -> "pd.DataFrame":
+    def by_position(self) -> pd.DataFrame:
         """Table what each position's parts push through attention, by kind."""
-        import pandas as pd
-
         frame = pd.DataFrame(self.owned.numpy(), columns=list(KINDS))
         frame.insert(0, "push", self.owned.sum(dim=-1).numpy())
         frame.insert(0, "token", self.trace.tokens[: len(frame)])
         frame.insert(0, "position", range(len(frame)))
         return self.provenance.note(frame)
 
-    def by_part(self) -> "pd.DataFrame":
+    def by_part(self) -> pd.DataFrame:
         """Table every owner once, over all positions: the column `push` adds up to attention's."""
-        import pandas as pd
-
         totals = dict(zip(KINDS, self.owned.sum(dim=0).tolist(), strict=True))
         rows: list[tuple[str, str, int | None, int | None, float]] = [
             ("embedding", "embedding", None, None, totals["embedding"]),

@@ -6,8 +6,8 @@ The first stage is the bare token embedding; "before L0" has the position embedd
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import torch
 from einops import einsum
 from jaxtyping import Float
@@ -18,9 +18,6 @@ from ffnprobe.documents.blocks import Block, Figure, Table
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result, Tables
 from ffnprobe.tracing.trace import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,8 +38,6 @@ class Similarity(Result):
 
     def document(self, tables: Tables = None) -> Iterator[Block]:
         """Lay the last stage out as a grid; every pair at every stage is folded."""
-        import pandas as pd
-
         rows = zip(self.tokens, self.cosines[-1].tolist(), strict=True)
         grid = pd.DataFrame([[token, *row] for token, row in rows])
         grid.columns = pd.Index(["", *self.tokens])  # a token may come twice
@@ -56,10 +51,8 @@ class Similarity(Result):
         return f"similarity of {' '.join(self.tokens)}"
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """Every pair of positions at every stage, each pair once."""
-        import pandas as pd
-
         first, second = torch.triu_indices(len(self.tokens), len(self.tokens), offset=1)
         pairs = list(zip(first.tolist(), second.tolist(), strict=True))
         rows = [
@@ -73,7 +66,7 @@ class Similarity(Result):
         table["cosine"] = self.cosines[:, first, second].double().ravel().numpy()
         return self.provenance.note(table)
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Name the table a file of these similarities holds."""
         return {"similarity": self.table}
 

@@ -16,8 +16,9 @@ parallel); an FFN that does not lead there raises.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import pandas as pd
 import torch
 from einops import reduce
 from jaxtyping import Float
@@ -32,9 +33,6 @@ from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
 from ffnprobe.tracing.account import check_closed
 from ffnprobe.tracing.trace import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,18 +68,16 @@ class Stages(Result):
         """How to read the table."""
         return "before, output and after are norms; an MLP treats each token on its own"
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Name the table a file of these stages holds."""
         return {"stages": self.table}
 
     @property
-    def table(self) -> "pd.DataFrame":
+    def table(self) -> pd.DataFrame:
         """Each token's way: sizes (norms) of the stages, neurons above zero, the strongest.
 
         `reads` is the position the layer's heads attend to most, on average, with its weight.
         """
-        import pandas as pd
-
         strongest = self.activations.max(dim=-1)
         names = [str(NeuronId(self.layer, n)) for n in strongest.indices.tolist()]
         columns: dict[str, object] = {
