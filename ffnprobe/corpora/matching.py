@@ -32,7 +32,7 @@ from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import Values, list_neurons
-from ffnprobe.reading.projection import answer_tokens, check_top, pick_gates, pick_questions
+from ffnprobe.reading.projection import answer_tokens, check_top, pick_rows
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:
@@ -219,15 +219,15 @@ def _table(model: Model, other: Model, twins: Twins) -> "pd.DataFrame":
 def _compare_questions(model: Model, other: Model, numbers: Tensor) -> dict[str, list[float]]:
     """Correlate over tokens the questions (and gates) of each pair, through the embeddings."""
     alignment = align_vocabularies(model, other, by="question")
-    picks = {"question_correlation": pick_questions}
+    sides = {"question_correlation": "question"}
     if model.config.is_gated and other.config.is_gated:
-        picks["gate_correlation"] = pick_gates
+        sides["gate_correlation"] = "gate"
     correlations: dict[str, list[float]] = {}
-    for column, pick in picks.items():
-        theirs = torch.cat([pick(other, layer)[0] for layer in range(other.config.layers)])
+    for column, by in sides.items():
+        theirs = torch.cat([pick_rows(other, layer, by=by) for layer in range(other.config.layers)])
         values: list[float] = []
         for layer in range(model.config.layers):
-            mine, first = pick(model, layer)[0], len(values)
+            mine, first = pick_rows(model, layer, by=by), len(values)
             chosen = theirs[numbers[first : first + len(mine)]]
             values += alignment.correlate(mine, chosen.to(mine.device)).tolist()
         correlations[column] = values

@@ -32,7 +32,6 @@ from torch import Tensor, linalg
 
 from ffnprobe.arguments import Progress
 from ffnprobe.models.model import Model
-from ffnprobe.reading.projection import pick_answers
 
 TOKENS_AT_ONCE, ROWS_AT_ONCE = 4096, 256
 # A direction in which tokens spread less than this, of their widest spread, is rounding.
@@ -132,7 +131,7 @@ def find_twins(model: Model, other: Model, *, seed: int, progress: Progress | No
     alignment = align_vocabularies(model, other, by="answer")
     is_signed = not (model.config.is_gated or other.config.is_gated)
     generator = torch.Generator().manual_seed(seed)
-    answers = [pick_answers(other, layer).to(model.device) for layer in range(other.config.layers)]
+    answers = [other.answers_of(layer).to(model.device) for layer in range(other.config.layers)]
     theirs = torch.cat([alignment.other.project(rows) for rows in answers])
     mixed = torch.cat([alignment.other.project(_mix(rows, generator)) for rows in answers])
     count = model.config.neurons
@@ -165,7 +164,7 @@ def _place(
 ) -> Iterator[tuple[slice, Float[Tensor, "row other_direction"]]]:
     """Yield the model's answers in the other's coordinates, a block of neurons at a time."""
     for layer in range(model.config.layers):
-        answers, first = pick_answers(model, layer), layer * model.config.d_mlp
+        answers, first = model.answers_of(layer), layer * model.config.d_mlp
         for start in range(0, len(answers), ROWS_AT_ONCE):
             block = answers[start : start + ROWS_AT_ONCE]
             rows = slice(first + start, first + start + len(block))

@@ -40,7 +40,7 @@ from ffnprobe.labels.splits import Columns, Split, classify, watch_block
 from ffnprobe.labels.stored_labels import Partial
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise, unembed
-from ffnprobe.reading.projection import answer_readers, pick_answers, project_blocks, top_tokens
+from ffnprobe.reading.projection import answer_readers, project_blocks, top_tokens
 from ffnprobe.tracing.runs import run
 
 PROMOTED = 10
@@ -189,7 +189,7 @@ def make_lookup(
 
 def list_promoted(model: Model, layer: int, neurons: Tensor) -> Int[Tensor, "neuron token"]:
     """Find the ten tokens that each of a layer's neurons promotes most."""
-    answers = pick_answers(model, layer)[neurons]
+    answers = model.answers_of(layer)[neurons]
     many = min(PROMOTED, model.config.vocab)
     blocks = project_blocks(*answer_readers(model, answers, convention="centred"))
     return torch.cat([top_tokens(dots, many)[1].cpu() for _, dots in blocks])

@@ -40,7 +40,6 @@ from ffnprobe.errors import OptionRefused
 from ffnprobe.labels.stored_labels import DEAD, UNEXPLAINED, Labels, find_labels, join_labels
 from ffnprobe.models.model import Model
 from ffnprobe.reading.measures import Thresholds
-from ffnprobe.reading.projection import pick_answers
 from ffnprobe.reading.spectrum import token_directions
 from ffnprobe.reading.surveys import Survey, survey_layers
 
@@ -129,7 +128,7 @@ def correlate_frequency(model: Model, kept: Kept, layer: int) -> Float[Tensor, "
     frequency = torch.log1p(counts.double())
     off = (frequency - frequency.mean()).to(model.unembedding)
     toward = einsum(off, model.unembedding, "vocab, vocab d_model -> d_model") / len(off)
-    answers = pick_answers(model, layer)
+    answers = model.answers_of(layer)
     covariance = einsum(answers, toward, "neuron d_model, d_model -> neuron")
     spreads = token_directions(model).unembedding.spreads(answers)
     spreads = spreads * float(frequency.std(correction=0))

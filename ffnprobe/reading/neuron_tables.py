@@ -19,8 +19,7 @@ from ffnprobe.names import NeuronId, Site
 from ffnprobe.reading.projection import (
     answer_tokens,
     check_top,
-    gate_tokens,
-    question_tokens,
+    opening_tokens,
     sort_neurons,
 )
 
@@ -85,9 +84,9 @@ def list_neurons(
     named = dict(columns)
     if signs is not None:
         assert model is not None  # its weights say the tokens
-        if (opened := gate_tokens(model, names, TOKENS)) is not None:
-            named["gate_tokens"] = opened
-        named["question_tokens"] = question_tokens(model, names, TOKENS)
+        if model.gates is not None:
+            named["gate_tokens"] = opening_tokens(model, model.gates, names, TOKENS)
+        named["question_tokens"] = opening_tokens(model, model.questions, names, TOKENS)
         signed = pick(signs).tolist()
         named["answer_tokens"] = answer_tokens(model, names, TOKENS, signs=signed)
     for column, values in named.items():

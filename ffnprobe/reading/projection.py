@@ -58,10 +58,10 @@ class Directions:
 
 def pick_directions(model: Model, layer: int, neurons: Sequence[int]) -> Directions:
     """Fold the questions of a layer's neurons and pick their answers."""
-    answers = pick_answers(model, layer)
+    answers, gates, gate_biases = model.answers_of(layer), None, None
     questions, biases = pick_questions(model, layer, neurons)
-    is_gated = model.config.is_gated
-    gates, gate_biases = pick_gates(model, layer, neurons) if is_gated else (None, None)
+    if model.config.is_gated:
+        gates, gate_biases = pick_questions(model, layer, neurons, by="gate")
     median = float(linalg.vector_norm(answers, dim=-1).median())
     return Directions(
         layer, tuple(neurons), questions, biases, gates, gate_biases, answers[list(neurons)], median
@@ -69,35 +69,21 @@ def pick_directions(model: Model, layer: int, neurons: Sequence[int]) -> Directi
 
 
 def pick_questions(
-    model: Model, layer: int, neurons: Sequence[int] | None = None
+    model: Model, layer: int, neurons: Sequence[int] | None = None, *, by: str = "question"
 ) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
-    """Fold the questions, and their biases, of some of a layer's neurons, or of all."""
-    chosen = slice(None) if neurons is None else list(neurons)
-    return model.fold(layer, model.layout.mlp_norm, model.layout.up, chosen)
-
-
-def pick_gates(
-    model: Model, layer: int, neurons: Sequence[int] | None = None
-) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, " row"]]:
-    """Fold the gates, and their biases, of some of a layer's neurons, or of all."""
-    if model.layout.gate is None:
+    """Fold the questions (or gates), and their biases, of some of a layer's neurons, or of all."""
+    part = model.layout.gate if by == "gate" else model.layout.up
+    if part is None:
         raise OptionRefused(
             f"the neurons of {model.name} have no gates.", remedy="by question (--by question)"
         )
-    chosen = slice(None) if neurons is None else list(neurons)
-    return model.fold(layer, model.layout.mlp_norm, model.layout.gate, chosen)
-
-
-def pick_answers(model: Model, layer: int) -> Float[Tensor, "neuron d_model"]:
-    """Return the answers of a layer's neurons as they are on disk, without a copy if in fp32."""
-    return model.answers_of(layer)
+    rows = slice(None) if neurons is None else list(neurons)
+    return model.fold(layer, model.layout.mlp_norm, part, rows)
 
 
 def pick_rows(model: Model, layer: int, *, by: str) -> Float[Tensor, "neuron d_model"]:
     """Return one row for each of a layer's neurons: its `answer`, its `question` or its `gate`."""
-    if by == "answer":
-        return pick_answers(model, layer)
-    return (pick_gates if by == "gate" else pick_questions)(model, layer)[0]
+    return model.answers_of(layer) if by == "answer" else pick_questions(model, layer, by=by)[0]
 
 
 def gather(
@@ -231,17 +217,14 @@ def _order(values: Float[Tensor, "row column"], *, smallest: bool) -> Int[Tensor
     return torch.sort(values, dim=-1, descending=not smallest, stable=True).indices
 
 
-def question_tokens(model: Model, neurons: Sequence[NeuronId], k: int) -> list[list[str]]:
-    """List, for each neuron, the k tokens that open its question most, in their shown form."""
-    readers = question_readers(model, gather(model.questions, neurons), through="embed")
-    return only_tokens(list_tokens(model, *readers, k))
-
-
-def gate_tokens(model: Model, neurons: Sequence[NeuronId], k: int) -> list[list[str]] | None:
-    """List, for each neuron, the k tokens that open its gate most; None where there are no gates."""
-    if model.gates is None:
-        return None
-    readers = question_readers(model, gather(model.gates, neurons), through="embed")
+def opening_tokens(
+    model: Model,
+    rows: Float[Tensor, "layer neuron d_model"],
+    neurons: Sequence[NeuronId],
+    k: int,
+) -> list[list[str]]:
+    """List, for each neuron, the k tokens that open its question (or gate) most, in their shown form."""
+    readers = question_readers(model, gather(rows, neurons), through="embed")
     return only_tokens(list_tokens(model, *readers, k))
 
 
