@@ -35,10 +35,10 @@ negated is the same neuron, and its role is the same.
 Token columns of a table are text, tokens in their shown form with a space between: no shown token
 holds a space, so `.str.split(" ")` gives the list back from every file format.
 
->>> shape = Shape(variance=0.001, skew=2.0, kurtosis=11.0, null_space=0.1, relative_norm=1.0,
-...               depth=0.5, d_model=768)
->>> name_kind(shape), name_kind(shape, Thresholds(kurtosis=12))
-('prediction', 'unlabelled')
+>>> numbers = dict(null_space=0.1, relative_norm=1.0, depth=0.5, d_model=768)
+>>> moments = Moments(mean=0.0, variance=0.001, skew=2.0, kurtosis=11.0)
+>>> [name_kind(moments, thresholds=Thresholds(kurtosis=k), **numbers) for k in (10, 12)]
+['prediction', 'unlabelled']
 >>> [name_role(cosine) for cosine in (0.7, -0.7, 0.1)]
 ['strengthens', 'erases', 'translates']
 """
@@ -102,34 +102,36 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The numbers a kind is read from."""
+class Moments:
+    """Mean, variance, skew and kurtosis of an answer's cosines with all tokens."""
 
+    mean: float
     variance: float
     skew: float
     kurtosis: float
-    null_space: float
-    relative_norm: float
-    depth: float
-    d_model: int
-    null_part: float = 1 / 64  # of all directions, those of the null space
-
-    @property
-    def chance(self) -> float:
-        """The share of the null space that a random direction stays under: four deviations up."""
-        part = self.null_part
-        return math.sqrt(min(1.0, part + 4 * math.sqrt(2 * part * (1 - part) / self.d_model)))
 
 
-def name_kind(shape: Shape, thresholds: Thresholds | None = None) -> str:
+def name_kind(
+    moments: Moments,
+    *,
+    null_space: float,
+    relative_norm: float,
+    depth: float,
+    d_model: int,
+    null_part: float = 1 / 64,  # of all directions, those of the null space
+    thresholds: Thresholds | None = None,
+) -> str:
     """Name the kind of a neuron; numbers that are not defined fit no kind."""
     t = Thresholds() if thresholds is None else thresholds
-    is_long_and_late = shape.relative_norm >= t.relative_norm and shape.depth >= t.late
-    if is_long_and_late and shape.null_space >= max(t.null_space, shape.chance):
+    # The share that a random direction stays under: four standard deviations up.
+    deviation = math.sqrt(2 * null_part * (1 - null_part) / d_model)
+    chance = math.sqrt(min(1.0, null_part + 4 * deviation))
+    is_long_and_late = relative_norm >= t.relative_norm and depth >= t.late
+    if is_long_and_late and null_space >= max(t.null_space, chance):
         return "entropy"
-    if shape.kurtosis > t.kurtosis:
-        return "prediction" if shape.skew > 0 else "suppression"
-    if shape.variance * shape.d_model >= t.variance and shape.kurtosis <= t.partition_kurtosis:
+    if moments.kurtosis > t.kurtosis:
+        return "prediction" if moments.skew > 0 else "suppression"
+    if moments.variance * d_model >= t.variance and moments.kurtosis <= t.partition_kurtosis:
         return "partition"
     return "unlabelled"
 
@@ -142,16 +144,6 @@ def name_role(reads_writes: float, thresholds: Thresholds | None = None) -> str:
     if abs(reads_writes) < least:
         return "translates"
     return "strengthens" if reads_writes > 0 else "erases"
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Mean, variance, skew and kurtosis of an answer's cosines with all tokens."""
-
-    mean: float
-    variance: float
-    skew: float
-    kurtosis: float
 
 
 @dataclass(frozen=True)
@@ -239,20 +231,17 @@ def measure_neurons(
     usual_norm = directions.median_answer_norm or 1.0
     gates = _measure_gates(directions, question_norms, answer_norms)
     measured = []
-    for neuron, shape, row, gate in zip(directions.neurons, moments, rows, gates, strict=True):
+    for neuron, own, row, gate in zip(directions.neurons, moments, rows, gates, strict=True):
         question_norm, question_bias, answer_norm, reads_writes, null_space = row
         kind = name_kind(
-            Shape(
-                shape.variance, shape.skew, shape.kurtosis, null_space, answer_norm / usual_norm,
-                depth, d_model, null_part=spectrum.weakest / d_model,
-            ),
-            thresholds,
+            own, null_space=null_space, relative_norm=answer_norm / usual_norm, depth=depth,
+            d_model=d_model, null_part=spectrum.weakest / d_model, thresholds=thresholds,
         )  # fmt: skip
         role = name_role(reads_writes, thresholds)
         measured.append(
             Measures(
                 str(NeuronId(layer, neuron)), layer, neuron, kind, question_norm, question_bias,
-                answer_norm, reads_writes, role, shape, null_space, gate,
+                answer_norm, reads_writes, role, own, null_space, gate,
             )
         )  # fmt: skip
     return measured

@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 
 import ffnprobe as fp
-from ffnprobe.reading.measures import Shape, name_kind
+from ffnprobe.reading.measures import Moments, name_kind
 from ffnprobe.reading.spectrum import token_directions
 from tests.reading.conftest import ZERO
 
@@ -79,8 +79,8 @@ def test_an_answer_of_nothing_has_no_moments(planted):
     assert row.kind == "unlabelled"
 
 
-SHAPE = {"variance": 0.0, "skew": 1.0, "kurtosis": 3.0, "null_space": 0.1, "relative_norm": 1.0,
-         "depth": 1.0, "d_model": 100}  # fmt: skip
+MOMENTS = {"mean": 0.0, "variance": 0.0, "skew": 1.0, "kurtosis": 3.0}
+NUMBERS = {"null_space": 0.1, "relative_norm": 1.0, "depth": 1.0, "d_model": 100}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,9 @@ SHAPE = {"variance": 0.0, "skew": 1.0, "kurtosis": 3.0, "null_space": 0.1, "rela
     ],
 )
 def test_kinds_by_the_documented_thresholds(changed, kind):
-    assert name_kind(Shape(**SHAPE | changed)) == kind
+    moments = Moments(**{name: changed.get(name, usual) for name, usual in MOMENTS.items()})
+    numbers = {name: changed.get(name, usual) for name, usual in NUMBERS.items()}
+    assert name_kind(moments, **numbers) == kind
 
 
 def test_thresholds_move_the_kinds(pocket):
