@@ -3,20 +3,13 @@
     effect = the answer's logit on the clean prompt − its logit with the neuron removed
 
 So a neuron that helps the answer has a positive effect, as it has a positive push; the effect counts
-what later layers make of it, the push does not. To remove is to set the activation to its mean over
-the model's corpus (the default where that is known), to zero, to its mean over another corpus, to
-given values, or, with `contrast`, to its mean over the same sentence about other subjects. Zero is not
-neutral: most neurons rest a little below it. Effects are `centred`, above the vocabulary's mean, as pushes are.
+what later layers make of it, the push does not. What a removed neuron is set to, `question` says; zero
+is not neutral: most neurons rest a little below it. Effects are `centred`, above the vocabulary's mean,
+as pushes are.
 
 Limits: an effect is of one neuron with all others free to react; effects do not add up. Arithmetic is
 in fp32: to put a neuron's own activation back has the effect 0 (at most 1e-6 logits where d_model or
 d_mlp is not a multiple of 16), and the sign of an effect below 1e-6 logits means nothing.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> effects = fp.ablate(trace, " basketball", neurons=["L5"])
->>> list(effects.top(1).columns)[:6]
-['name', 'layer', 'neuron', 'activation', 'effect', 'log_probability_effect']
 """
 
 import math

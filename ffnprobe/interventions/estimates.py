@@ -5,12 +5,6 @@
 One replay of the prompt and one backward pass. It is an estimate of the effect, to first order in
 the change: good where the neuron's removal is a small step, wrong in size and even in sign where
 later layers saturate. `agreement` says how far its ranking is that of exact effects.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> estimates = fp.estimate(trace, " basketball")
->>> -1 <= estimates.agreement(fp.ablate(trace, " basketball", neurons=["L4-L5"])) <= 1
-True
 """
 
 from collections.abc import Sequence

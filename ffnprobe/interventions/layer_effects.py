@@ -1,6 +1,6 @@
 """Remove whole MLP layers, position by position: what the answer loses, as a grid of layers and tokens.
 
-The layer's bias b_out belongs to no neuron and stays. `patching` shows what layers carry in the same grid.
+`patching` shows what layers carry in the same grid.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -7,14 +7,6 @@ again with some activations taken from the source, at the same layer and positio
 
 0: the patch changes nothing that matters; 1: it turns the target's answer wholly into the source's.
 Exact, by replay. Both prompts must have as many tokens, so that positions correspond.
-
->>> import ffnprobe as fp
->>> model = fp.load("pocket")
->>> prompts = ["Michael Jordan plays the sport of", "Tom Watson plays the sport of"]
->>> source, target = fp.run(model, prompts)
->>> patches = fp.patch(source, target, " basketball", " golf", neurons=["L5"])
->>> patches.carried.shape
-torch.Size([7, 768])
 """
 
 from dataclasses import dataclass

@@ -7,8 +7,8 @@ and effects are added up over its pieces, and neurons are removed at the prompt'
 Removed is set to zero, to a mean over a corpus, to given values, or with contrast prompts (the same
 sentence about other subjects) to its mean over them at the aligned position. What the answer then loses is
 owed to what the prompts differ in: where they begin alike, and where a position has no counterpart, nothing
-is removed and the effect is 0. Beside the question stand the readers of what a user may choose to change:
-which positions, which neurons, and what replaces their activations.
+is removed and the effect is 0. What a user may choose to change is read here too: which positions, which
+neurons, and what replaces their activations.
 
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")

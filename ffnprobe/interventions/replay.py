@@ -8,8 +8,7 @@ last position, a variant is a single vector and the work is matrix products alon
     logit            u_t · x̂_final + d_t, with `versus` v: u_t − u_v and d_t − d_v
     log-probability  logit − log Σ_t′ exp(logit_t′), over the whole vocabulary; with `versus` none
 
-An answer of several tokens is teacher-forced: its pieces follow the prompt, each piece is read
-at the position that predicts it, and logits and log-probabilities are summed over the pieces.
+Of an answer of several tokens each is read at the position that predicts it, and both are summed.
 
 Convention `centred` (the default, as for pushes) reads the logit above the vocabulary's mean: there,
 as with `versus` and in the log-probability, a change that moves all logits alike counts for nothing.

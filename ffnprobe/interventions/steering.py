@@ -7,11 +7,6 @@ named positions are the prompt's.
 
 Texts are generated greedily, or sampled at a temperature with a seed; both texts draw the same random
 numbers, so that they part only where the change makes them. Generation does not stop at `<|endoftext|>`.
-
->>> import ffnprobe as fp
->>> steered = fp.steer(fp.load("pocket"), "Michael Jordan plays the sport of", {"L5": 0.0})
->>> list(steered.predictions(3).columns)
-['token', 'id', 'logit_before', 'logit_after', 'probability_before', 'probability_after']
 """
 
 import math

@@ -1,16 +1,12 @@
 """This fact, not this kind of sentence: a prompt compared with the same sentence about other subjects.
 
     contrast mean of n at p = mean over the contrast prompts of its activation at p's counterpart
-    contrast push           = its push here − the mean of its push there
 
 A neuron set to its contrast mean does what it does in any sentence of this form; what the answer then
 loses is owed to the subject. Positions are aligned as `align` says. Where the prompts begin alike
 the contrast mean is the activation itself, so nothing is lost there. A position without a counterpart
 is left as it is, and named. So is one that is an attention sink here or whose counterpart is one in any
 contrast prompt: a sink's activations, hundreds of times larger, are no mean of what a word does.
-
-Pushes are those of each prompt's own account, with its own scales, subtracted: over all parts they add
-up to the answer's logit here less its mean over the contrast prompts.
 """
 
 from collections.abc import Iterable, Sequence

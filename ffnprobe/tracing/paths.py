@@ -12,20 +12,10 @@ them: `attribute` counts it with b_O.
 
 What a head found may have been put there by another head, so the heads it read are taken apart in turn,
 to the end. With `depth` so many steps are taken; what is left of heads after the last is listed whole.
-
-An answer of several tokens is teacher-forced: each piece is read at its own position, and pushes are
-added up over the pieces. A part may then stand at an earlier piece of the answer. `pieces` are the paths
-to each piece by itself.
+Of an answer of several tokens a part may stand at an earlier piece of the answer.
 
 Limits: direct, as pushes are. What a part does to the patterns (where heads look), to the scales or to
 later neurons is not in its push; `ablate` counts that.
-
->>> import ffnprobe as fp
->>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
->>> found = fp.paths(trace, " basketball", depth=1)
->>> heads = fp.attribute(trace, " basketball").account.heads
->>> float(abs(found.by_head().push.sum() - heads.sum())) < 1e-3
-True
 """
 
 from collections.abc import Iterable, Sequence
