@@ -75,6 +75,8 @@ class TokenDirections:
         # Not the model itself: this is kept for as long as the model is, and no longer.
         self._embedding, self._head, self._gain = model.embedding, model.head, model.final_gain
         self._is_centred = not model.config.is_rms
+        # By what is compared and the layer: the norms and spreads of its neurons.
+        self.lengths: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}
 
     @cached_property
     def embedding(self) -> Spectrum:
@@ -181,7 +183,11 @@ def compare_tokens(
     columns: dict[str, list[Tensor]] = {name: [] for name in RANKS}
     for layer in layers:
         rows = pick_rows(model, layer, by=by)
-        norms, spreads = _measure_lengths(model, spectrum, rows, layer, by=by)
+        if (by, layer) not in known.lengths:  # they are the same for every search
+            norms, spreads = linalg.vector_norm(rows, dim=-1), spectrum.spreads(rows)
+            is_spread = spreads > NO_SPREAD * norms * spectrum.deviations.max()
+            known.lengths[by, layer] = norms, torch.where(is_spread, spreads, 0.0)
+        norms, spreads = known.lengths[by, layer]
         dots = einsum(targets, rows, "token d_model, neuron d_model -> token neuron")
         away = einsum(apart, rows, "token d_model, neuron d_model -> token neuron")
         lengths = target_norms[:, None] * norms
@@ -189,19 +195,3 @@ def compare_tokens(
         columns["cosine"].append(torch.where(lengths > 0, dots / lengths, 0.0))
         columns["dot"].append(away if by == "answer" else dots)
     return {name: torch.stack(column, dim=1) for name, column in columns.items()}
-
-
-_lengths: "WeakKeyDictionary[Model, dict[tuple[str, int], tuple[Tensor, Tensor]]]"
-_lengths = WeakKeyDictionary()
-
-
-def _measure_lengths(
-    model: Model, spectrum: Spectrum, rows: Float[Tensor, "neuron d_model"], layer: int, *, by: str
-) -> tuple[Float[Tensor, " neuron"], Float[Tensor, " neuron"]]:
-    """Measure a layer's norms and spreads over tokens once: they are the same for every search."""
-    known = _lengths.setdefault(model, {})
-    if (by, layer) not in known:
-        norms, spreads = linalg.vector_norm(rows, dim=-1), spectrum.spreads(rows)
-        is_spread = spreads > NO_SPREAD * norms * spectrum.deviations.max()
-        known[by, layer] = (norms, torch.where(is_spread, spreads, 0.0))
-    return known[by, layer]
