@@ -265,10 +265,8 @@ class Readout:
             rows = rows - model.unembedding[self.versus]
             biases = biases - model.unembedding_bias[self.versus]
         elif self.convention != "folded":
-            rows, biases = (
-                rows.double() - model.mean_logit[0],
-                biases.double() - model.mean_logit[1],
-            )
+            mean_row, mean_bias = model.mean_logit
+            rows, biases = rows.double() - mean_row, biases.double() - mean_bias
         return self.replay.held(rows), float(biases.sum())
 
     @property

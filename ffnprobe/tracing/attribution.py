@@ -315,11 +315,9 @@ class Question:
     @cached_property
     def rival(self) -> int | None:
         """The token that the answer is compared with."""
-        return (
-            None
-            if self.versus is None
-            else one_token(self.trace.model, self.versus, use="--versus")
-        )
+        if self.versus is None:
+            return None
+        return one_token(self.trace.model, self.versus, use="--versus")
 
     @cached_property
     def forced(self) -> Trace:

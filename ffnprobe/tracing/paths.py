@@ -18,10 +18,11 @@ Limits: direct, as pushes are. What a part does to the patterns (where heads loo
 later neurons is not in its push; `ablate` counts that.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from itertools import product
+from typing import Annotated, ClassVar
 
 import pandas as pd
 import torch
@@ -185,7 +186,7 @@ class Paths(Result):
         """Table the `top` neurons, at a position, that push hardest through attention, up or down."""
         trace, top = self.trace, check_top(top, self.neurons.numel(), of="neurons at positions")
         sites, acted = sort_sites(self.neurons.abs(), top), trace.activations
-        columns = _name_strongest(self._share(sites))
+        columns = _name_strongest(list(self._share(sites)))
         columns |= {"activation": acted, "push_through_attention": self.neurons}
         table = list_neurons(trace.model, sites, columns, signs=acted, tokens=trace.tokens)
         return self.provenance.note(table)
@@ -213,11 +214,10 @@ class Paths(Result):
     def carriers(self, neuron: str | NeuronId, position: int) -> pd.DataFrame:
         """Table how much each head carried of one neuron's answer from one position."""
         name, index = self.trace.model.find_neuron(neuron), self.trace.at(position)
+        shares = self._share([(name, index)])[0]
         rows = [
-            (f"L{layer}H{head}", layer, head, step, push)
-            for step, layers in enumerate(self._share([(name, index)])[0].tolist(), start=1)
-            for layer, pushes in enumerate(layers)
-            for head, push in enumerate(pushes)
+            (f"L{layer}H{head}", layer, head, step + 1, float(shares[step, layer, head]))
+            for step, layer, head in product(*map(range, shares.shape))
             if layer > name.layer
         ]
         table = pd.DataFrame(rows, columns=["part", "layer", "head", "step", "push"])
@@ -343,12 +343,11 @@ def _check_heads(step: Step, measured: Float[Tensor, "layer head"], number: int)
     check_closed(float(totals[layer, head]), float(measured[layer, head]), named=named)
 
 
-def _name_strongest(found: Iterable[Float[Tensor, "step layer head"]]) -> dict[str, Values]:
+def _name_strongest(shares: Sequence[Float[Tensor, "step layer head"]]) -> dict[str, Values]:
     """Name the heads that carried most in the direction of the sum, their steps, and how much."""
-    columns: dict[str, list[Any]] = {"through": [], "step": [], "carried": []}
-    for shares in found:
-        step, layer, head = find_strongest(shares)
-        columns["through"].append(f"L{layer}H{head}")
-        columns["step"].append(step + 1)
-        columns["carried"].append(float(shares[step, layer, head]))
-    return {**columns}
+    strongest = [find_strongest(own) for own in shares]
+    return {
+        "through": [f"L{layer}H{head}" for _, layer, head in strongest],
+        "step": [step + 1 for step, _, _ in strongest],
+        "carried": [float(own[cell]) for own, cell in zip(shares, strongest, strict=True)],
+    }

@@ -52,10 +52,8 @@ def prompt_ids(model: Model, prompt: str | Sequence[int], *, bos: bool | None) -
 
 
 @overload
-def run(model: Model, prompt: str, *, bos: bool | None = None, patterns: bool = True) -> Trace: ...
-@overload
 def run(
-    model: Model, prompt: Sequence[int], *, bos: bool | None = None, patterns: bool = True
+    model: Model, prompt: str | Sequence[int], *, bos: bool | None = None, patterns: bool = True
 ) -> Trace: ...
 @overload
 def run(
@@ -86,31 +84,30 @@ def run(
         return _run_all(model, several, bos=bos, patterns=patterns)
     ids = prompt_ids(model, prompt, bos=bos)  # type: ignore[arg-type]
     text = prompt if isinstance(prompt, str) else model.vocab.text(prompt)  # type: ignore[arg-type]
-    return _run_batch(model, [text], [ids], bos=bos, patterns=patterns)[0]
+    return _run_batch(model, [(text, ids)], bos=bos, patterns=patterns)[0]
 
 
 def _run_all(model: Model, texts: list[str], *, bos: bool, patterns: bool) -> list[Trace]:
-    all_ids = [prompt_ids(model, text, bos=bos) for text in texts]
+    prompts = [(text, prompt_ids(model, text, bos=bos)) for text in texts]
     by_length: dict[int, list[int]] = defaultdict(list)
-    for number, ids in enumerate(all_ids):
+    for number, (_, ids) in enumerate(prompts):
         by_length[len(ids)].append(number)
     traces: dict[int, Trace] = {}
     for length, numbers in by_length.items():
         size = max(1, TOKENS_AT_ONCE // length)
         for start in range(0, len(numbers), size):
             chosen = numbers[start : start + size]
-            chosen_texts, chosen_ids = [texts[n] for n in chosen], [all_ids[n] for n in chosen]
-            batch = _run_batch(model, chosen_texts, chosen_ids, bos=bos, patterns=patterns)
+            batch = _run_batch(model, [prompts[n] for n in chosen], bos=bos, patterns=patterns)
             traces |= zip(chosen, batch, strict=True)
     return [traces[number] for number in range(len(texts))]
 
 
 def _run_batch(
-    model: Model, texts: list[str], ids: list[tuple[int, ...]], *, bos: bool, patterns: bool
+    model: Model, prompts: list[tuple[str, tuple[int, ...]]], *, bos: bool, patterns: bool
 ) -> list[Trace]:
     """Run prompts of one length together and cut the batch into traces."""
     hooks = [name for name in hooks_of(model) if patterns or name != "patterns"]
-    captured = capture(model, torch.tensor(ids), hooks)
+    captured = capture(model, torch.tensor([ids for _, ids in prompts]), hooks)
     captured["scales"] = measure_scale(model, captured["before_mlp"])
     captured["final_scale"] = measure_scale(model, captured["final"])
     if model.config.has_post_norms:
@@ -118,13 +115,13 @@ def _run_batch(
             total = captured.pop(f"{part}_totals")
             captured[f"{part}_post_scales"] = measure_scale(model, total)
     traces = []
-    for row, text in enumerate(texts):
+    for row, (text, ids) in enumerate(prompts):
         own: dict[str, Any] = {
             name: tensor[row] if name in _BY_POSITION else tensor[:, row]
             for name, tensor in captured.items()
         }
         own.setdefault("patterns", None)
-        traces.append(Trace(model=model, prompt=text, ids=ids[row], has_bos=bos, **own))
+        traces.append(Trace(model=model, prompt=text, ids=ids, has_bos=bos, **own))
     return traces
 
 

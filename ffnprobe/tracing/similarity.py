@@ -6,6 +6,7 @@ The first stage is the bare token embedding; "before L0" has the position embedd
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import pandas as pd
 import torch
@@ -54,11 +55,10 @@ class Similarity(Result):
     def table(self) -> pd.DataFrame:
         """Every pair of positions at every stage, each pair once."""
         first, second = torch.triu_indices(len(self.tokens), len(self.tokens), offset=1)
-        pairs = list(zip(first.tolist(), second.tolist(), strict=True))
+        pairs = zip(first.tolist(), second.tolist(), strict=True)
         rows = [
             (stage, one, other, self.tokens[one], self.tokens[other])
-            for stage in self.stages
-            for one, other in pairs
+            for stage, (one, other) in product(self.stages, pairs)
         ]
         columns = ["stage", "position", "other_position", "token", "other_token"]
         table = pd.DataFrame(rows, columns=columns)
