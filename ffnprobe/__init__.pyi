@@ -26,10 +26,9 @@ from ffnprobe.facts.scores import Scores as Scores
 from ffnprobe.facts.scores import score as score
 from ffnprobe.facts.specificity import Specificity as Specificity
 from ffnprobe.interventions.ablation import Effects as Effects, GroupEffects as GroupEffects
-from ffnprobe.interventions.ablation import ablate as ablate
+from ffnprobe.interventions.ablation import LayerEffects as LayerEffects
+from ffnprobe.interventions.ablation import ablate as ablate, ablate_layers as ablate_layers
 from ffnprobe.interventions.estimates import Estimates as Estimates, estimate as estimate
-from ffnprobe.interventions.layer_effects import LayerEffects as LayerEffects
-from ffnprobe.interventions.layer_effects import ablate_layers as ablate_layers
 from ffnprobe.interventions.patching import LayerPatches as LayerPatches, Patches as Patches
 from ffnprobe.interventions.patching import patch as patch, patch_layers as patch_layers
 from ffnprobe.interventions.steering import Steering as Steering, steer as steer

@@ -188,7 +188,7 @@ _LISTED = (
     Verb("similarity", "ffnprobe.tracing.similarity", grade="none: how alike tokens are"),
     Verb("ablate", "ffnprobe.interventions.ablation", "ffnprobe.interventions.ablation.Effects",
          EFFECT),
-    Verb("ablate_layers", "ffnprobe.interventions.layer_effects", grade=EFFECT),
+    Verb("ablate_layers", "ffnprobe.interventions.ablation", grade=EFFECT),
     Verb("estimate", "ffnprobe.interventions.estimates", "ffnprobe.interventions.estimates.Estimates",
          "effect only: an estimate to first order; ablate measures it"),
     Verb("patch", "ffnprobe.interventions.patching", "ffnprobe.interventions.patching.Patches",

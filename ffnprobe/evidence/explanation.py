@@ -13,7 +13,7 @@ from ffnprobe.documents.blocks import Block
 from ffnprobe.documents.html import write_card
 from ffnprobe.documents.text import write_text
 from ffnprobe.evidence.curve import RANK_SAID, Curve, list_largest, percent
-from ffnprobe.interventions.layer_effects import map_layers
+from ffnprobe.interventions.ablation import map_layers
 from ffnprobe.interventions.question import Counterfactual, Replace
 from ffnprobe.interventions.replay import Readout, Replay
 from ffnprobe.interventions.sweeps import sweep_changes

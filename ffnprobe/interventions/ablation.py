@@ -40,7 +40,7 @@ from ffnprobe.arguments import (
 )
 from ffnprobe.errors import OptionRefused
 from ffnprobe.interventions.estimates import Estimates, estimate_question
-from ffnprobe.interventions.layer_effects import EffectResult
+from ffnprobe.interventions.patching import LayerMap, table_map
 from ffnprobe.interventions.question import (
     Counterfactual,
     Neurons,
@@ -53,15 +53,37 @@ from ffnprobe.interventions.question import (
     split_positions,
 )
 from ffnprobe.interventions.replay import AnswerValues, Readout
-from ffnprobe.interventions.sweeps import mark_sets, sweep_changes, sweep_neurons, sweep_sets
+from ffnprobe.interventions.sweeps import (
+    mark_sets,
+    sweep_changes,
+    sweep_layers,
+    sweep_neurons,
+    sweep_sets,
+)
 from ffnprobe.names import NeuronId, Site, split_position
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
+from ffnprobe.results import Result, name_question, name_settings
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.trace import Trace
 
 # One group of neurons, or several.
 Groups = Iterable[str | NeuronId] | Iterable[Neurons]
+
+
+class EffectResult(Result):
+    """A result that says what an answer loses without neurons."""
+
+    @property
+    def title(self) -> str:
+        """Say which answer, after what."""
+        return f"effects on {name_question(self.provenance)}"
+
+    @property
+    def caption(self) -> str:
+        """How to read the table."""
+        meaning = "effect: what the answer loses when the neurons are removed, in logits"
+        return f"{meaning}; {name_settings(self.provenance)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,6 +191,34 @@ class Effects(EffectResult):
             smallest=smallest,
         )  # fmt: skip
         return self.provenance.note(listed)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LayerEffects(LayerMap, EffectResult):
+    """What the answer loses without each MLP layer's neurons at each of some positions.
+
+    `tokens` are those at the positions.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.ablate_layers(trace, " basketball").table.columns.tolist()[:4]
+    ['layer', 'position', 'token', 'effect']
+    """
+
+    values: Float[Tensor, "layer pos"]
+    log_probability: Float[Tensor, "layer pos"] | None
+    positions: tuple[int, ...]
+    tokens: tuple[str, ...]
+    clean: AnswerValues
+    provenance: Provenance
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Every layer and position, in order."""
+        columns = {"effect": self.values}
+        if self.log_probability is not None:
+            columns["log_probability_effect"] = self.log_probability
+        return self.provenance.note(table_map(columns, {"token": self.tokens}, self.positions))
 
 
 @overload
@@ -322,3 +372,53 @@ def _describe_clean(clean: AnswerValues, known: Provenance) -> str:
     # Without a rival, a centred logit is not the one that the model gives.
     mean = " above the vocabulary's mean" if not than and known.convention == "centred" else ""
     return f"{known.answer}: logit {float(clean.logit):.3f}{than}{mean}{probability}"
+
+
+@verb
+@torch.no_grad()
+def ablate_layers(
+    trace: Trace,
+    answer: Answer = None,
+    *,
+    versus: Versus = None,
+    replace: Annotated[Replace | None, REPLACE] = None,
+    contrast: Annotated[Contrast | Prompts | None, CONTRAST] = None,
+    log_probability: LogProbability = True,
+    convention: Convention = "centred",
+    progress: Progress | None = None,
+) -> LayerEffects:
+    """Ablate whole MLP layers, position by position, and measure what the answer loses.
+
+    The layer's bias b_out belongs to no neuron and stays.
+
+    >>> import ffnprobe as fp
+    >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
+    >>> fp.ablate_layers(trace, " basketball").values.shape == (trace.model.config.layers, 7)
+    True
+    """
+    question = ask(
+        trace, answer, versus=versus, replace=replace, contrast=contrast, convention=convention
+    )
+    return map_layers(question, log_probability=log_probability, progress=progress)
+
+
+def map_layers(
+    question: Counterfactual,
+    *,
+    positions: Sequence[int] | None = None,
+    log_probability: bool = False,
+    progress: Progress | None = None,
+) -> LayerEffects:
+    """Remove every MLP layer at positions, by default all."""
+    trace, readout = question.trace, question.read(log_probability=log_probability)
+    chosen = tuple(positions or range(len(trace)))
+    clean = readout.clean()
+    effects = sweep_layers(readout, question.replacement, positions=chosen, progress=progress)
+    return LayerEffects(
+        values=effects.logit,
+        log_probability=effects.log_probability,
+        positions=chosen,
+        tokens=tuple(trace.tokens[position] for position in chosen),
+        clean=clean,
+        provenance=question.provenance(),
+    )

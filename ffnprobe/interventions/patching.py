@@ -9,6 +9,7 @@ again with some activations taken from the source, at the same layer and positio
 Exact, by replay. Both prompts must have as many tokens, so that positions correspond.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -28,8 +29,8 @@ from ffnprobe.arguments import (
     Shown,
     verb,
 )
+from ffnprobe.documents.blocks import Block, Figure, Table, Words
 from ffnprobe.errors import OptionRefused, PromptRefused
-from ffnprobe.interventions.layer_effects import LayerMap, table_map
 from ffnprobe.interventions.question import (
     Neurons,
     Positions,
@@ -39,9 +40,10 @@ from ffnprobe.interventions.question import (
 )
 from ffnprobe.interventions.replay import Readout, read_answer
 from ffnprobe.interventions.sweeps import mark_sets, sweep_layers, sweep_neurons, sweep_sets
+from ffnprobe.layout import lay_out_map
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
-from ffnprobe.results import Result, name_question
+from ffnprobe.results import Result, Tables, name_question
 from ffnprobe.tracing.trace import Trace
 
 # Below this a difference in logits is rounding, and no share of it means anything.
@@ -114,6 +116,39 @@ class Patches(Result):
             self.target.model, top, by=self.carried, columns=columns, signs=self.activations_source
         )
         return self.provenance.note(listed)
+
+
+class LayerMap(Result):
+    """A result of which each layer and position has a number, read as a grid."""
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Name the table a file of this result holds."""
+        return {"map": self.table}
+
+    def document(self, tables: Tables = None) -> Iterator[Block]:
+        """Show a row for each layer and a column for each token; the table is folded."""
+        table = (self.tables() if tables is None else tables)["map"]
+        tokens = table.rename(columns={"token_target": "token"})
+        grid = lay_out_map(tokens, "carried" if "carried" in table else "effect")
+        yield Figure(self, instead=Table(grid, is_whole=True))
+        yield Words(self.caption, "soft")
+        yield from self.fold(tables)
+
+
+def table_map(
+    columns: Mapping[str, Float[Tensor, "layer pos"]],
+    tokens: Mapping[str, tuple[str, ...]],
+    positions: Sequence[int],
+) -> pd.DataFrame:
+    """Table every layer at each of the positions in order, with the tokens that stand there."""
+    layers = range(len(next(iter(columns.values()))))
+    cells = pd.MultiIndex.from_product([layers, positions], names=["layer", "position"])
+    frame = cells.to_frame(index=False)
+    for name, shown in tokens.items():
+        frame[name] = [*shown] * len(layers)
+    for name, values in columns.items():
+        frame[name] = values.double().ravel().numpy()
+    return frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)

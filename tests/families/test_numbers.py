@@ -5,9 +5,8 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
-from ffnprobe.interventions.ablation import ablate
+from ffnprobe.interventions.ablation import ablate, ablate_layers
 from ffnprobe.interventions.estimates import estimate
-from ffnprobe.interventions.layer_effects import ablate_layers
 from ffnprobe.models.checkpoint import read_weights
 from ffnprobe.models.forward import forward
 from ffnprobe.models.step import (
