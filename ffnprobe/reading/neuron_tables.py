@@ -19,7 +19,8 @@ from ffnprobe.names import NeuronId, Site
 from ffnprobe.reading.projection import (
     answer_tokens,
     check_top,
-    opening_tokens,
+    gather,
+    list_own_tokens,
     sort_neurons,
 )
 
@@ -84,9 +85,10 @@ def list_neurons(
     named = dict(columns)
     if signs is not None:
         assert model is not None  # its weights say the tokens
-        if model.gates is not None:
-            named["gate_tokens"] = opening_tokens(model, model.gates, names, TOKENS)
-        named["question_tokens"] = opening_tokens(model, model.questions, names, TOKENS)
+        for by, weights in (("gate", model.gates), ("question", model.questions)):
+            if weights is not None:
+                own = gather(weights, names)
+                named[f"{by}_tokens"] = list_own_tokens(model, own, TOKENS, by=by)
         signed = pick(signs).tolist()
         named["answer_tokens"] = answer_tokens(model, names, TOKENS, signs=signed)
     for column, values in named.items():

@@ -217,26 +217,26 @@ def _order(values: Float[Tensor, "row column"], *, smallest: bool) -> Int[Tensor
     return torch.sort(values, dim=-1, descending=not smallest, stable=True).indices
 
 
-def opening_tokens(
-    model: Model,
-    rows: Float[Tensor, "layer neuron d_model"],
-    neurons: Sequence[NeuronId],
-    k: int,
+def list_own_tokens(
+    model: Model, rows: Float[Tensor, "row d_model"], k: int, *, by: str, smallest: bool = False
 ) -> list[list[str]]:
-    """List, for each neuron, the k tokens that open its question (or gate) most, in their shown form."""
-    readers = question_readers(model, gather(rows, neurons), through="embed")
-    return only_tokens(list_tokens(model, *readers, k))
+    """List the k tokens, as shown, that stand for each answer, question or gate: promoted, or asked for."""
+    if by == "answer":
+        readers = answer_readers(model, rows, convention="centred")
+    else:
+        readers = question_readers(model, rows, through="embed")
+    return only_tokens(list_tokens(model, *readers, k, smallest=smallest))
 
 
 def answer_tokens(
     model: Model, neurons: Sequence[NeuronId], k: int, *, signs: Sequence[float] | None = None
 ) -> list[list[str]]:
     """List, for each neuron, the k tokens its answer promotes; negated where its sign is negative."""
-    readers, tokens = answer_readers(model, gather(model.answers, neurons), convention="centred")
+    rows = gather(model.answers, neurons)
     if signs is not None:
-        signed = torch.tensor([-1.0 if sign < 0 else 1.0 for sign in signs], device=readers.device)
-        readers = readers * signed[:, None]
-    return only_tokens(list_tokens(model, readers, tokens, k))
+        signed = torch.tensor([-1.0 if sign < 0 else 1.0 for sign in signs], device=rows.device)
+        rows = rows * signed[:, None]
+    return list_own_tokens(model, rows, k, by="answer")
 
 
 def list_sides(

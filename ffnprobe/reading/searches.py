@@ -28,12 +28,9 @@ from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.projection import (
-    answer_readers,
     check_top,
-    list_tokens,
-    only_tokens,
+    list_own_tokens,
     pick_rows,
-    question_readers,
     sort_neurons,
 )
 from ffnprobe.reading.spectrum import compare_tokens
@@ -186,11 +183,11 @@ def search(
     if named is None:
         order = sort_neurons(ranked, top, smallest=away)
     else:  # counted, as the values are, among the layers chosen
-        rows = {NeuronId(chosen.index(n.layer), n.neuron) for n in named if n.layer in chosen}
-        if not rows:
+        allowed = {NeuronId(chosen.index(n.layer), n.neuron) for n in named if n.layer in chosen}
+        if not allowed:
             raise OptionRefused("no neuron of these layers is among those named.")
         every = sort_neurons(ranked, ranked.numel(), smallest=away)
-        order = [one for one in every if one in rows][:top]
+        order = [one for one in every if one in allowed][:top]
     neurons = [NeuronId(chosen[one.layer], one.neuron) for one in order]
     picked = [one.layer for one in order], [one.neuron for one in order]
     table = list_neurons(model, neurons, {name: weakest[name][picked].tolist() for name in RANKS})
@@ -198,7 +195,10 @@ def search(
     if len(ids) > 1:
         for token, each in zip(shown, values["z"], strict=True):
             table[f"z of {token}"] = each[picked].tolist()
-    own_tokens = _list_own_tokens(model, neurons, by=by, away=away)
+    layer_rows = {layer: pick_rows(model, layer, by=by) for layer in {n.layer for n in neurons}}
+    rows = torch.stack([layer_rows[n.layer][n.neuron] for n in neurons])
+    k, is_suppressing = min(TOKENS, model.config.vocab), away and by == "answer"
+    own_tokens = list_own_tokens(model, rows, k, by=by, smallest=is_suppressing)
     table[name_own_tokens(by=by, away=away)] = [" ".join(row) for row in own_tokens]
     settings: dict[str, Setting] = {"by": by, "rank": rank, "away": away, "layers": list(chosen)}
     if named is not None:
@@ -207,18 +207,3 @@ def search(
         convention="centred" if by == "answer" else "embed", tokens=tuple(shown), settings=settings
     )
     return Search(provenance.note(table), provenance)
-
-
-def _list_own_tokens(
-    model: Model, neurons: list[NeuronId], *, by: str, away: bool
-) -> list[list[str]]:
-    """List the tokens that stand for each neuron."""
-    layers = {layer: pick_rows(model, layer, by=by) for layer in {n.layer for n in neurons}}
-    rows = torch.stack([layers[n.layer][n.neuron] for n in neurons])
-    readers = (
-        answer_readers(model, rows, convention="centred")
-        if by == "answer"
-        else question_readers(model, rows, through="embed")
-    )
-    k = min(TOKENS, model.config.vocab)
-    return only_tokens(list_tokens(model, *readers, k, smallest=away and by == "answer"))
