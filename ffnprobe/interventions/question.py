@@ -82,13 +82,12 @@ def split_positions(
 
 def choose_neurons(model: Model, neurons: Neurons | None) -> Bool[Tensor, "layer neuron"]:
     """Mark the neurons named (`L3N12`, `L3`, `L3N5-L3N9`), or every neuron."""
-    c = model.config
+    marked = torch.full((model.config.layers, model.config.d_mlp), neurons is None)
     if neurons is None:
-        return torch.ones(c.layers, c.d_mlp, dtype=torch.bool)
+        return marked
     names = model.find_neurons(neurons)
     if not names:
         raise OptionRefused("no neuron is named.", remedy="L3N12, or leave it out for all")
-    marked = torch.zeros(c.layers, c.d_mlp, dtype=torch.bool)
     marked[[name.layer for name in names], [name.neuron for name in names]] = True
     return marked
 
@@ -257,7 +256,7 @@ def ask(
 ) -> Counterfactual:
     """Ask about an answer; a removed neuron is set to the model's mean where that is known, else to zero."""
     answer = predicted(trace) if answer is None else answer
-    chosen = choose_contrast(trace, answer, contrast)
+    chosen = None if contrast is None else choose_contrast(trace, answer, contrast)
     if chosen is not None and replace is not None:
         raise OptionRefused(
             "with contrast prompts a removed neuron is set to its mean over them, not to another value.",

@@ -299,10 +299,10 @@ def _replay_groups(readout: Readout, groups: Sequence[Group]) -> Replayed:
             later = [c for c in group if c.layer > layer]
             variants[number] = Variant(layer, start, joining, later)
 
-    def move(batch: list[int]) -> Tensor:
-        return _move(readout.replay, [variants[number] for number in batch])
-
-    return _replay_all(readout, variants, move, len(groups))
+    return _replay_all(
+        readout, variants, lambda batch: _move(readout.replay, [variants[n] for n in batch]),
+        len(groups),
+    )  # fmt: skip
 
 
 def _replay_all(

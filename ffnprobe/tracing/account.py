@@ -162,7 +162,11 @@ def account_logit(
         named += f" less that of {model.vocab.show(versus)}"
     elif convention == "centred":
         constants["unembedding bias"] -= float(model.unembedding_bias.mean())
-        constants["vocabulary mean"] = _mean_logit(trace, position)
+        mean = logits.double().mean()
+        if model.config.logit_cap is not None:  # before the cap
+            seen = normalise(model, trace.final[position].to(model.device))
+            mean = seen @ model.mean_unembedding + model.unembedding_bias.mean()
+        constants["vocabulary mean"] = float(mean)
     if model.config.logit_cap is not None:
         constants["logit cap"] = measured - _uncap(trace, position, answer)
         if versus is not None:
@@ -194,12 +198,3 @@ def _uncap(trace: Trace, position: int, token: int) -> float:
     own = float(trace.logits[position, token])
     check_closed(float(cap(model, logit)), own, named=f"the logit of {model.vocab.show(token)}")
     return float(logit)
-
-
-def _mean_logit(trace: Trace, position: int) -> float:
-    """Return the mean of all logits at a position, before the cap if there is one."""
-    model = trace.model
-    if model.config.logit_cap is None:
-        return float(trace.logits[position].double().mean())
-    seen = normalise(model, trace.final[position].to(model.device))
-    return float(seen @ model.mean_unembedding + model.unembedding_bias.mean())

@@ -443,6 +443,5 @@ def attribute(
         token = one_token(model, answer, use="an answer with contrast")
         rival = None if versus is None else one_token(model, versus, use="--versus")
         chosen = choose_contrast(trace, token, contrast)
-        assert chosen is not None
         return contrast_pushes(chosen, token, versus=rival, convention=convention)
     return Question(trace, answer, versus, convention, index).pushes

@@ -186,11 +186,10 @@ def compare(
         versus = other if versus is None and other != answer else versus
     # One token, so that both prompts are read where they are, not after an answer's pieces.
     token = one_token(first.model, answer, use="a comparison")
-    both = (
-        attribute(trace, token, versus=versus, position=index, convention=convention)
+    there, here = (
+        attribute(trace, token, versus=versus, position=index, convention=convention).pieces[0]
         for trace, index in ((first, position), (second, other_position))
     )
-    there, here = (pushes.pieces[0] for pushes in both)
     return Comparison(there, here)
 
 

@@ -60,11 +60,8 @@ class Alignment:
     @property
     def unmatched(self) -> tuple[int, ...]:
         """The positions that have no counterpart in any other prompt."""
-        return tuple(
-            position
-            for position in range(self.length)
-            if all(matched[position] is None for matched in self.counterparts)
-        )
+        matched = enumerate(zip(*self.counterparts, strict=True))
+        return tuple(position for position, each in matched if set(each) == {None})
 
 
 def align(ids: Sequence[int], others: Sequence[Sequence[int]]) -> Alignment:
@@ -245,9 +242,8 @@ def contrast_with(
     own = answer_ids(trace.model, answer)[0]
     texts = [one if isinstance(one, str | Trace) else one.prompt for one in asked]
     others = _run_missing(trace, texts, patterns=patterns)
-    named: Sequence[str | int | None] = answers or [
-        None if isinstance(one, str | Trace) else one.answer for one in asked
-    ]
+    # Rows of facts have answers of their own; texts and traces have none.
+    named: Sequence[str | int | None] = answers or [getattr(one, "answer", None) for one in asked]
     tokens = [
         predicted(other) if one is None else answer_ids(trace.model, one)[0]
         for other, one in zip(others, named, strict=True)
@@ -272,12 +268,8 @@ def contrast_with(
     )
 
 
-def choose_contrast(
-    trace: Trace, answer: str | int, contrast: "Contrast | Prompts | None"
-) -> Contrast | None:
+def choose_contrast(trace: Trace, answer: str | int, contrast: "Contrast | Prompts") -> Contrast:
     """Take a contrast as it is, if it is this prompt's, and build one of prompts."""
-    if contrast is None:
-        return None
     if not isinstance(contrast, Contrast):
         return contrast_with(trace, answer, contrast)
     other = contrast.trace

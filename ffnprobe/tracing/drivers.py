@@ -214,7 +214,11 @@ def drivers(
             remedy="one of the two",
         )
     position = named if position is None else position
-    index = _find_active(trace, name) if position is None else trace.at(position)
+    if position is None:
+        sizes = trace.activations[name.layer, :, name.neuron].abs()
+        sizes[list(find_sinks(trace.activations))] = -1
+        position = int(sizes.argmax())
+    index = trace.at(position)
     gate = None
     if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
         gate = _drive(
@@ -223,13 +227,6 @@ def drivers(
     return _drive(
         trace, name, index, "question", model.questions, model.question_biases, trace.scores, gate
     )
-
-
-def _find_active(trace: Trace, name: NeuronId) -> int:
-    """Find the position at which a neuron acts most, attention sinks aside."""
-    sizes = trace.activations[name.layer, :, name.neuron].abs()
-    sizes[list(find_sinks(trace.activations))] = -1
-    return int(sizes.argmax())
 
 
 def _drive(
