@@ -41,7 +41,7 @@ from ffnprobe.reading.measures import Thresholds as Thresholds
 from ffnprobe.corpora.matching import Match as Match
 from ffnprobe.reading.searches import search as search
 from ffnprobe.reading.readings import Reading as Reading, Readings as Readings, read as read
-from ffnprobe.reading.related import Related as Related, related as related
+from ffnprobe.reading.searches import Related as Related, related as related
 from ffnprobe.reading.searches import Search as Search
 from ffnprobe.reading.surveys import Survey as Survey
 from ffnprobe.results import Result as Result, TableSet as TableSet

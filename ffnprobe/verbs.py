@@ -197,7 +197,7 @@ _LISTED = (
     Verb("steer", "ffnprobe.interventions.steering", "ffnprobe.interventions.steering.Steering",
          "effect of a change: what the model can be made to say, not what it uses"),
     Verb("read", "ffnprobe.reading.readings", "ffnprobe.reading.readings.Readings", WEIGHTS),
-    Verb("related", "ffnprobe.reading.related", grade=WEIGHTS),
+    Verb("related", "ffnprobe.reading.searches", grade=WEIGHTS),
     Verb("search", "ffnprobe.reading.searches", grade=WEIGHTS),
     Verb("survey", "ffnprobe.labels.surveying"),
     Verb("match", "ffnprobe.corpora.matching", grade=f"{WEIGHTS}; a random control beside every pair"),

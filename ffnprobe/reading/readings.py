@@ -38,7 +38,7 @@ from ffnprobe.reading.projection import (
     pick_directions,
     question_readers,
 )
-from ffnprobe.reading.related import Related, find_related
+from ffnprobe.reading.searches import Related, find_related
 from ffnprobe.results import Result, Tables
 
 if TYPE_CHECKING:

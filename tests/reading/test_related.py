@@ -5,7 +5,7 @@ import torch
 
 import ffnprobe as fp
 from ffnprobe.errors import NameNotUnderstood, OptionRefused
-from ffnprobe.reading.related import find_related
+from ffnprobe.reading.searches import find_related
 from tests.builders import TINY, random_weights, write_model
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import ffnprobe as fp
 from ffnprobe.reading.readings import AnswerSide, QuestionSide
-from ffnprobe.reading.related import Related
+from ffnprobe.reading.searches import Related
 from tests.whole.pages import ROOT
 
 NAMES = [name for name in fp.__all__ if not name.startswith("__")]

@@ -34,7 +34,7 @@ from ffnprobe.labels.surveying import survey
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.reading.readings import Reading, read
-from ffnprobe.reading.related import Related
+from ffnprobe.reading.searches import Related
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.tracing.drivers import Drivers, drivers
 from ffnprobe.tracing.lens import lens
