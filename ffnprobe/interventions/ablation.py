@@ -317,16 +317,10 @@ def ablate(
     )
     estimated = estimate_question(question) if is_usual or estimates else None
     elsewhere = estimated.describe_elsewhere(positions) if estimated and is_usual else ""
+    activations = trace.activations[:, positions].mean(dim=1)
+    shown = estimated if estimates else None
     return Effects(
-        trace=trace,
-        values=effects.logit,
-        log_probability=effects.log_probability,
-        activations=trace.activations[:, positions].mean(dim=1),
-        positions=tuple(positions),
-        clean=clean,
-        provenance=provenance,
-        elsewhere=elsewhere,
-        estimates=estimated if estimates else None,
+        trace, *effects, activations, tuple(positions), clean, provenance, elsewhere, shown
     )
 
 
@@ -414,11 +408,5 @@ def map_layers(
     chosen = tuple(positions or range(len(trace)))
     clean = readout.clean()
     effects = sweep_layers(readout, question.replacement, positions=chosen, progress=progress)
-    return LayerEffects(
-        values=effects.logit,
-        log_probability=effects.log_probability,
-        positions=chosen,
-        tokens=tuple(trace.tokens[position] for position in chosen),
-        clean=clean,
-        provenance=question.provenance(),
-    )
+    tokens = tuple(trace.tokens[position] for position in chosen)
+    return LayerEffects(*effects, chosen, tokens, clean, question.provenance())

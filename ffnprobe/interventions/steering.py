@@ -193,8 +193,6 @@ def _check_number(name: str, value: float) -> float:
 def _build_hooks(
     model: Model, changes: Mapping[NeuronId, tuple[float, float]], positions: list[int] | None
 ) -> dict[tuple[str, int], Hook]:
-    """Build the hooks, one a layer."""
-
     def hook(layer: int) -> Hook:
         names = [name for name in changes if name.layer == layer]
         neurons = torch.tensor([name.neuron for name in names])
@@ -222,7 +220,6 @@ def _write(
     temperature: float | None,
     seed: int,
 ) -> tuple[int, ...]:
-    """Write tokens, one forward pass each."""
     random = torch.Generator().manual_seed(seed)
     written: list[int] = []
     for _ in range(count):

@@ -252,7 +252,6 @@ def _measure_gates(
     question_norms: Float[Tensor, " row"],
     answer_norms: Float[Tensor, " row"],
 ) -> Sequence[GateMeasures | None]:
-    """Measure the neurons' gates, if they have gates."""
     if directions.gates is None or directions.gate_biases is None:
         return [None] * len(directions.neurons)
     norms = linalg.vector_norm(directions.gates, dim=-1)
