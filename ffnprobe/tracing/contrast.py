@@ -239,9 +239,17 @@ def contrast_with(
     for one in asked:
         if not isinstance(one, str | Trace) and not hasattr(one, "prompt"):
             raise OptionRefused(f"{show(one)} is not a contrast prompt.", remedy=_REMEDY)
+        if isinstance(one, Trace) and one.model.identity != trace.model.identity:
+            raise PromptRefused(
+                f"the contrast prompts were run on another model: {one.model.name}, not "
+                f"{trace.model.name}.",
+                remedy="run them on this one",
+            )
     own = answer_ids(trace.model, answer)[0]
-    texts = [one if isinstance(one, str | Trace) else one.prompt for one in asked]
-    others = _run_missing(trace, texts, patterns=patterns)
+    given = [one if isinstance(one, str | Trace) else one.prompt for one in asked]
+    texts = [one for one in given if isinstance(one, str)]
+    ran = iter(run(trace.model, texts, bos=trace.has_bos, patterns=patterns) if texts else [])
+    others = [next(ran) if isinstance(one, str) else one for one in given]
     # Rows of facts have answers of their own; texts and traces have none.
     named: Sequence[str | int | None] = answers or [getattr(one, "answer", None) for one in asked]
     tokens = [
@@ -304,17 +312,3 @@ def _align(trace: Trace, others: Sequence[Trace]) -> Alignment:
         for matched in alignment.counterparts
     )
     return replace(alignment, counterparts=counterparts, aside=aside)
-
-
-def _run_missing(trace: Trace, prompts: Sequence[str | Trace], *, patterns: bool) -> list[Trace]:
-    """Run the texts among the prompts; traces must be of the same model."""
-    for one in prompts:
-        if isinstance(one, Trace) and one.model.identity != trace.model.identity:
-            raise PromptRefused(
-                f"the contrast prompts were run on another model: {one.model.name}, not "
-                f"{trace.model.name}.",
-                remedy="run them on this one",
-            )
-    texts = [one for one in prompts if isinstance(one, str)]
-    ran = iter(run(trace.model, texts, bos=trace.has_bos, patterns=patterns) if texts else [])
-    return [next(ran) if isinstance(one, str) else one for one in prompts]

@@ -206,8 +206,8 @@ def drivers(
     >>> fp.drivers(trace, "L1N505").position == fp.drivers(trace, "L1N505@2").position == 2
     True
     """
-    model, (text, named) = trace.model, split_position(str(neuron))
-    name = model.find_neuron(text)
+    text, named = split_position(str(neuron))
+    name = trace.model.find_neuron(text)
     if named is not None and position not in (None, named):
         raise OptionRefused(
             f"{neuron} is at position {named}, and the position asked for is {position}.",
@@ -219,31 +219,25 @@ def drivers(
         sizes[list(find_sinks(trace.activations))] = -1
         position = int(sizes.argmax())
     index = trace.at(position)
-    gate = None
-    if model.gates is not None and model.gate_biases is not None and trace.gate_scores is not None:
-        gate = _drive(
-            trace, name, index, "gate", model.gates, model.gate_biases, trace.gate_scores, None
-        )
-    return _drive(
-        trace, name, index, "question", model.questions, model.question_biases, trace.scores, gate
-    )
+    gate = None if trace.gate_scores is None else _drive(trace, name, index, "gate")
+    return _drive(trace, name, index, "question", gate)
 
 
 def _drive(
-    trace: Trace,
-    name: NeuronId,
-    position: int,
-    asks: str,
-    rows: Float[Tensor, "layer neuron d_model"],
-    biases: Float[Tensor, "layer neuron"],
-    scores: Float[Tensor, "layer pos neuron"],
-    gate: Drivers | None,
+    trace: Trace, name: NeuronId, position: int, asks: str, gate: Drivers | None = None
 ) -> Drivers:
-    """Account for one score."""
+    """Account for the score of a neuron's question, or of its gate."""
+    model = trace.model
+    rows, biases, scores = model.questions, model.question_biases, trace.scores
+    if asks == "gate":
+        assert model.gates is not None
+        assert model.gate_biases is not None
+        assert trace.gate_scores is not None
+        rows, biases, scores = model.gates, model.gate_biases, trace.gate_scores
     direction = rows[name.layer, name.neuron]
     account = close_account(
         trace, direction, position=position, scale=float(trace.scales[name.layer, position]),
-        mlps=name.layer, attentions=_count_attentions(trace.model, name.layer),
+        mlps=name.layer, attentions=_count_attentions(model, name.layer),
         constants={f"{asks} bias": float(biases[name.layer, name.neuron])},
         measured=float(scores[name.layer, position, name.neuron]),
         named=f"the score of {name}" if asks == "question" else f"the score of the gate of {name}",
