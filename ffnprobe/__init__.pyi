@@ -49,13 +49,13 @@ from ffnprobe.tracing.comparison import Comparison as Comparison, compare as com
 from ffnprobe.tracing.contrast import Contrast as Contrast, contrast_with as contrast_with
 from ffnprobe.tracing.comparison import ContrastPushes as ContrastPushes
 from ffnprobe.tracing.stages import Stages as Stages, stages as stages
-from ffnprobe.tracing.lens import Lens as Lens, lens as lens
+from ffnprobe.tracing.streams import Lens as Lens, lens as lens
 from ffnprobe.tracing.paths import Paths as Paths, paths as paths
 from ffnprobe.tracing.attribution import Pushes as Pushes, attribute as attribute
 from ffnprobe.tracing.attribution import PushesByPiece as PushesByPiece
 from ffnprobe.tracing.runs import run as run
 from ffnprobe.tracing.drivers import Drivers as Drivers, drivers as drivers
-from ffnprobe.tracing.similarity import Similarity as Similarity, similarity as similarity
+from ffnprobe.tracing.streams import Similarity as Similarity, similarity as similarity
 from ffnprobe.tracing.trace import Trace as Trace
 from ffnprobe.views.graph_files import save_graph as save_graph
 from ffnprobe.views.saving import open_result as open_result

@@ -11,7 +11,7 @@ from analyses.lab.activations import CURVES, find_bump, find_curve, find_slope
 from analyses.lab.superposition import Crowding, FactLoad, SparseModels
 from analyses.lab.tallies import EDGES, Tally
 from analyses.lab.toy import ToyStages
-from ffnprobe.tracing.similarity import Similarity
+from ffnprobe.tracing.streams import Similarity
 from ffnprobe.views.theme import BLACK, DIVERGING, GREY, SHADE, apply_theme, heat, line_of, plain
 
 LABELS = {

@@ -37,8 +37,8 @@ from ffnprobe.reading.readings import Reading, read
 from ffnprobe.reading.searches import Related
 from ffnprobe.reading.surveys import Survey
 from ffnprobe.tracing.drivers import Drivers, drivers
-from ffnprobe.tracing.lens import lens
 from ffnprobe.tracing.runs import run
+from ffnprobe.tracing.streams import lens
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.figures import plot

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import ffnprobe as fp
 from ffnprobe.names import NeuronId
-from ffnprobe.tracing.lens import lens as read_lens
+from ffnprobe.tracing.streams import lens as read_lens
 from ffnprobe.tracing.trace import name_streams
 from ffnprobe.views.figures import charts, draws
 from ffnprobe.views.theme import BLUE, ORANGE, VERMILLION, apply_theme, plain
