@@ -48,7 +48,7 @@ from ffnprobe.results import Result as Result, TableSet as TableSet
 from ffnprobe.tracing.comparison import Comparison as Comparison, compare as compare
 from ffnprobe.tracing.contrast import Contrast as Contrast, contrast_with as contrast_with
 from ffnprobe.tracing.comparison import ContrastPushes as ContrastPushes
-from ffnprobe.tracing.stages import Stages as Stages, stages as stages
+from ffnprobe.tracing.streams import Stages as Stages, stages as stages
 from ffnprobe.tracing.streams import Lens as Lens, lens as lens
 from ffnprobe.tracing.paths import Paths as Paths, paths as paths
 from ffnprobe.tracing.attribution import Pushes as Pushes, attribute as attribute

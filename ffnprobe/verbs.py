@@ -184,7 +184,7 @@ _LISTED = (
          "score only: an exact account of what opened a neuron; not of what it is used for"),
     Verb("lens", "ffnprobe.tracing.streams",
          grade="none: what each layer would say if it were the last"),
-    Verb("stages", "ffnprobe.tracing.stages", grade="none: what one layer computes"),
+    Verb("stages", "ffnprobe.tracing.streams", grade="none: what one layer computes"),
     Verb("similarity", "ffnprobe.tracing.streams", grade="none: how alike tokens are"),
     Verb("ablate", "ffnprobe.interventions.ablation", "ffnprobe.interventions.ablation.Effects",
          EFFECT),

@@ -334,9 +334,8 @@ class Readout:
 
     def logits(self, final: Stream, *, start: int) -> Float[Tensor, "variant piece vocab"]:
         """Return all the logits that the answer's tokens are read from, of streams that begin at `start`."""
-        return cap(
-            self.replay.model, functional.linear(self._normalised(final, start), *self._head)
-        )
+        logits = functional.linear(self._normalised(final, start), *self._head)
+        return cap(self.replay.model, logits)
 
     def clean(self) -> AnswerValues:
         """Read the answer off the clean prompt, or raise if our replay is not the model's own run."""

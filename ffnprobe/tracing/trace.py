@@ -224,11 +224,8 @@ class Trace(Result):
     ) -> dict[str, pd.DataFrame]:
         """Name the table a file of this trace holds: the likeliest next tokens, ten by default."""
         top = min(10, len(self.model.vocab)) if top is None else top
-        return {
-            "predictions": self.predictions(
-                top, temperature=temperature, position=position, after=after
-            )
-        }
+        rows = self.predictions(top, temperature=temperature, position=position, after=after)
+        return {"predictions": rows}
 
     def neuron(self, neuron: str | NeuronId, answer: str | int | None = None) -> pd.DataFrame:
         """Table one neuron's score, activation and push at every position."""
