@@ -315,22 +315,14 @@ class Readings(Result, Sequence[Reading]):
 
 @overload
 def read(
-    model: Model,
-    neurons: list[str],
-    *,
-    convention: str = "centred",
-    through: str = "embed",
+    model: Model, neurons: list[str], *, convention: str = "centred", through: str = "embed",
     thresholds: Thresholds | None = None,
-) -> Readings: ...
+) -> Readings: ...  # fmt: skip
 @overload
 def read(
-    model: Model,
-    neurons: str,
-    *,
-    convention: str = "centred",
-    through: str = "embed",
+    model: Model, neurons: str, *, convention: str = "centred", through: str = "embed",
     thresholds: Thresholds | None = None,
-) -> Reading | Readings: ...
+) -> Reading | Readings: ...  # fmt: skip
 @verb
 def read(
     model: Model,

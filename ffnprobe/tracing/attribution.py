@@ -389,24 +389,14 @@ class Question:
 
 @overload
 def attribute(
-    trace: Trace,
-    answer: Answer = None,
-    *,
-    versus: Versus = None,
-    position: Position = -1,
-    contrast: None = None,
-    convention: Convention = "centred",
-) -> Pushes | PushesByPiece: ...
+    trace: Trace, answer: Answer = None, *, versus: Versus = None, position: Position = -1,
+    contrast: None = None, convention: Convention = "centred",
+) -> Pushes | PushesByPiece: ...  # fmt: skip
 @overload
 def attribute(
-    trace: Trace,
-    answer: Answer = None,
-    *,
-    versus: Versus = None,
-    position: Position = -1,
-    contrast: "Contrast | Prompts",
-    convention: Convention = "centred",
-) -> "ContrastPushes": ...
+    trace: Trace, answer: Answer = None, *, versus: Versus = None, position: Position = -1,
+    contrast: "Contrast | Prompts", convention: Convention = "centred",
+) -> "ContrastPushes": ...  # fmt: skip
 @verb
 @torch.no_grad()
 def attribute(
