@@ -41,7 +41,7 @@ from ffnprobe.errors import OptionRefused, TokenNotFound
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId, split_position
 from ffnprobe.provenance import Provenance, Setting
-from ffnprobe.reading.neuron_tables import list_neurons
+from ffnprobe.reading.neuron_tables import TOKENS, list_neurons
 from ffnprobe.reading.projection import (
     answer_tokens,
     check_top,
@@ -55,7 +55,6 @@ from ffnprobe.results import Result, Tables
 if TYPE_CHECKING:
     import pandas as pd
 
-TOKENS = 5
 RELATIONS = {
     "feeds": "Its answer feeds the questions of",
     "fed_by": "Its question is fed by the answers of",
@@ -300,13 +299,9 @@ def find_related(model: Model, name: str, *, top: int = 10) -> Related:
     question = model.questions[neuron.layer, neuron.neuron]
     answer = model.answers[neuron.layer, neuron.neuron]
     earlier = model.answers[: neuron.layer]
-    dots, cosines = _compare(model.answers, answer)
-    # A neuron is not listed as similar to itself.
-    ranked = cosines.clone()
-    ranked[neuron.layer, neuron.neuron] = -torch.inf
     feeds = _table_strongest(model, model.questions[first:], answer, top, first_layer=first)
     fed_by = _table_strongest(model, earlier, question, top)
-    similar = _table(model, sort_neurons(ranked, top), dots, cosines)
+    similar = _table_strongest(model, model.answers, answer, top, alike_to=neuron)
     opens = opened_by = None
     if (gates := model.gates) is not None:
         opens = _table_strongest(model, gates[first:], answer, top, first_layer=first)
@@ -318,15 +313,6 @@ def find_related(model: Model, name: str, *, top: int = 10) -> Related:
     return found
 
 
-def _compare(
-    rows: Float[Tensor, "layer neuron d_model"], one: Float[Tensor, " d_model"]
-) -> tuple[Float[Tensor, "layer neuron"], Float[Tensor, "layer neuron"]]:
-    """Return each row's dot product and cosine with one direction; cosine 0 where there is none."""
-    dots = einsum(rows, one, "layer neuron d_model, d_model -> layer neuron")
-    lengths = linalg.vector_norm(rows, dim=-1) * linalg.vector_norm(one)
-    return dots, torch.where(lengths > 0, dots / lengths, 0.0)
-
-
 def _table_strongest(
     model: Model,
     rows: Float[Tensor, "layer neuron d_model"],
@@ -334,15 +320,17 @@ def _table_strongest(
     k: int,
     *,
     first_layer: int = 0,
+    alike_to: NeuronId | None = None,
 ) -> "pd.DataFrame":
-    """Table the neurons of largest dot product, of either sign."""
-    dots, cosines = _compare(rows, one)
-    return _table(model, sort_neurons(dots.abs(), k), dots, cosines, first_layer=first_layer)
-
-
-def _table(
-    model: Model, order: list[NeuronId], dots: Tensor, cosines: Tensor, *, first_layer: int = 0
-) -> "pd.DataFrame":
+    """Table the neurons of largest dot product, of either sign, or those most alike to a neuron."""
+    dots = einsum(rows, one, "layer neuron d_model, d_model -> layer neuron")
+    lengths = linalg.vector_norm(rows, dim=-1) * linalg.vector_norm(one)
+    cosines = torch.where(lengths > 0, dots / lengths, 0.0)
+    ranked = dots.abs()
+    if alike_to is not None:
+        ranked = cosines.clone()
+        ranked[alike_to.layer, alike_to.neuron] = -torch.inf  # not the neuron itself
+    order = sort_neurons(ranked, k)
     picked = [one.layer for one in order], [one.neuron for one in order]
     names = [NeuronId(first_layer + one.layer, one.neuron) for one in order]
     columns = {
