@@ -127,7 +127,7 @@ def choose_replacement(model: Model, replace: Replace) -> Float[Tensor, "layer 1
     if tuple(replace.shape) != (c.layers, c.d_mlp):
         raise OptionRefused(
             f"the replacement is {list(replace.shape)}; {model.name} has "
-            f"{c.layers} layers × {c.d_mlp} neurons.",
+            f"{c.layers} layers × {c.d_mlp} neurons."
         )
     if not replace.isfinite().all():
         raise OptionRefused("the replacement holds activations that are not numbers (NaN or inf).")

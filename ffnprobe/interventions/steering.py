@@ -97,8 +97,7 @@ class Steering(Result):
         return self.provenance.note(pd.DataFrame(rows, columns=["text", "tokens"]))
 
     def tables(
-        self,
-        top: Annotated[int | None, TOP.but("How many tokens to show.", default="10")] = None,
+        self, top: Annotated[int | None, TOP.but("How many tokens to show.", default="10")] = None
     ) -> dict[str, pd.DataFrame]:
         """Name the tables a file of this steering holds; the texts if any were written."""
         tables = {"predictions": self.table if top is None else self.predictions(top)}
@@ -110,8 +109,7 @@ def steer(
     model: Model,
     prompt: Prompt,
     activations: Annotated[
-        Mapping[str, float] | None,
-        CHANGES.but("Set a neuron's activation.", flag="--set"),
+        Mapping[str, float] | None, CHANGES.but("Set a neuron's activation.", flag="--set")
     ] = None,
     *,
     scale: Annotated[Mapping[str, float] | None, CHANGES] = None,

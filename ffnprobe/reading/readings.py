@@ -335,8 +335,7 @@ def read(
         ),
     ] = "centred",
     through: Annotated[
-        str,
-        Option("The matrix questions are projected through.", choices=("embed", "unembed")),
+        str, Option("The matrix questions are projected through.", choices=("embed", "unembed"))
     ] = "embed",
     thresholds: Thresholds | None = None,
 ) -> Reading | Readings:
@@ -360,8 +359,7 @@ def read(
         raise NameNotUnderstood("no neuron is named.", remedy=FORMS)
     limits = Thresholds() if thresholds is None else thresholds
     provenance = model.provenance(
-        convention=convention,
-        settings={"questions_through": through, "thresholds": asdict(limits)},
+        convention=convention, settings={"questions_through": through, "thresholds": asdict(limits)}
     )
     readings: list[Reading] = []
     with torch.no_grad():

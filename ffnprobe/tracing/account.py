@@ -63,7 +63,7 @@ class Account:
         Neurons stand as two rows a layer: those with an activation above zero, and the others.
         """
         rows: list[tuple[str, str, int | None, int | None, float]] = [
-            ("embedding", "embedding", None, None, self.embedding),
+            ("embedding", "embedding", None, None, self.embedding)
         ]
         if self.position:
             rows.append(("position", "position", None, None, self.position))

@@ -189,8 +189,7 @@ def drivers(
     ],
     *,
     position: Annotated[
-        int | None,
-        Option("The position to look at; -1 is the last.", default="where it acts most"),
+        int | None, Option("The position to look at; -1 is the last.", default="where it acts most")
     ] = None,
 ) -> Drivers:
     """List what gave a neuron its score: heads and what they read, earlier neurons, embeddings.

@@ -274,8 +274,7 @@ def paths(
     versus: Versus = None,
     position: Position = -1,
     depth: Annotated[
-        int | None,
-        Option("1 splits heads; 2 also splits the heads that they read.", default="all"),
+        int | None, Option("1 splits heads; 2 also splits the heads that they read.", default="all")
     ] = None,
     convention: Convention = "centred",
 ) -> Paths:

@@ -22,16 +22,14 @@ _BY_POSITION, _EXTENDED = ("final", "final_scale", "logits"), "_extended"
 
 def prompt_ids(model: Model, prompt: str | Sequence[int], *, bos: bool | None) -> tuple[int, ...]:
     """Return the token ids of a text, or check ids given, with BOS in front if it is put there."""
+    is_text = isinstance(prompt, str)
+    if not len(prompt):
+        remedy = '"Michael Jordan plays the sport of"' if is_text else "a list of token ids"
+        raise PromptRefused("the prompt is empty.", remedy=remedy)
     if isinstance(prompt, str):
-        if not prompt:
-            raise PromptRefused(
-                "the prompt is empty.", remedy='"Michael Jordan plays the sport of"'
-            )
         ids = model.vocab.ids(prompt)
     else:
         ids = [int(token) for token in prompt]
-        if not ids:
-            raise PromptRefused("the prompt is empty.", remedy="a list of token ids")
         wrong = [token for token in ids if not 0 <= token < model.config.vocab]
         if wrong:
             raise PromptRefused(
