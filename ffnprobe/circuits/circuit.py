@@ -145,7 +145,7 @@ class Circuit(Result):
         trace, first = self.trace, len(self.sources.nodes) - len(self.kept)
         columns = {
             "activation": trace.activations,
-            "removed": self.question.removal.on(trace).expand_as(trace.activations),
+            "removed": self.question.replacement_on(trace).expand_as(trace.activations),
             "influence": self.worth[first:],
             "inside": self.flows.sum(dim=0)[first:],
         }
@@ -273,7 +273,7 @@ def circuit(
     )  # fmt: skip
     pushes, trace = question.pushes, question.pieces[0].trace
     activation_slopes = choose_rule(trace, question.contrast, rule)
-    replacement = question.removal.on(trace)
+    replacement = question.replacement_on(trace)
     followed, embedded = follow_back(trace, read_answers(pushes.pieces), activation_slopes)
     influence = (trace.activations - replacement) * followed
     kept = graph.choose_kept(influence, keep, sign=sign)
@@ -283,7 +283,7 @@ def circuit(
     del followed, replacement  # as large as the activations; edges need the room
     shown = " ".join(model.vocab.show_all([piece.answer for piece in pushes.pieces]))
     settings = {
-        "keep": keep, "sign": sign, "rule": activation_slopes.rule, **question.removal.settings(),
+        "keep": keep, "sign": sign, "rule": activation_slopes.rule, **question.removal_settings(),
     }  # fmt: skip
     circuit = Circuit(
         question=question, influence=influence, kept=tuple(kept), sources=sources,

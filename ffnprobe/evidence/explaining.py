@@ -64,7 +64,7 @@ from ffnprobe.evidence.curve import (
 )
 from ffnprobe.evidence.explanation import ExplainOptions, Explanation
 from ffnprobe.facts.subjects import locate_subject, propose_contrast, rank_subjects
-from ffnprobe.interventions.question import Counterfactual, Removal, Replace, ask, measure_slopes
+from ffnprobe.interventions.question import Counterfactual, Replace, ask, measure_slopes
 from ffnprobe.labels.stored_labels import find_labels, join_labels
 from ffnprobe.models.model import Model
 from ffnprobe.names import Site
@@ -170,12 +170,12 @@ def explain(
         for span in spans[:TRIES]:
             proposed = propose_contrast(trace, token, span, is_given=is_given)
             if proposed is not None:
-                question = question.set_to(Removal(proposed.contrast))
+                question = question.set_to(proposed.contrast)
                 settings["compared_with"] = proposed.kind
                 break
         else:
             span = spans[0] if spans else ()
-    settings = {**question.removal.settings(), **settings, **describe_sinks(trace)}
+    settings = {**question.removal_settings(), **settings, **describe_sinks(trace)}
     step(3, PHASES)
 
     # 4. Rank.

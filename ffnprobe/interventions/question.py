@@ -13,7 +13,7 @@ neurons, and what replaces their activations.
 >>> import ffnprobe as fp
 >>> trace = fp.run(fp.load("pocket"), "Michael Jordan plays the sport of")
 >>> question = ask(trace, " basketball", contrast="Tiger Woods plays the sport of")
->>> question.removal.settings()["replace"], len(question.pieces)
+>>> question.removal_settings()["replace"], len(question.pieces)
 ('contrast mean', 1)
 """
 
@@ -149,38 +149,19 @@ def name_replacement(replace: Replace) -> dict[str, Setting]:
 
 
 @dataclass(frozen=True, eq=False)
-class Removal:
-    """How neurons are removed: a replacement, or a contrast."""
-
-    by: Replace | Contrast
-
-    def on(self, trace: Trace) -> Float[Tensor, "layer #pos neuron"]:
-        """Return what activations are replaced by, on a prompt or on it with an answer behind it."""
-        if isinstance(self.by, Contrast):
-            return self.by.replacement_for(trace)
-        return choose_replacement(trace.model, self.by)
-
-    def settings(self) -> dict[str, Setting]:
-        """Say what replaced the activations, as settings of a provenance."""
-        if isinstance(self.by, Contrast):
-            return {"replace": "contrast mean", **self.by.settings()}
-        return name_replacement(self.by)
-
-
-@dataclass(frozen=True, eq=False)
 class Counterfactual(Question):
-    """A question, and what a removed neuron is set to."""
+    """A question, and what a removed neuron is set to: a replacement, or the mean of a contrast."""
 
-    removal: Removal
+    removed_by: Replace | Contrast
 
     @property
     def contrast(self) -> Contrast | None:
         """The contrast prompts, if there are any."""
-        return self.removal.by if isinstance(self.removal.by, Contrast) else None
+        return self.removed_by if isinstance(self.removed_by, Contrast) else None
 
-    def set_to(self, removal: Removal) -> "Counterfactual":
+    def set_to(self, removed_by: Replace | Contrast) -> "Counterfactual":
         """Ask the same with another removal; what does not depend on it is kept."""
-        other = replace(self, removal=removal)
+        other = replace(self, removed_by=removed_by)
         depending = {field.name for field in fields(self)} | {"replacement", "gaps"}
         vars(other).update({name: vars(self)[name] for name in vars(self).keys() - depending})
         return other
@@ -198,7 +179,19 @@ class Counterfactual(Question):
     @cached_property
     def replacement(self) -> Float[Tensor, "layer #pos neuron"]:
         """What removed neurons are set to; behind the prompt, at the answer's tokens, nothing is removed."""
-        return self.removal.on(self.readout.replay.trace)
+        return self.replacement_on(self.readout.replay.trace)
+
+    def replacement_on(self, trace: Trace) -> Float[Tensor, "layer #pos neuron"]:
+        """Return what activations are replaced by, on the prompt or on it with an answer behind it."""
+        if isinstance(self.removed_by, Contrast):
+            return self.removed_by.replacement_for(trace)
+        return choose_replacement(trace.model, self.removed_by)
+
+    def removal_settings(self) -> dict[str, Setting]:
+        """Say what replaced the activations, as settings of a provenance."""
+        if isinstance(self.removed_by, Contrast):
+            return {"replace": "contrast mean", **self.removed_by.settings()}
+        return name_replacement(self.removed_by)
 
     @cached_property
     def gaps(self) -> Float[Tensor, "layer pos neuron"]:
@@ -241,7 +234,7 @@ class Counterfactual(Question):
         self, *, positions: Sequence[int] = (), settings: dict[str, Setting] | None = None
     ) -> Provenance:
         """Say what was read, and what was changed to what."""
-        settings = {**(settings or {}), **self.removal.settings()}
+        settings = {**(settings or {}), **self.removal_settings()}
         return self.readout.provenance(self.trace, settings=settings, positions=positions)
 
 
@@ -263,7 +256,7 @@ def ask(
             remedy="leave out replace, or contrast",
         )
     by = usual_replacement(trace.model, replace) if chosen is None else chosen
-    return Counterfactual(trace, answer, versus, convention, len(trace) - 1, Removal(by))
+    return Counterfactual(trace, answer, versus, convention, len(trace) - 1, by)
 
 
 class Gradients(NamedTuple):

@@ -22,7 +22,7 @@ def circuit(planted):
 def test_a_planted_circuit_is_found_whole_and_nothing_else(circuit):
     assert circuit.trace.tokens[PLACE] == "␣cat"
     assert len(circuit.trace) == LAST + 1
-    gaps = circuit.trace.activations - circuit.question.removal.on(circuit.trace)
+    gaps = circuit.trace.activations - circuit.question.replacement_on(circuit.trace)
     assert (gaps.abs() > 0.1).sum() > 30  # many neurons differ; two matter
     kept = {f"{name}@{place}" for name, place in circuit.kept}
     assert kept == {ONE, TWO}
