@@ -206,8 +206,8 @@ def _measure_moments(
         variance = reduce(squares, "row vocab -> row", "mean").double()
         third = linalg.vecdot(squares, away).double() / count
         fourth = linalg.vector_norm(squares, dim=-1).double().square() / count
-        columns = (means[rows], variance, third / variance**1.5, fourth / variance.square())
-        moments += [Moments(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+        columns = [means[rows], variance, third / variance**1.5, fourth / variance.square()]
+        moments += [Moments(*row) for row in torch.stack(columns, dim=1).tolist()]
     return moments
 
 
@@ -219,12 +219,9 @@ def measure_neurons(
     answer_norms = linalg.vector_norm(directions.answers, dim=-1)
     dots = einsum(directions.questions, directions.answers, "row d_model, row d_model -> row")
     spectrum = token_directions(model).unembedding
-    columns = (
-        question_norms, directions.question_biases, answer_norms,
-        dots / (question_norms * answer_norms),
-        spectrum.null_shares(directions.answers),
-    )  # fmt: skip
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    cosines = dots / (question_norms * answer_norms)
+    columns = [question_norms, directions.question_biases, answer_norms, cosines]
+    rows = torch.stack([*columns, spectrum.null_shares(directions.answers)], dim=1).tolist()
     layer, d_model = directions.layer, model.config.d_model
     depth = layer / max(1, model.config.layers - 1)
     # Zero where most answers of a layer are nothing: then a norm is taken as it is.
@@ -254,14 +251,10 @@ def _measure_gates(
 ) -> Sequence[GateMeasures | None]:
     if directions.gates is None or directions.gate_biases is None:
         return [None] * len(directions.neurons)
-    norms = linalg.vector_norm(directions.gates, dim=-1)
-    reads = einsum(directions.gates, directions.questions, "row d_model, row d_model -> row")
-    writes = einsum(directions.gates, directions.answers, "row d_model, row d_model -> row")
-    columns = (
-        norms, directions.gate_biases, reads / (norms * question_norms),
-        writes / (norms * answer_norms),
-    )  # fmt: skip
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    norms, pattern = linalg.vector_norm(directions.gates, dim=-1), "row d_model, row d_model -> row"
+    reads = einsum(directions.gates, directions.questions, pattern) / (norms * question_norms)
+    writes = einsum(directions.gates, directions.answers, pattern) / (norms * answer_norms)
+    rows = torch.stack([norms, directions.gate_biases, reads, writes], dim=1).tolist()
     return [GateMeasures(*row) for row in rows]
 
 

@@ -150,14 +150,15 @@ def sort_neurons(
     values: Float[Tensor, "layer neuron"], k: int, *, smallest: bool = False
 ) -> list[NeuronId]:
     """Name the k neurons of largest (or smallest) value, ties by layer and neuron."""
+    return [name for name, _ in sort_sites(values[:, None], k, smallest=smallest)]
+
+
+def sort_sites(
+    values: Float[Tensor, "layer pos neuron"], k: int, *, smallest: bool = False
+) -> list[Site]:
+    """Name the k neurons at positions of largest (or smallest) value, ties by layer, position, neuron."""
     k = min(k, values.numel())
     (cells,) = top_tokens(values.ravel()[None], k, smallest=smallest)[1].tolist()
-    return [NeuronId(*divmod(cell, values.shape[-1])) for cell in cells]
-
-
-def sort_sites(values: Float[Tensor, "layer pos neuron"], k: int) -> list[Site]:
-    """Name the k neurons at positions of largest value, ties by layer, position and neuron."""
-    (cells,) = top_tokens(values.ravel()[None], min(k, values.numel()))[1].tolist()
     return [name_site(cell, values.shape) for cell in cells]
 
 

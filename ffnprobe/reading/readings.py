@@ -101,19 +101,18 @@ def describe(m: Measures) -> list[str]:
     lines = [
         f"question norm {m.question_norm:.3f}, bias {m.question_bias:.3f}; "
         f"answer norm {m.answer_norm:.3f}; cosine of the two {m.reads_writes:.3f}"
-        + (f" ({m.role})" if m.role else ""),
-        f"over the vocabulary: mean {m.moments.mean:.4f}, variance {m.moments.variance:.3g}, "
-        f"skew {m.moments.skew:.2f}, kurtosis {m.moments.kurtosis:.2f}; "
-        f"null space {m.null_space:.3f}",
+        + (f" ({m.role})" if m.role else "")
     ]
-    if m.gate_measures is not None:
-        g = m.gate_measures
-        lines.insert(
-            1,
+    if (g := m.gate_measures) is not None:
+        lines.append(
             f"gate norm {g.norm:.3f}, bias {g.bias:.3f}; cosine of gate and question {g.cosine:.3f}, "
             f"of gate and answer {g.writes:.3f}; "
-            "where the question scores below zero the answer is negated",
+            "where the question scores below zero the answer is negated"
         )
+    lines.append(
+        f"over the vocabulary: mean {m.moments.mean:.4f}, variance {m.moments.variance:.3g}, "
+        f"skew {m.moments.skew:.2f}, kurtosis {m.moments.kurtosis:.2f}; null space {m.null_space:.3f}"
+    )
     if m.kind == "entropy":
         lines.append("the unembedding barely reads this answer: its token lists mean nothing")
     if m.layer > 0:
@@ -230,12 +229,7 @@ class Reading(Result, Measures):
         return write_card(self, self._lists(top), width=find_width())
 
     def _lists(self, k: int) -> dict[str, list[TokenValue]]:
-        lists = list_sides(
-            self.question.model, self.question.direction[None],
-            None if self.gate is None else self.gate.direction[None], self.answer.direction[None], k,
-            convention=self.answer.convention, through=self.question.through,
-        )  # fmt: skip
-        return {side: rows[0] for side, rows in lists.items()}
+        return {side: rows[0] for side, rows in self._alone._lists(k).items()}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
