@@ -115,6 +115,11 @@ class Step:
     shares: Float[Tensor, "layer head pos kind"]
     earlier: Readers
 
+    @property
+    def totals(self) -> Float[Tensor, "layer head"]:
+        """What every head's shares add up to, in float64."""
+        return self.shares.double().sum(dim=(2, 3))
+
 
 def step_back(trace: Trace, readers: Readers, written: Written) -> Step:
     """Take readers one step back through every head."""

@@ -76,10 +76,8 @@ class Pushes(Result):
     @property
     def title(self) -> str:
         """Say which answer is accounted for, after what."""
-        show = self.trace.model.vocab.show
-        than = "" if self.versus is None else f" rather than {show(self.versus)}"
-        after = " ".join(self.trace.tokens[: self.position + 1])
-        return f"{show(self.answer)}{than} after {after}: {self.logit:+.2f} logits"
+        after = name_tokens(self)
+        return f"{name_answer(self.provenance)} after {after}: {self.logit:+.2f} logits"
 
     @property
     def headline(self) -> str:
@@ -200,6 +198,17 @@ class Pushes(Result):
         """Name the tables a file of these pushes holds: ten neurons, every layer, every part."""
         rows = self.table if top is None else self.top(top)
         return {"rows": rows, "layers": self.by_layer(), "parts": self.by_part()}
+
+
+def name_answer(provenance: Provenance) -> str:
+    """Name the answer, and the token it is compared with."""
+    than = "" if provenance.versus is None else f" rather than {provenance.versus}"
+    return f"{provenance.answer}{than}"
+
+
+def name_tokens(pushes: Pushes) -> str:
+    """Name the tokens up to the position of an account."""
+    return " ".join(pushes.trace.tokens[: pushes.position + 1])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

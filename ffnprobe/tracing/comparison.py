@@ -28,7 +28,7 @@ from ffnprobe.models.model import Model
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.results import Result
-from ffnprobe.tracing.attribution import Pushes, attribute
+from ffnprobe.tracing.attribution import Pushes, attribute, name_answer, name_tokens
 from ffnprobe.tracing.contrast import Contrast, count_prompts
 from ffnprobe.tracing.trace import Trace, one_token, predicted
 
@@ -62,16 +62,15 @@ class Comparison(Result):
     @property
     def title(self) -> str:
         """Say which answer is compared, and where it stands on each prompt."""
-        answer, versus = self.first.provenance.answer, self.first.provenance.versus
-        than = f" rather than {versus}" if versus else ""
+        answer = name_answer(self.first.provenance)
         is_one_model = self.first.trace.model.identity == self.second.trace.model.identity
         ends = []
         for pushes in (self.first, self.second):
             where = "" if is_one_model else f"in {pushes.trace.model.name} "
-            ends.append(f"{pushes.logit:+.2f} {where}after {_read(pushes)}")
+            ends.append(f"{pushes.logit:+.2f} {where}after {name_tokens(pushes)}")
         carried = self.first.account.heads.double().sum() - self.second.account.heads.double().sum()
         return (
-            f"{answer}{than}: {', '.join(ends)}; {float(carried):+.1f} of the difference of "
+            f"{answer}: {', '.join(ends)}; {float(carried):+.1f} of the difference of "
             f"{self.difference:+.1f} through attention (patch, paths)"
         )
 
@@ -99,7 +98,7 @@ class Comparison(Result):
     def provenance(self) -> Provenance:
         """The model, the first prompt and answer, and in its settings the prompt it is compared with."""
         return self.first.provenance.including(
-            compared_with=_read(self.second), other_position=self.second.position
+            compared_with=name_tokens(self.second), other_position=self.second.position
         )
 
     def top(self, top: int | None = 10, *, by: str = "push") -> pd.DataFrame:
@@ -193,11 +192,6 @@ def compare(
     return Comparison(there, here)
 
 
-def _read(pushes: Pushes) -> str:
-    """Write the tokens up to the position of an account."""
-    return " ".join(pushes.trace.tokens[: pushes.position + 1])
-
-
 def _differ_in_answers_alone(first: Model, second: Model) -> bool:
     """Say whether two models are one, or one an edit of the other: all else is the same tensors."""
     if first.identity == second.identity:
@@ -230,10 +224,8 @@ class ContrastPushes(Result):
     @property
     def title(self) -> str:
         """Say how far the answer's logit is above its mean on the contrast prompts."""
-        answer, versus = self.here.provenance.answer, self.here.provenance.versus
-        than = "" if versus is None else f" rather than {versus}"
         above = f"{self.difference:+.3f} logits above {count_prompts(len(self.there))}"
-        return f"{answer}{than}: {above}"
+        return f"{name_answer(self.here.provenance)}: {above}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -283,10 +275,9 @@ class ContrastPushes(Result):
             "activation": activations, "contrast_activation": torch.stack(others).mean(dim=0),
             "push": self.here.values, "contrast_push": self.mean, "difference": self.values,
         }  # fmt: skip
-        model, values = self.here.trace.model, self.values
-        return self.provenance.note(
-            list_top(model, top, by=values, columns=columns, signs=activations)
-        )
+        model = self.here.trace.model
+        listed = list_top(model, top, by=self.values, columns=columns, signs=activations)
+        return self.provenance.note(listed)
 
     def by_part(self) -> pd.DataFrame:
         """Table every part once: the column `difference` adds up to that of the logits."""

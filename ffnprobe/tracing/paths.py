@@ -49,7 +49,7 @@ from ffnprobe.tracing.attention import (
     read_pieces,
     step_back,
 )
-from ffnprobe.tracing.attribution import Pushes, PushesByPiece, Question
+from ffnprobe.tracing.attribution import Pushes, PushesByPiece, Question, name_answer, name_tokens
 from ffnprobe.tracing.trace import Trace, predicted
 
 _EMBEDDINGS = ("embedding", "position")  # the first two kinds
@@ -100,10 +100,8 @@ class Paths(Result):
     @property
     def title(self) -> str:
         """Say which answer, and how much of it came through attention."""
-        answer, versus = self.provenance.answer, self.provenance.versus
-        than = "" if versus is None else f" rather than {versus}"
-        after = " ".join(self.trace.tokens[: self.pushes.pieces[0].position + 1])
-        return f"paths to {answer}{than} after {after}: {self.push:+.2f} logits through heads"
+        answer, after = name_answer(self.provenance), name_tokens(self.pushes.pieces[0])
+        return f"paths to {answer} after {after}: {self.push:+.2f} logits through heads"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -122,10 +120,7 @@ class Paths(Result):
     @property
     def remainder(self) -> float:
         """How far the shares of the worst head are from what it pushed: zero within tolerance."""
-        return max(
-            float((step.shares.double().sum(dim=(2, 3)) - step.pushes.double()).abs().max())
-            for step in self.steps
-        )
+        return max(float((step.totals - step.pushes.double()).abs().max()) for step in self.steps)
 
     @property
     def caption(self) -> str:
@@ -320,7 +315,11 @@ def _trace_back(pushes: Pushes | PushesByPiece, depth: int) -> Paths:
     for number in range(1, depth + 1):
         step = step_back(trace, readers, written)
         # The first step's heads are those of `attribute`; the account is held to its numbers.
-        _check_heads(step, _add_heads(pushes) if number == 1 else step.pushes, number)
+        measured = _add_heads(pushes) if number == 1 else step.pushes.double()
+        worst = int((step.totals - measured).abs().nan_to_num(nan=float("inf")).argmax())
+        layer, head = divmod(worst, config.heads)
+        named = f"the push of L{layer}H{head}" + ("" if number == 1 else f" in step {number}")
+        check_closed(float(step.totals[layer, head]), float(measured[layer, head]), named=named)
         steps.append(step)
         readers = step.earlier
         neurons += push_neurons(trace, readers)
@@ -331,15 +330,6 @@ def _trace_back(pushes: Pushes | PushesByPiece, depth: int) -> Paths:
 def _add_heads(pushes: Pushes | PushesByPiece) -> Float[Tensor, "layer head"]:
     """Return what each head pushes toward the answer, over all its pieces, in float64."""
     return torch.stack([piece.account.heads.double() for piece in pushes.pieces]).sum(dim=0)
-
-
-def _check_heads(step: Step, measured: Float[Tensor, "layer head"], number: int) -> None:
-    """Raise, with both numbers, unless every head's shares add up to what it pushed."""
-    totals = step.shares.double().sum(dim=(2, 3))
-    worst = int((totals - measured.double()).abs().nan_to_num(nan=float("inf")).argmax())
-    layer, head = divmod(worst, measured.shape[-1])
-    named = f"the push of L{layer}H{head}" + ("" if number == 1 else f" in step {number}")
-    check_closed(float(totals[layer, head]), float(measured[layer, head]), named=named)
 
 
 def _name_strongest(shares: Sequence[Float[Tensor, "step layer head"]]) -> dict[str, Values]:
