@@ -178,9 +178,8 @@ class LayerPatches(LayerMap):
     def table(self) -> pd.DataFrame:
         """Every layer and position, in order."""
         tokens = {"token_source": self.tokens_source, "token_target": self.tokens_target}
-        return self.provenance.note(
-            table_map({"carried": self.carried}, tokens, range(len(self.tokens_source)))
-        )
+        positions = range(len(self.tokens_source))
+        return self.provenance.note(table_map({"carried": self.carried}, tokens, positions))
 
 
 @verb

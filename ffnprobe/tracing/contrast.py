@@ -140,9 +140,9 @@ class Contrast(Result):
         """Each contrast prompt: its answer, how likely that is there, and its differing tokens."""
         vocab, rows = self.trace.model.vocab, []
         for other, token in zip(self.others, self.answers, strict=True):
-            differing = range(self.alignment.front, len(other) - self.alignment.back)
             chance = float(other.log_probabilities()[token].exp())
-            subject = " ".join(other.tokens[position] for position in differing)
+            end = len(other) - self.alignment.back
+            subject = " ".join(other.tokens[self.alignment.front : end])
             rows.append((other.prompt, subject, vocab.show(token), chance))
         table = pd.DataFrame(rows, columns=["prompt", "subject", "answer", "probability"])
         return self.provenance.note(table)

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from ffnprobe.arguments import TOP, Argument, Option, verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise
 from ffnprobe.names import NeuronId, split_position
 from ffnprobe.provenance import Provenance
@@ -146,7 +145,7 @@ class Drivers(Result):
                 "this trace was run without attention patterns.", remedy="run(…, patterns=True)"
             )
         layer, end = self.neuron.layer, self.position + 1
-        attentions = _count_attentions(model, layer)
+        attentions = len(self.account.heads)
         patterns = trace.patterns[:attentions, :, self.position, :end]
         if not patterns.numel():
             raise OptionRefused(
@@ -173,11 +172,6 @@ class Drivers(Result):
         table["drive"] = (patterns * values).double().ravel().numpy()
         strongest = table.sort_values("drive", key=abs, ascending=False, kind="stable")
         return self.provenance.note(strongest.head(top).reset_index(drop=True))
-
-
-def _count_attentions(model: Model, layer: int) -> int:
-    """Say how many attentions have written before a layer's MLP reads."""
-    return layer if model.config.is_parallel else layer + 1
 
 
 @verb
@@ -234,9 +228,11 @@ def _drive(
         assert trace.gate_scores is not None
         rows, biases, scores = model.gates, model.gate_biases, trace.gate_scores
     direction = rows[name.layer, name.neuron]
+    # Of the layer's own attention the MLP reads what it wrote, unless both read the same stream.
+    attentions = name.layer if model.config.is_parallel else name.layer + 1
     account = close_account(
         trace, direction, position=position, scale=float(trace.scales[name.layer, position]),
-        mlps=name.layer, attentions=_count_attentions(model, name.layer),
+        mlps=name.layer, attentions=attentions,
         constants={f"{asks} bias": float(biases[name.layer, name.neuron])},
         measured=float(scores[name.layer, position, name.neuron]),
         named=f"the score of {name}" if asks == "question" else f"the score of the gate of {name}",

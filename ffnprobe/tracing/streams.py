@@ -274,9 +274,8 @@ class Stages(Result):
                 remedy=f"0 to {len(self.tokens) - 1}, each once",
             )
         tokens = tuple(self.tokens[position] for position in order)
-        return _send_through(
-            self.model, self.layer, tokens, self.before[list(order)], self.provenance
-        )
+        before = self.before[list(order)]
+        return _send_through(self.model, self.layer, tokens, before, self.provenance)
 
 
 @verb
