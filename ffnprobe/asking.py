@@ -84,7 +84,6 @@ class Answered:
 
     @property
     def printed(self) -> "dict[str, pd.DataFrame]":
-        """What of the tables is printed."""
         result, tables = self.result, self.tables
         names = [name for name in result.in_terminal or tables if name in tables]
         most = result.most and (self.shown.get("top") or result.most)

@@ -130,7 +130,6 @@ def batch(
 
 
 def read_prompts(path: Path) -> "pd.DataFrame":
-    """Read a file of prompts as a table."""
     import pandas as pd
 
     suffix = path.suffix.lower()

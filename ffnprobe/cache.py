@@ -29,7 +29,6 @@ class LRUCache:
         return len(self._held)
 
     def get(self, key: Hashable) -> Any:
-        """Return the value of a key, or None."""
         with self._lock:
             if key not in self._held:
                 return None

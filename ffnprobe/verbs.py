@@ -69,7 +69,6 @@ class Verb:
 
     @property
     def words(self) -> str:
-        """Say what it does: the first paragraph of its docstring."""
         return self._read[1]
 
     @cached_property

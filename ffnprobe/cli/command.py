@@ -42,11 +42,9 @@ class Commands(dict[str, Any]):
         return command
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a command, or nothing."""
         return self[name] if name in self.keys() else default
 
     def items(self) -> Any:
-        """Make every command."""
         return [(name, self[name]) for name in self]
 
 
@@ -86,7 +84,6 @@ class HelpCommand(TyperCommand):
         return [*named, "[OPTIONS]"]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write three lists."""
         shared = {*(each.name for each in SHARED), "help"}
         lists: dict[str, list[tuple[str, str]]] = {
             "Arguments": [], "Options": [], "Options of every command": [],
@@ -144,7 +141,6 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def build(
     name: str, words: str, function: Callable[..., None], own: Sequence[inspect.Parameter]
 ) -> Any:
-    """Build a command of a function that takes these parameters."""
     alone = typer.Typer(**SETTINGS)
     alone.command(name.replace("_", "-"), cls=HelpCommand, help=words)(make_command(function, own))
     return typer.main.get_command(alone)
@@ -187,7 +183,6 @@ def make_command(
 
 
 def take(name: str, option: Option, default: Any = REQUIRED) -> inspect.Parameter:
-    """Write an option as a parameter of a command."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default,
         annotation=Annotated[option.typed, option],
@@ -195,7 +190,6 @@ def take(name: str, option: Option, default: Any = REQUIRED) -> inspect.Paramete
 
 
 def offer(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Write an option as typer wants it."""
     option, kind = split_option(parameter.annotation)
     default, is_repeated = parameter.default, get_origin(kind) in (list, dict)
     if option.choices:

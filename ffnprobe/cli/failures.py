@@ -68,7 +68,6 @@ class ClosedOutput(io.TextIOBase):
     """Stands in for a standard output that was closed: writing to it fails, importing does not."""
 
     def write(self, text: str) -> int:
-        """Fail as a closed file does."""
         raise OSError(errno.EBADF, "it is closed")
 
 

@@ -40,8 +40,6 @@ READ_IN_FOLDERS = {
 
 @dataclass(frozen=True)
 class Common:
-    """The options every command has."""
-
     model: Annotated[
         str | None,
         Option(
@@ -183,7 +181,6 @@ class Common:
             sys.stdout.write(TEXTS[self.format](written))
 
     def refuse_output(self, words: str, remedy: str) -> None:
-        """Refuse the options of a result in a command that has none."""
         if self.out or self.html or self.plot or self.format != "table":
             raise OptionRefused(words, remedy=remedy)
 
@@ -225,7 +222,6 @@ PAYING = ((20_000_000, 1), (200_000_000, 4))
 
 
 def choose_threads(parameters: int, available: int) -> int:
-    """Choose how many threads pay for a model of so many parameters."""
     most = next((threads for size, threads in PAYING if parameters <= size), available)
     return min(most, available)
 
@@ -251,7 +247,6 @@ def use_threads(asked: int | None, parameters: int) -> None:
 
 
 def open_store(model: "Model", store: str | Path | None) -> "Scan | None":
-    """Open a scan of this model, if one is named."""
     if store is None:
         return None
     from ffnprobe.corpora.scans import Scan

@@ -95,7 +95,6 @@ def name_install(extra: str) -> str:
 
 
 def has_dash() -> bool:
-    """Say whether dash is installed."""
     return importlib.util.find_spec("dash") is not None
 
 

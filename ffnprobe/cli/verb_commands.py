@@ -81,7 +81,6 @@ def end_circuit(
         ),
     ] = None,
 ) -> None:  # fmt: skip
-    """Write the graph, too."""
     if graph is not None:
         from ffnprobe.views.graph_files import save_graph
 
@@ -138,7 +137,6 @@ def list_options(verb: Verb) -> list[inspect.Parameter]:
 
 
 def make_verb(verb: Verb) -> Any:
-    """Make the command of a verb."""
     ending = ENDINGS.get(verb.name, end)
     own = list(inspect.signature(ending).parameters.values())[2:]
     # A scan also has means to replace activations by.
@@ -214,7 +212,6 @@ class BatchGroup(HelpGroup):
 
 
 def make_batch_group() -> BatchGroup:
-    """Make the command `batch`."""
     asked = [verb for verb in VERBS.values() if verb.takes_prompt]
     BatchGroup.derived = {v.name.replace("_", "-"): partial(make_batch, v) for v in asked}
     return BatchGroup(name="batch", help=BATCH, rich_markup_mode=None, no_args_is_help=True)

@@ -73,11 +73,9 @@ class _Card:
         return "" if write is None else str(write(block))
 
     def write_all(self, document: Iterable[blocks.Block]) -> str:
-        """Write blocks one after the other."""
         return "".join(map(self.write, document))
 
     def look(self, name: str, style: str = "") -> str:
-        """Dress an element."""
         return f' style="{";".join(filter(None, (_STYLES.get(name), style)))}"'
 
     def _words(self, block: blocks.Words) -> str:
@@ -156,7 +154,6 @@ class _Page(_Card):
         self.tables = 0
 
     def look(self, name: str, style: str = "") -> str:
-        """Dress an element by the page's style sheet."""
         return f' class="{name}"' + (f' style="{style}"' if style else "")
 
     def _table(self, block: blocks.Table) -> str:

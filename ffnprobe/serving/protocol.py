@@ -70,7 +70,6 @@ class Page(Resource):
     make: Callable[[Budget], str | bytes] = Field(exclude=True)
 
     async def read(self) -> str | bytes:
-        """Write it."""
         return self.make(Budget(SURVEY_SECONDS))
 
 
@@ -174,7 +173,6 @@ class AgentServer(MCPServer[None]):
         )  # fmt: skip
 
     async def list_tools(self) -> list[types.Tool]:
-        """List the tools: what each is for, and its arguments."""
         every = [(name, tool.words, tool.parameters) for name, tool in TOOLS.items()]
         return [
             types.Tool(

@@ -48,7 +48,6 @@ class ServedModels:
 
     @property
     def default(self) -> str:
-        """The name of the model that is asked where none is named."""
         return next(iter(self.sources))
 
     def get(self, name: str | None) -> Model:
@@ -77,8 +76,6 @@ class ToolCall(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Service:
-    """Everything a server needs to answer."""
-
     models: ServedModels
     facts: Mapping[str, str] = field(default_factory=lambda: {EMBEDDED: EMBEDDED})
     answers: Answers = field(default_factory=Answers)

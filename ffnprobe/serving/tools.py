@@ -170,7 +170,6 @@ class Tool:
 
 
 def write_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:
-    """Write the JSON schema of arguments."""
     return {
         "type": "object",
         "properties": {each.front: _describe(each) for each in parameters},
@@ -181,7 +180,6 @@ def write_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:
 
 @cache
 def _describe(parameter: Parameter) -> dict[str, Any]:
-    """Write the JSON schema of one argument."""
     option = parameter.option
     assert option is not None
     schema: dict[str, Any] = TypeAdapter(_find_type(parameter)).json_schema()
@@ -321,7 +319,6 @@ def _take_parameters(verb: Verb, *instead: Parameter) -> tuple[Parameter, ...]:
 
 
 def make_tool(verb: Verb) -> Tool:
-    """Make a tool of a verb."""
     return Tool(verb, verb.words, verb.grade, partial(ask_verb, verb), _take_parameters(verb))
 
 

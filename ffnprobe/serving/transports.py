@@ -61,7 +61,6 @@ class Guard:
         self._app, self._token = app, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what may be answered."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return

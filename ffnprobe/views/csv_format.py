@@ -62,7 +62,6 @@ def guard(text: str) -> str:
 
 
 def unguard(text: str) -> str:
-    """Remove the apostrophes."""
     return re.sub(UNGUARD, "", text)
 
 

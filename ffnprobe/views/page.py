@@ -64,7 +64,6 @@ _STYLE = "\n:host { all: initial; display: block; }\n.page { max-width: none; pa
 
 
 def write_page(result: Result, tables: Tables, provenance: Provenance) -> str:
-    """Write a result as a page."""
     return wrap(result.heading, write_body(result, tables, provenance))
 
 
@@ -111,7 +110,6 @@ def safe_json(value: object) -> str:
 
 
 def wrap(title: str, body: str) -> str:
-    """Write a page around its body."""
     scripts = [read_asset(name) for name in SCRIPTS]
     packed, hashes = "", [_hash(script) for script in scripts]
     if 'class="plot"' in body:
@@ -141,7 +139,6 @@ def _pack_plotly() -> tuple[str, str]:
 
 
 def read_asset(name: str) -> str:
-    """Read a script or a style sheet of the package."""
     return files("ffnprobe.views").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -186,7 +186,6 @@ def save_result(
 def encode_result(
     result: Result, suffix: str, *, tables: Tables = None, provenance: Provenance | None = None
 ) -> bytes:
-    """Write a result as the bytes of a file with that suffix."""
     written = gather_tables(result, tables, provenance, is_told=suffix == ".md")
     if all(table.empty for table in written.named.values()):
         raise FileNotWritten("the result is empty: there is no row to write.")

@@ -92,7 +92,6 @@ def plain(text: str) -> str:
 
 
 def line_of(order: int) -> dict[str, Any]:
-    """Return the colour and dash of the n-th line in a figure."""
     colour, dash = COLOURS[order % len(COLOURS)], DASHES[order % len(DASHES)]
     return {"color": colour, "dash": dash, "width": 2.2}
 

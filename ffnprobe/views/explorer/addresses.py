@@ -30,14 +30,11 @@ Option = str | int | list[str] | None
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a page: its path and its options."""
-
     path: str
     options: tuple[tuple[str, str], ...]
 
     @property
     def neuron(self) -> str:
-        """The neuron in the address, if there is one."""
         return self.path.removeprefix("/neuron/") if self.path.startswith("/neuron/") else ""
 
     def has(self, name: str) -> bool:
@@ -45,7 +42,6 @@ class Address:
         return any(known == name for known, _ in self.options)
 
     def text(self, name: str, default: str = "") -> str:
-        """Return an option's text."""
         return next((value for known, value in self.options if known == name), default)
 
     def texts(self, name: str) -> list[str]:
@@ -101,12 +97,10 @@ def read_address(path: str | None, search: str | None) -> Address:
 
 
 def name_token(name: str, token: str | int) -> dict[str, Option]:
-    """Name a token in an address: by its text, or by its id."""
     is_id = isinstance(token, int)
     return {name: None if is_id else token, f"{name}_id": token if is_id else None}
 
 
 def write_address(path: str, options: Sequence[tuple[str, Option]]) -> str:
-    """Write an address."""
     query = urlencode(options, doseq=True)
     return quote(path) + (f"?{query}" if query else "")

@@ -151,7 +151,6 @@ def _name_site(site: Source) -> str:
 
 
 def _find_site(circuit: Circuit, node: str) -> Source:
-    """Find a kept neuron by its name in the graph."""
     for site in circuit.kept:
         if node == _name_site(site):
             return site
@@ -174,6 +173,5 @@ def _list_neurons(circuit: Circuit, address: Address) -> Component:
 
 
 def gather(session: Session, address: Address, live: Live) -> Export:
-    """Gather the circuit."""
     circuit = _find(session, address)
     return Export("circuit", circuit, circuit.tables(), write_recipe(circuit, page=True))

@@ -37,8 +37,6 @@ HERE = *PLACE, State("screen", "data")
 
 @dataclass(frozen=True)
 class Viewport:
-    """The browser's screen: whether it is in dark mode, whether it is as narrow as a phone."""
-
     is_dark: bool = False
     is_narrow: bool = False
 
@@ -50,23 +48,19 @@ def read_viewport(screen: object) -> Viewport:
 
 
 def page(heading: Component, *parts: Component) -> Component:
-    """Put a page together."""
     return html.Div([html.H1(heading), *parts])
 
 
 def section(title: str, *children: Component, name: str = "") -> Component:
-    """Group children under a title."""
     named = {"id": name} if name else {}
     return html.Section([html.H2(title), *children], **named)
 
 
 def words(text: str, *, is_soft: bool = False) -> Component:
-    """Write a paragraph."""
     return html.P(text, className="soft" if is_soft else "")
 
 
 def alert(error: FfnProbeError) -> Component:
-    """Say what went wrong and what to do now."""
     parts = [html.P(error.what)]
     if error.remedy:
         parts.append(html.P(["try: ", html.Code(error.remedy)]))
@@ -96,8 +90,6 @@ def link_neuron(address: Address, name: str, position: int | None = None) -> Com
 def show_blocks(
     document: Iterable[blocks.Block], address: Address, viewport: Viewport
 ) -> list[Component]:
-    """Show a document's blocks."""
-
     def show(block: blocks.Block) -> list[Component]:
         match block:
             case blocks.Words():
@@ -145,7 +137,6 @@ def _show_card(card: blocks.Section, address: Address, viewport: Viewport) -> Co
 
 
 def define(pairs: Mapping[str, Component]) -> Component:
-    """List words and what they mean."""
     rows = [(html.Dt(word), html.Dd(meaning)) for word, meaning in pairs.items()]
     return html.Dl([part for row in rows for part in row])
 

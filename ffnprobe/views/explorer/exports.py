@@ -35,8 +35,6 @@ class Live:
 
 @dataclass(frozen=True)
 class Export:
-    """What a page exports: a result, its tables by name, and how to get it again."""
-
     stem: str
     result: Result
     tables: dict[str, pd.DataFrame]

@@ -28,7 +28,6 @@ WRITTEN = 20
 
 
 def show_none(session: Session, address: Address, viewport: Viewport) -> Component:
-    """Ask for a neuron."""
     c = session.model.config
     about = f"{session.model.name} has {c.layers} layers of {c.d_mlp:,} neurons: L0N0 to L{c.layers - 1}N{c.d_mlp - 1}."
     return ui.page("Which neuron?", ui.words(about), _choose(address))
@@ -41,7 +40,6 @@ def _choose(address: Address) -> Component:
 
 
 def show(session: Session, address: Address, viewport: Viewport) -> Component:
-    """Show a neuron."""
     try:
         reading = session.reading(address.neuron)
     except FfnProbeError as error:
@@ -194,8 +192,6 @@ def gather(session: Session, address: Address, live: Live) -> Export:
 
 
 def register(app: Dash, session: Session) -> None:
-    """Register the sliders and the button of what if."""
-
     def steer(address: Address, value: float, viewport: Viewport) -> list[Component]:
         return _show_steered(session, address, address.neuron, value, viewport)
 

@@ -26,7 +26,6 @@ TICK = 300  # milliseconds between two polls of the background work
 
 
 def show(session: Session, address: Address, viewport: Viewport) -> Component:
-    """Show a prompt, or ask for one."""
     if not address.has("prompt"):
         return _welcome(session, address)
     try:
@@ -218,8 +217,6 @@ def gather(session: Session, address: Address, live: Live) -> Export:
 
 
 def register(app: Dash, session: Session) -> None:
-    """Register the slider, and the work behind a question: start, poll, cancel."""
-
     def warm(address: Address, temperature: float, viewport: Viewport) -> list[Component]:
         return _show_predictions(address, session.trace(address), temperature, viewport)
 

@@ -40,7 +40,6 @@ SURVEYED = [
 
 
 def show(session: Session, address: Address, viewport: Viewport) -> Component:
-    """Show what a search finds, and the survey."""
     about = (
         "Every neuron is a point: how unevenly its answer falls on the vocabulary. A click on one, or a "
         "name in the table, leads to its card."
@@ -80,7 +79,6 @@ def _show_form(address: Address) -> Component:
 
 
 def find(session: Session, address: Address) -> Search:
-    """Search as an address asks for."""
     kind, neurons, among = address.text("kind"), session.neurons, None
     if kind:
         if neurons is None:
@@ -137,8 +135,6 @@ def gather(session: Session, address: Address, live: Live) -> Export:
 
 
 def register(app: Dash, session: Session) -> None:
-    """Register the survey."""
-
     def start(is_needed: bool | None) -> Any:
         return (session.survey().name, 1) if is_needed else (no_update, no_update)
 
@@ -175,7 +171,6 @@ def register(app: Dash, session: Session) -> None:
 
 
 def show_facts(session: Session, address: Address, viewport: Viewport) -> Component:
-    """Show the relations, and the facts of the one chosen."""
     facts, (relation, listed) = session.facts, _list_facts(session, address)
     counts = Counter(row.relation for row in facts.rows)
     relations = [
@@ -215,7 +210,6 @@ def _list_facts(session: Session, address: Address) -> tuple[str, pd.DataFrame]:
 
 
 def gather_facts(session: Session, address: Address, live: Live) -> Export:
-    """Gather a relation's facts."""
     relation, listed = _list_facts(session, address)
     python = (
         f"from ffnprobe.facts.formats import read_facts\n\nrows = read_facts({session.facts_file!r}).rows\n"

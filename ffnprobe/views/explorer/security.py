@@ -105,7 +105,6 @@ def guard(app: Dash, *, host: str, token: str | None) -> None:
 
 
 def say(text: str, status: int) -> Response:
-    """Answer with a sentence."""
     return Response(f"{text}\n", status, mimetype="text/plain")
 
 

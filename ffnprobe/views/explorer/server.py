@@ -36,8 +36,6 @@ from ffnprobe.views.explorer.session import Session, log_error
 
 
 class ExplorerPage(NamedTuple):
-    """A page: its title in the navigation, what it shows and what it exports."""
-
     title: str
     show: Callable[[Session, Address, Viewport], Component]
     gather: Callable[[Session, Address, Live], Export] | None
@@ -212,7 +210,6 @@ class Server(ThreadedWSGIServer):  # type: ignore[misc]
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: socket.socket) -> None:
-        """Close a connection."""
         with self._lock:
             self._connections.pop(request, None)
         super().shutdown_request(request)

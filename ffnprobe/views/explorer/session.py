@@ -62,8 +62,6 @@ class JobCancelled(Exception):
 
 @dataclass(eq=False)
 class Job:
-    """One job: its result so far, its progress, its state."""
-
     work: Callable[["Job"], Any]
     name: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     result: Any = None
@@ -131,7 +129,6 @@ class Jobs:
             return job
 
     def cancel(self, name: object) -> None:
-        """Stop a job, if it is known."""
         if job := self.find(name):
             job.is_unwanted = True
 
@@ -164,7 +161,6 @@ class Jobs:
 
 
 def log_error() -> None:
-    """Log the traceback of an unexpected error."""
     logging.getLogger("ffnprobe").exception("unexpected error in the explorer")
 
 
@@ -187,8 +183,6 @@ class AskedPrompt:
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """What all pages are made from."""
-
     model: Model
     scan: Scan | None = None
     facts_file: str = EMBEDDED
@@ -229,28 +223,23 @@ class Session:
         )
 
     def lens(self, trace: Trace) -> go.Figure:
-        """Draw a prompt's lens grid."""
         key = ("lens", trace.ids, trace.has_bos)
         return self.cache.get_or_make(key, lambda: plot(trace, "lens"))
 
     def field(self, neurons: Survey) -> go.Figure:
-        """Draw all neurons by kind."""
         return self._surveyed.get_or_make("kinds", lambda: plot(neurons, "kinds"))
 
     def reading(self, name: str) -> Reading:
-        """Read one neuron."""
         neuron = str(NeuronId.parse(name))
         reading = self.cache.get_or_make(("reading", neuron), lambda: read(self.model, neuron))
         assert isinstance(reading, Reading)
         return reading
 
     def related(self, reading: Reading) -> Related:
-        """Find a neuron's related neurons."""
         k = min(RELATED, self.model.config.neurons - 1)
         return self.cache.get_or_make(("related", reading.name), lambda: reading.related(k))
 
     def drivers(self, trace: Trace, name: str, position: int) -> Drivers:
-        """Find what gave a neuron its score at a position."""
         key = ("drivers", trace.ids, trace.has_bos, name, position)
         return self.cache.get_or_make(key, lambda: drivers(trace, name, position=position))
 
@@ -296,8 +285,6 @@ class Session:
         return explanation
 
     def start_explaining(self, question: AskedPrompt) -> Job:
-        """Explain in the background."""
-
         def work(job: Job) -> Explanation:
             if (explanation := self.explanation(question)) is not None:
                 return explanation
@@ -312,7 +299,6 @@ class Session:
         return self.jobs.start(work)
 
     def circuit(self, question: AskedPrompt, keep: int) -> Circuit:
-        """Find the circuit of a question's answer."""
         check_size(question.prompt, "prompt")
         return self.cache.get_or_make(
             ("circuit", question, keep),
@@ -330,8 +316,6 @@ class Session:
         return neurons
 
     def survey(self) -> Job:
-        """Survey every neuron in the background."""
-
         def work(job: Job) -> Survey:
             if (neurons := self.neurons) is not None:
                 return neurons
@@ -343,7 +327,6 @@ class Session:
 
 
 def check_size(text: str, name: str) -> str:
-    """Refuse a text that is too long."""
     size = len(text.encode("utf-8", errors="surrogatepass"))
     if size > PROMPT_BYTES:
         raise PromptRefused(

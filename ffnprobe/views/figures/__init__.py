@@ -93,7 +93,6 @@ def plot_all(result: Any) -> list[go.Figure]:
 
 
 def _figures_of(result: Any) -> Mapping[str, Drawing]:
-    """Find the figures of a result, by its type."""
     name = type(result).__name__
     if isinstance(result, Result) and name in FILES:
         return find_figures(name)

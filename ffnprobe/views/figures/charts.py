@@ -55,23 +55,19 @@ def add_bars(
 
 
 def sign_colour(value: float) -> str:
-    """Return blue from zero up, vermillion below."""
     return BLUE if value >= 0 else VERMILLION
 
 
 def height_of(rows: int) -> int:
-    """Return the height of a figure with this many bars."""
     return 90 + ROW * rows
 
 
 def neuron_labels(table: pd.DataFrame, column: str = "answer_tokens") -> list[str]:
-    """Label neurons by their name and the first tokens in a column."""
     tokens = first_tokens(table[column])
     return [f"{name}  {first}" for name, first in zip(table["name"], tokens, strict=True)]
 
 
 def first_tokens(column: pd.Series) -> list[str]:
-    """Keep the first few tokens of each row."""
     return [" ".join(tokens.split(" ")[:SHOWN_TOKENS]) for tokens in column]
 
 
@@ -193,13 +189,11 @@ def say(provenance: Provenance) -> str:
 
 
 def say_answer(provenance: Provenance) -> str:
-    """Name the answer, and what it is compared with."""
     than = f" rather than {provenance.versus}" if provenance.versus else ""
     return f"{provenance.answer}{than}"
 
 
 def say_model(provenance: Provenance) -> str:
-    """Name the model and the settings."""
     return f"{provenance.model}; {provenance.describe()}"
 
 

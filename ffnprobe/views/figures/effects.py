@@ -47,7 +47,6 @@ def plot_effects(effects: "fp.Effects", *, top: int = 10) -> go.Figure:
 
 @draws("neurons", "Estimates")
 def plot_estimates(estimates: "fp.Estimates", *, top: int = 10) -> go.Figure:
-    """Draw the neurons with the largest estimated effects."""
     table = estimates.top(min(top, estimates.trace.model.config.neurons))
     title = f"The gradient estimates that {estimates.provenance.answer} loses most without {table['name'][0]} ({table.estimate[0]:.3f} logits)"
     x = "estimated effect in logits"
@@ -65,7 +64,6 @@ def plot_patches(patches: "fp.Patches", *, top: int = 10) -> go.Figure:
 
 @draws("groups", "GroupEffects")
 def plot_groups(effects: "fp.GroupEffects") -> go.Figure:
-    """Draw what the answer loses without each group."""
     values = effects.table.effect.tolist()
     names = [f"group {n}" if len(name) > WIDE else name for n, name in enumerate(effects.groups)]
     hover = [f"{group}:" for group in effects.groups]
@@ -102,7 +100,6 @@ def plot_against_pushes(effects: "fp.Effects", *, pushes: "fp.Pushes | None" = N
 
 @draws("map", "LayerEffects")
 def plot_map(effects: "fp.LayerEffects") -> go.Figure:
-    """Draw what the answer loses without an MLP layer, at each position."""
     return _draw_map(effects.values.tolist(), effects.tokens, effects.provenance, "effect", LOSS)
 
 
@@ -226,7 +223,6 @@ draws("paths", "Explanation")(lambda e: draw_paths(e.paths, e.trace.tokens, e.pr
 
 @draws("map", "Explanation")
 def plot_explanation_map(explanation: "fp.Explanation") -> go.Figure:
-    """Draw an explanation's map."""
     if explanation.map is None:
         raise _refuse()
     grid = explanation.map.pivot(index="layer", columns="position", values="effect")

@@ -20,7 +20,6 @@ _LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
 
 @draws("known", "Scores")
 def plot_known(scores: "fp.Scores") -> go.Figure:
-    """Draw the share of each relation's facts that are known."""
     shares = scores.table.groupby("relation", sort=False).known.agg(["mean", "size"])
     shares = shares.sort_values("mean", ascending=False, kind="stable")
     return charts.draw_bars(

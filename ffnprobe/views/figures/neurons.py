@@ -25,7 +25,6 @@ _BELOW = charts.BELOW | {"y": -0.2}
 
 @draws("reading", "Reading")
 def plot_reading(reading: "fp.Reading", *, top: int = 10) -> go.Figure:
-    """Draw the tokens that match question and gate, and those the answer promotes and suppresses."""
     top = min(top, reading.question.model.config.vocab)
     tables = {} if reading.gate is None else {"gate_tokens": reading.gate.top(top)}
     tables["question_tokens"] = reading.question.top(top)
@@ -140,7 +139,6 @@ def plot_roles(survey: "fp.Survey | fp.Readings") -> go.Figure:
 
 @draws("search", "Search")
 def plot_search(search: "fp.Search") -> go.Figure:
-    """Draw the neurons found for tokens by z."""
     table = _rows(search)
     names, best = charts.neuron_labels(table, search.own_tokens), table.iloc[0]
     return charts.draw_bars(
@@ -217,7 +215,6 @@ def plot_outputs(labels: "fp.Labels") -> go.Figure:
 
 @draws("firing", "Scan")
 def plot_firing(scan: "fp.Scan") -> go.Figure:
-    """Draw how often neurons are above zero, layer by layer."""
     table = scan.table
     figure = go.Figure(_box_layers(table, "firing_rate", BLUE))
     title = f"{int(table.is_dead.sum()):,} of {len(table):,} neurons were never above zero"
@@ -227,7 +224,6 @@ def plot_firing(scan: "fp.Scan") -> go.Figure:
 
 @draws("histogram", "Scan", is_asked=True)
 def plot_histogram(scan: "fp.Scan", neuron: str | NeuronId) -> go.Figure:
-    """Draw the histogram of one neuron's activations with its mean."""
     chosen = scan.find(neuron)
     at = (chosen.layer, chosen.neuron)
     counts = scan.statistics.histogram[at]

@@ -27,7 +27,6 @@ NUMBERS_AT_MOST = 1_000_000
 def plot_predictions(
     trace: "fp.Trace", *, top: int = 10, position: int = -1, temperature: float = 1.0
 ) -> go.Figure:
-    """Draw the likeliest next tokens."""
     many, at = min(top, len(trace.model.vocab)), trace.at(position)
     table = trace.predictions(many, position=position, temperature=temperature)
     title = f"{table.token[0]} comes next with probability {table.probability[0]:.3f}"
@@ -195,7 +194,6 @@ def _limit(values: Tensor) -> float:
 
 @draws("drivers", "Drivers")
 def plot_drivers(drivers: "fp.Drivers", *, top: int = 15) -> go.Figure:
-    """Draw the parts of the stream that gave a neuron its score (and its gate's)."""
     gate = {} if drivers.gate is None else {"gate": drivers.gate}
     sides = gate | {"question": drivers}
     figure = make_subplots(

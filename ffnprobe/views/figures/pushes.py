@@ -105,7 +105,6 @@ def draw_waterfall(steps: dict[str, float], logit: float, provenance: Provenance
 
 @draws("neurons", "Pushes")
 def plot_neurons(pushes: "fp.Pushes", *, top: int = 10) -> go.Figure:
-    """Draw the neurons that pushed hardest toward the answer and away from it."""
     table = list_both_ends(pushes, top, among=pushes.values.numel())
     title = f"{table['name'].iloc[0]} pushes {pushes.provenance.answer} most, by {table.push[0]:+.3f} logits"
     return draw_neurons(table, "push", title, pushes.provenance, x="push in logits")
@@ -131,7 +130,6 @@ def draw_neurons(
 
 @draws("paths", "Paths")
 def plot_paths(paths: "fp.Paths", *, top: int = 10) -> go.Figure:
-    """Draw the `top` neurons that push hardest through attention, with the head that carried most."""
     table = paths.by_neuron(min(top, paths.neurons.numel()))
     return draw_paths(table, paths.trace.tokens, paths.provenance)
 
