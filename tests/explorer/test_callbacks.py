@@ -38,7 +38,7 @@ def known(session):
     """Every callback as a page sends it, from two pages."""
     app = build(session)
     app._setup_server()
-    asked = session.question(read_address("/", SEARCH)).name
+    asked = repr(session.question(read_address("/", SEARCH)))
     job = {"question": asked, "name": None, "done": False}
     told = VALUES | {"question.data": asked, "job.data": job}
     listed = [item for item in app.callback_map.items() if "callback" in item[1]]

@@ -37,6 +37,11 @@ class Address:
     def neuron(self) -> str:
         return self.path.removeprefix("/neuron/") if self.path.startswith("/neuron/") else ""
 
+    @property
+    def page(self) -> str:
+        """The path of the page, the same for every neuron."""
+        return "/neuron" if self.neuron else self.path
+
     def has(self, name: str) -> bool:
         """Say whether an option is given, even if it is empty."""
         return any(known == name for known, _ in self.options)

@@ -20,6 +20,10 @@ from ffnprobe.views.figures import plot
 KEEP, MOST = 40, 300
 EDGES = 12
 HIDDEN = ["layer", "neuron", "gate_tokens"]
+ABOUT = (
+    "Tokens below, layers upward, the answer on top. A line is what one node is worth to the answer "
+    "through the next. Click a neuron to see it."
+)
 
 
 def show(session: Session, address: Address, viewport: Viewport) -> Component:
@@ -31,7 +35,9 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
         form = ui.prompt_form(session, address, session.trace(address))
         circuit = _find(session, address)
         sections = (_show_node, _show_without, _show_groups, _list_neurons)
-        parts = [_show_graph(circuit, viewport), *(each(circuit, address) for each in sections)]
+        graph = ui.figure(plot(circuit, "graph"), viewport, name="graph")
+        parts = [ui.section("The graph", ui.words(ABOUT), graph)]
+        parts += [each(circuit, address) for each in sections]
     except FfnProbeError as error:
         return ui.page(heading, ui.prompt_form(session, address, None), ui.alert(error))
     return ui.page(circuit.title, form, *parts, bar())
@@ -44,15 +50,6 @@ def _find(session: Session, address: Address) -> Circuit:
             f"keep = {keep}: the explorer keeps 1 to {MOST}.", remedy=f"keep={KEEP}"
         )
     return session.circuit(session.question(address), keep)
-
-
-def _show_graph(circuit: Circuit, viewport: Viewport) -> Component:
-    about = (
-        "Tokens below, layers upward, the answer on top. A line is what one node is worth to the answer "
-        "through the next. Click a neuron to see it."
-    )
-    graph = ui.figure(plot(circuit, "graph"), viewport, name="graph")
-    return ui.section("The graph", ui.words(about), graph)
 
 
 def _show_node(circuit: Circuit, address: Address) -> Component:

@@ -27,12 +27,6 @@ STEERED = 8
 WRITTEN = 20
 
 
-def show_none(session: Session, address: Address, viewport: Viewport) -> Component:
-    c = session.model.config
-    about = f"{session.model.name} has {c.layers} layers of {c.d_mlp:,} neurons: L0N0 to L{c.layers - 1}N{c.d_mlp - 1}."
-    return ui.page("Which neuron?", ui.words(about), _choose(address))
-
-
 def _choose(address: Address) -> Component:
     box = dcc.Input(id="name", value=address.neuron, placeholder="L3N12", spellCheck=False)
     parts = [ui.field("Neuron", box), html.Button("Show", id="go")]
@@ -40,6 +34,10 @@ def _choose(address: Address) -> Component:
 
 
 def show(session: Session, address: Address, viewport: Viewport) -> Component:
+    if not address.neuron:
+        c = session.model.config
+        about = f"{session.model.name} has {c.layers} layers of {c.d_mlp:,} neurons: L0N0 to L{c.layers - 1}N{c.d_mlp - 1}."
+        return ui.page("Which neuron?", ui.words(about), _choose(address))
     try:
         reading = session.reading(address.neuron)
     except FfnProbeError as error:

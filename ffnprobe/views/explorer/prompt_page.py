@@ -157,7 +157,7 @@ def _show_why(session: Session, address: Address, trace: Trace, viewport: Viewpo
     return ui.section(
         f"Why {_name_answer(session, question)}?",
         # The browser starts the work, so that only a page somebody sees is computed.
-        dcc.Store(id="question", data=question.name),
+        dcc.Store(id="question", data=repr(question)),
         # It ticks once, and again when told to, so that two polls never overlap.
         dcc.Interval(id="tick", interval=TICK, max_intervals=0),
         html.Div(progress, className="row"),
@@ -205,7 +205,7 @@ def gather(session: Session, address: Address, live: Live) -> Export:
         tables["lens"] = trace.predictions(k, position=position, after=address.text("after"))
     question = session.question(address)
     explanation = None if question.answer is None else session.explanation(question)
-    if explanation is None and live.job.get("question") == question.name:
+    if explanation is None and live.job.get("question") == repr(question):
         job = session.jobs.find(live.job.get("name"))
         explanation = None if job is None else job.result
     if explanation is None:
@@ -227,7 +227,7 @@ def register(app: Dash, session: Session) -> None:
         path: str | None, search: str | None,
     ) -> Any:  # fmt: skip
         question = session.question(read_address(path, search))
-        if asked != question.name:
+        if asked != repr(question):
             return (no_update,) * 4
         before, is_again = job or {}, ctx.triggered_id == "again" and bool(again)
         one_more = (ticks or 0) + 1
@@ -258,7 +258,7 @@ def register(app: Dash, session: Session) -> None:
     ) -> Any:  # fmt: skip
         address, viewport = read_address(path, search), ui.read_viewport(screen)
         question = session.question(address)
-        if job is None or not job["question"] == asked == question.name:
+        if job is None or not job["question"] == asked == repr(question):
             return (no_update,) * 6
         running = session.jobs.find(job["name"])
         # If the job was dropped, the result may be in the cache, else it can be asked for again.

@@ -2,9 +2,8 @@
 
 Other users of the machine can connect to 127.0.0.1 too. So a request must have the access token: it is
 in the address that is printed, and from the first visit on in a cookie that scripts and other sites
-cannot use. A page of another site can make a browser send requests to 127.0.0.1, and a name that is
-rebound to 127.0.0.1 can read the replies. So a request must name a host of the explorer, and a POST must
-come from a page of the explorer. Replies forbid scripts, frames and requests of other origins.
+cannot use. A request must name a host of the explorer (`listening` says why), and a POST must come from
+a page of the explorer. Replies forbid scripts, frames and requests of other origins.
 
 Dash takes a callback as it comes, and fails inside where its parts do not fit. So each must name a
 callback that there is, with its own inputs and values of the right kind; else it is refused in words.

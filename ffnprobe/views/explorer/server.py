@@ -38,17 +38,16 @@ from ffnprobe.views.explorer.session import Session, log_error
 class ExplorerPage(NamedTuple):
     title: str
     show: Callable[[Session, Address, Viewport], Component]
-    gather: Callable[[Session, Address, Live], Export] | None
+    gather: Callable[[Session, Address, Live], Export]
 
 
 PAGES = {
     "/": ExplorerPage("Prompt", prompt_page.show, prompt_page.gather),
     "/circuit": ExplorerPage("Circuit", circuit_page.show, circuit_page.gather),
-    "/neuron": ExplorerPage("Neuron", neuron_page.show_none, None),
+    "/neuron": ExplorerPage("Neuron", neuron_page.show, neuron_page.gather),
     "/search": ExplorerPage("Search", search_page.show, search_page.gather),
     "/facts": ExplorerPage("Facts", search_page.show_facts, search_page.gather_facts),
 }
-NEURON = ExplorerPage("Neuron", neuron_page.show, neuron_page.gather)
 # Dash's own page names no language and shows nothing without JavaScript.
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -134,35 +133,28 @@ def _frame(session: Session) -> Component:
 
 def _navigation(address: Address) -> list[Component]:
     """Link to every page, keep the question, and mark the current one."""
-    here = "/neuron" if address.neuron else address.path
     mark: dict[str, Any] = {"aria-current": "page"}
     return [
-        ui.link(page.title, address.to(path), **(mark if path == here else {}))
+        ui.link(page.title, address.to(path), **(mark if path == address.page else {}))
         for path, page in PAGES.items()
     ]
 
 
-def _find(address: Address) -> ExplorerPage | None:
-    return NEURON if address.neuron else PAGES.get(address.path)
-
-
 def show_page(session: Session, address: Address, viewport: Viewport) -> Component:
     """Show the page of an address, or the error in the address."""
-    page = _find(address)
-    if page is None:
+    if address.page not in PAGES:
         return ui.page("No such page", html.P(["Start with ", ui.link("a prompt", "/"), "."]))
     try:
-        return page.show(session, address, viewport)
+        return PAGES[address.page].show(session, address, viewport)
     except FfnProbeError as error:
         return ui.page("This cannot be shown", ui.alert(error))
 
 
 def gather(session: Session, address: Address, live: Live) -> Export:
     """Gather what the page of an address exports."""
-    page = _find(address)
-    if page is None or page.gather is None:
+    if address.page not in PAGES or address.path == "/neuron":
         raise FfnProbeError("there is nothing on this page to export.")
-    return page.gather(session, address, live)
+    return PAGES[address.page].gather(session, address, live)
 
 
 def _answer_error(error: Exception) -> Any:

@@ -175,11 +175,6 @@ class AskedPrompt:
     contrast: tuple[str, ...]
     is_related: bool  # compared with other facts of the relation too
 
-    @property
-    def name(self) -> str:
-        """The question as text, to compare."""
-        return repr(self)
-
 
 @dataclass(frozen=True, eq=False)
 class Session:
