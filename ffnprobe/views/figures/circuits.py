@@ -37,7 +37,6 @@ def plot_circuit(circuit: "fp.Circuit", *, top: int = SHOWN, edges: int = EDGES)
     figure = go.Figure()
     _draw_edges(figure, spots, strongest)
     _draw_nodes(figure, circuit, spots, shown)
-    # The tokens below and the answer on top.
     for position, token in enumerate(circuit.trace.tokens):
         charts.write_boxed(figure, *spots[f"embedding@{position}"], plain(token))
     answer = plain(f"{circuit.provenance.answer}  {circuit.logit:+.2f}")
@@ -143,17 +142,12 @@ def _draw_nodes(figure: go.Figure, circuit: "fp.Circuit", spots: Spots, shown: l
     )  # fmt: skip
 
 
-@draws("recovery", "Circuit")
-def plot_circuit_recovery(circuit: "fp.Circuit") -> go.Figure:
-    """Draw what a tested circuit recovers."""
-    if circuit.recovery is None:
-        raise OptionRefused("this circuit was not tested.", remedy="test=True (--test)")
-    return plot_recovery(circuit.recovery)
-
-
-@draws("recovery", "Recovery")
-def plot_recovery(recovery: "fp.Recovery") -> go.Figure:
+@draws("recovery", "Circuit", "Recovery")
+def plot_recovery(result: "fp.Circuit | fp.Recovery") -> go.Figure:
     """Draw, over the size, what is left with only the circuit and what is gone without it."""
+    recovery = result.recovery if isinstance(result, fp.Circuit) else result
+    if recovery is None:
+        raise OptionRefused("this circuit was not tested.", remedy="test=True (--test)")
     shares = {"recovered": "left with only these neurons", "gone": "gone without these neurons"}
     figure = make_subplots(cols=2, shared_yaxes=True, subplot_titles=list(shares.values()))
     for order, (ranking, rows) in enumerate(recovery.rows.groupby("ranking", sort=False)):
