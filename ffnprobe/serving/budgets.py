@@ -12,8 +12,7 @@ the time budget of 0 seconds is used up.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,10 +32,11 @@ class Cancelled(Exception):
     """Raised to stop work that nobody waits for."""
 
 
-class Budget:
-    """How long a question may take, from the moment it is asked."""
+class Budget(TorchFunctionMode):
+    """How long a question may take; entered as a context, it is checked whenever torch is called."""
 
     def __init__(self, seconds: float) -> None:
+        super().__init__()
         self.seconds = seconds
         self.share = 0.0
         self.is_unwanted = False
@@ -67,19 +67,9 @@ class Budget:
         self.share = done / total if total else 0.0
         self.check()
 
-    def watch(self) -> AbstractContextManager[Any]:
-        """Check the time whenever torch is called."""
-        return _Watch(self.check)
-
-
-class _Watch(TorchFunctionMode):
-    def __init__(self, check: Callable[[], None]) -> None:
-        super().__init__()
-        self._check = check
-
     def __torch_function__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         if function not in _NEVER_STOPPED:
-            self._check()
+            self.check()
         return function(*args, **(kwargs or {}))

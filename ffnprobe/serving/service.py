@@ -100,7 +100,7 @@ class Service:
             model = self.models.get(name)
             budget.check()  # loading has no steps; what comes after it is watched
             asks_for_time = tool.verb.find_role("Progress") is not None
-            with nullcontext() if asks_for_time else budget.watch():
+            with nullcontext() if asks_for_time else budget:
                 found = tool.work(self, model, options, budget)
             return self.answers.write(found, grade=tool.grade, rows=rows)
 

@@ -21,17 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import TypeAdapter
 
-from ffnprobe.arguments import (
-    BY_RELATION,
-    HUBS,
-    OVERLAP,
-    REMOVE,
-    Option,
-    Seed,
-    check,
-    check_option,
-    show,
-)
+from ffnprobe import arguments
+from ffnprobe.arguments import Option, check, check_option, show
 from ffnprobe.asking import answer
 from ffnprobe.cache import LRUCache
 from ffnprobe.corpora.scans import embedded_scan
@@ -77,11 +68,11 @@ FACT = (
     Parameter("subject", "", Option("What it is about."), str),
 )
 SUMMARIES = (
-    Parameter("by_relation", False, BY_RELATION, bool),
-    Parameter("overlap", False, OVERLAP, bool),
-    Parameter("remove", None, REMOVE, str | None),
-    Parameter("hubs", False, HUBS, bool),
-    Parameter("seed", 0, get_args(Seed)[1], int),
+    Parameter("by_relation", False, arguments.BY_RELATION, bool),
+    Parameter("overlap", False, arguments.OVERLAP, bool),
+    Parameter("remove", None, arguments.REMOVE, str | None),
+    Parameter("hubs", False, arguments.HUBS, bool),
+    Parameter("seed", 0, get_args(arguments.Seed)[1], int),
 )
 Answer = dict[str, Any]
 

@@ -257,7 +257,7 @@ def test_work_that_is_stopped_leaves_gradients_on(tiny_trace):
     for most in (1, 5, 20, 60):
         budget = CountedBudget(5)
         budget.calls, budget.most = 0, most
-        with pytest.raises(BudgetExceeded), budget.watch():
+        with pytest.raises(BudgetExceeded), budget:
             fp.attribute(tiny_trace, " the")
         assert torch.is_grad_enabled(), most
 
