@@ -6,6 +6,7 @@ Help is plain lines for a narrow terminal, flags as `--bos / --no-bos`, nothing 
 import inspect
 import re
 import sys
+from collections import UserDict
 from collections.abc import Callable, Sequence
 from functools import wraps
 from types import NoneType, UnionType
@@ -32,7 +33,7 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Commands(dict[str, Any]):
+class Commands(UserDict[str, Any]):
     """Commands by name, each made of a function when it is first asked for."""
 
     def __getitem__(self, name: str) -> Any:
@@ -40,12 +41,6 @@ class Commands(dict[str, Any]):
         if not hasattr(command, "params"):
             command = self[name] = command()
         return command
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self.keys() else default
-
-    def items(self) -> Any:
-        return [(name, self[name]) for name in self]
 
 
 class HelpGroup(TyperGroup):
@@ -63,9 +58,8 @@ class HelpGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a row for each command; a long line is wrapped, not cut."""
-        rows = [(name, self._words(ctx, name)) for name in self.commands]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, self._words(ctx, name)) for name in self.commands])
 
     def _words(self, ctx: Any, name: str) -> str:
         """Say what a command does; one that is not made yet has it from its verb."""
@@ -107,12 +101,7 @@ def _name_argument(argument: Any) -> str:
     return name if argument.required else f"[{name}]"
 
 
-app = typer.Typer(
-    name="ffnprobe",
-    cls=HelpGroup,
-    no_args_is_help=True,
-    **SETTINGS,
-)
+app = typer.Typer(name="ffnprobe", cls=HelpGroup, no_args_is_help=True, **SETTINGS)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -1,10 +1,10 @@
 """`explore` and `serve --mcp`: commands that listen, for people in a browser and for agents."""
 
-import importlib.util
 import json
 import os
 import sys
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -41,11 +41,7 @@ def explore(
     common.refuse_output(
         "explore does not print or write a result.", remedy='"Export" at the end of each page'
     )
-    if not has_dash():
-        raise OptionRefused(
-            "the explorer needs the package dash, which is not installed.",
-            remedy=name_install("explore"),
-        )
+    check_installed("the explorer", "dash", extra="explore")
     from ffnprobe.listening import LOCAL, bind
     from ffnprobe.views.explorer.server import open_browser, start
     from ffnprobe.views.explorer.session import Session
@@ -79,6 +75,13 @@ def explore(
             server.server_close()
 
 
+def check_installed(work: str, package: str, *, extra: str) -> None:
+    """Refuse work that needs a package which is not there."""
+    if find_spec(package) is None:
+        why = f"{work} needs the package {package}, which is not installed."
+        raise OptionRefused(why, remedy=name_install(extra))
+
+
 def name_install(extra: str) -> str:
     """Write the command that installs an extra, in the form in which this package was installed."""
     # Imported here: it takes a fifth of what `ffnprobe --help` does.
@@ -92,10 +95,6 @@ def name_install(extra: str) -> str:
     if told.get("dir_info", {}).get("editable"):
         return f'pip install -e "{where}[{extra}]"'
     return f'pip install "{where or "ffnprobe"}[{extra}]"'
-
-
-def has_dash() -> bool:
-    return importlib.util.find_spec("dash") is not None
 
 
 @command
@@ -131,10 +130,7 @@ def serve(
         raise OptionRefused(
             "standard input is closed, so no client can ask over it.", remedy="--http"
         )
-    if importlib.util.find_spec("mcp") is None:
-        raise OptionRefused(
-            "serving needs the package mcp, which is not installed.", remedy=name_install("mcp")
-        )
+    check_installed("serving", "mcp", extra="mcp")
     from ffnprobe.corpora.scans import Scan
     from ffnprobe.listening import bind
     from ffnprobe.serving.protocol import AgentServer

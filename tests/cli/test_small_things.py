@@ -91,7 +91,7 @@ def test_explore_without_dash_names_the_right_pip(told, wanted, monkeypatch):
             return json.dumps(told) if told else None
 
     monkeypatch.setattr(metadata, "distribution", lambda name: Installed())
-    monkeypatch.setattr(servers, "has_dash", lambda: False)
+    monkeypatch.setattr(servers, "find_spec", lambda package: None)
     assert wanted in refused("explore")
 
 

@@ -170,7 +170,7 @@ def test_explore_takes_no_file_to_write(tmp_path):
 
 
 def test_without_dash_the_command_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(servers, "has_dash", lambda: False)
+    monkeypatch.setattr(servers, "find_spec", lambda package: None)
     said = refused("explore", "--no-open")
     assert said.startswith("error: the explorer needs the package dash, which is not installed.")
     assert servers.name_install("explore") in said
