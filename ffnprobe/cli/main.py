@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from ffnprobe.cli import catalogue, edit, publish, resumable, servers, verb_commands  # noqa: F401
+from ffnprobe.cli import edit, other_commands, resumable, servers, verb_commands  # noqa: F401
 from ffnprobe.cli.command import app
 from ffnprobe.cli.failures import ClosedOutput, flush_output, restate
 

@@ -43,12 +43,9 @@ class ServedModels:
                     f"two models have the name {name}.", remedy="folders of other names"
                 )
             self.sources[name] = named
+        self.default = next(iter(self.sources))  # is asked where none is named
         self._device = device
         self._loaded = LRUCache(most=len(sources), most_bytes=most_bytes)
-
-    @property
-    def default(self) -> str:
-        return next(iter(self.sources))
 
     def get(self, name: str | None) -> Model:
         """Return a model by name, loading it if it is not in memory, or say which there are."""

@@ -1,5 +1,9 @@
-"""`ffnprobe models`, `ffnprobe params`: what can be loaded by name, and where the parameters are."""
+"""Commands that run no model: `models`, `params`, and `publish`, which writes results as a site."""
 
+from pathlib import Path
+from typing import Annotated
+
+from ffnprobe.arguments import Argument, Option
 from ffnprobe.cli.command import command
 from ffnprobe.cli.invocation import Common
 
@@ -54,3 +58,27 @@ def params(common: Common) -> None:
     columns = ["part", "parameters", "share", "share_without_embeddings"]
     table = pd.DataFrame(rows, columns=columns)
     common.emit(TableSet("where the parameters are", {"parameters": table}, provenance))
+
+
+@command
+def publish(
+    common: Common,
+    results: Annotated[
+        list[Path],
+        Argument(
+            "Files that --out wrote (.json, .csv, .parquet), or folders published before.",
+            metavar="RESULT…",
+        ),
+    ],
+    to: Annotated[Path, Option("The folder of the site.", metavar="FOLDER")],
+) -> None:
+    """Publish results of one model as a site: pages, tables, provenance, and an index with a search.
+
+    Results of the same model are added to a site that exists; those of another are refused.
+    """
+    common.refuse_output("publish writes a folder.", remedy="--to FOLDER alone")
+    from ffnprobe.views.publishing import publish as publish_results
+
+    index = publish_results([str(path) for path in results], to)
+    common.note(f"{len(list(index.parent.glob('results/*.html'))):,} results")
+    print(index)
