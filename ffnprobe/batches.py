@@ -241,7 +241,6 @@ def _read_table(store: Store, prompt: str, answer: str | None) -> "pd.DataFrame 
 
 
 def _write_table(store: Store, prompt: str, answer: str | None, table: "pd.DataFrame") -> None:
-    """Keep the table of a prompt that is done."""
     plain = table.copy()
     plain.attrs.clear()
     data = torch.frombuffer(bytearray(plain.to_parquet(index=False)), dtype=torch.uint8)

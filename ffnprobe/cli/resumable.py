@@ -214,7 +214,6 @@ def score(
 
 
 def _note(common: Common, scores: "Scores") -> None:
-    """Note what was scored, what stands out, and what could not be scored."""
     common.note(scores.title)
     for note in scores.notes:
         common.note(note)

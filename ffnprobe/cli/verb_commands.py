@@ -207,7 +207,6 @@ class BatchGroup(HelpGroup):
     """The verbs that ask about one prompt, as commands that ask about many."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Name what is typed as the commands' page does."""
         return ["VERB", "FILE", "[OPTIONS]"]
 
 

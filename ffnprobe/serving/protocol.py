@@ -205,7 +205,6 @@ class AgentServer(MCPServer[None]):
     async def read_resource(
         self, uri: Any, context: Asked = None
     ) -> Iterable[ReadResourceContents]:
-        """Read a page, or say in words why not."""
         page, budget = self._pages.get(str(uri)), Budget(SURVEY_SECONDS)
         try:
             if page is None:

@@ -93,7 +93,6 @@ class Answers:
         self._kept = LRUCache(most=KEPT_ANSWERS, most_bytes=KEPT_BYTES)
 
     def write(self, found: Found, *, grade: str, rows: int) -> Answer:
-        """Write what was found as a compact answer."""
         result, key = found.result, secrets.token_urlsafe(9)
         about = {
             "title": result.headline,

@@ -63,7 +63,6 @@ def save_graph(circuit: Circuit, path: str | Path, *, groups: Groups | None = No
 
 
 def to_graphml(circuit: Circuit, groups: Groups) -> str:
-    """Write every node and edge, with the columns of their tables."""
     nodes, edges = circuit.nodes(), _join_rest(circuit)
     inside = {name: group for group, names in groups.items() for name in names}
     nodes["group"] = [inside.get(name) for name in nodes.node]
@@ -99,7 +98,6 @@ def _join_rest(circuit: Circuit) -> pd.DataFrame:
 
 
 def to_tracer(circuit: Circuit, slug: str, groups: Groups) -> str:
-    """Write circuit-tracer's graph: metadata, what is pinned and grouped, nodes, links."""
     trace, first = circuit.trace, circuit.question.pushes.pieces[0]
     top, last = trace.model.config.layers + 1, len(trace) - 1
     ids = {ANSWER: f"{top}_{first.answer}_{last}", REST: f"0_-1_{last}"}

@@ -182,8 +182,6 @@ def _load_widget() -> Any:
     style = _PAGE.sub(r"\1.page {", style)
 
     class ReportWidget(anywidget.AnyWidget):
-        """A result's report in a notebook; where no kernel is, its card as HTML."""
-
         _esm = "\n".join(map(read_asset, (*SHARED, "widget.js")))
         html = traitlets.Unicode().tag(sync=True)
         look = traitlets.Unicode().tag(sync=True)  # `style` is a widget of Jupyter's own

@@ -145,7 +145,6 @@ def _check_same(first: Provenance, other: Provenance, title: str) -> None:
 
 
 def _check_folder(target: Path) -> None:
-    """Refuse a folder that holds something else."""
     if target.exists() and not target.is_dir():
         raise FileNotWritten(f"{target} is a file; a site is a folder.")
     _check_links(target)
@@ -221,7 +220,6 @@ def _describe(tables: TableSet, data: bytes) -> Entry:
 
 
 def _write_index(model: Provenance, entries: Sequence[Entry]) -> str:
-    """Write the page that lists every result, with a search."""
     intro = (
         f"{len(entries):,} result{'s' * (len(entries) != 1)} of one model, each with its tables, its "
         "provenance and its data. Type to search: a word, a token, a neuron."

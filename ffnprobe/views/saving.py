@@ -48,7 +48,6 @@ FIGURES = (".html", ".png")
 
 
 def to_json(result: TableSet, **more: str) -> str:
-    """Write one object: provenance, what the result is, each table by its name, one as `rows`."""
     named = {"rows": result.table} if len(result.named) == 1 else result.named
     types = {n: {str(c): str(t) for c, t in frame.dtypes.items()} for n, frame in named.items()}
     rows = {name: _plain_rows(frame) for name, frame in named.items()}
@@ -72,7 +71,6 @@ def to_jsonl(result: Result, written: TableSet) -> str:
 
 
 def to_md(result: TableSet) -> str:
-    """Write what is said and every table as Markdown, the provenance below."""
     paragraphs = [line.translate(_MARKUP) for line in result.said]
     for name, frame in result.named.items():
         title = f"### {name.translate(_IN_NAMES)}\n\n" if len(result.named) > 1 else ""
@@ -86,7 +84,6 @@ def to_md(result: TableSet) -> str:
 
 
 def to_parquet(result: TableSet) -> bytes:
-    """Write the first table, types kept, the provenance in the file's metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -224,7 +221,6 @@ def check_picture(path: Path) -> None:
 
 
 def save_figure(figure: "go.Figure", path: Path) -> None:
-    """Write a figure to a .html or .png file, whole or not at all."""
     check_picture(path)
     if path.suffix.lower() == ".html":
         save_figures([figure], path, title=path.stem)

@@ -27,7 +27,6 @@ ABOUT = (
 
 
 def show(session: Session, address: Address, viewport: Viewport) -> Component:
-    """Show the circuit of a prompt's answer, or ask for a prompt."""
     heading = "From the words to the answer"
     if not address.text("prompt"):
         return ui.page(heading, ui.prompt_form(session, address, None))

@@ -222,7 +222,6 @@ def chips(
 
 
 def field(label: str, box: Component, *, hint: str = "") -> Component:
-    """Put a label before an input and a hint after it."""
     parts = [html.Label(label, htmlFor=box.id), box]
     if hint:
         parts.append(html.Small(hint, className="soft"))

@@ -131,7 +131,6 @@ def _show_drivers(drivers: Drivers, address: Address) -> Component:
 def _show_what_if(
     session: Session, address: Address, name: str, activations: list[float], viewport: Viewport
 ) -> Component:
-    """Show the sliders, set as the address says."""
     low = min(-2.0, math.floor(min(activations)))
     high = max(8.0, math.ceil(2 * max(activations)))
     value = address.number("set", round(activations[-1], 2))

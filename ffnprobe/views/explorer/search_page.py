@@ -111,7 +111,6 @@ def _show_results(session: Session, address: Address, viewport: Viewport) -> lis
 def _show_survey(
     session: Session, neurons: Survey, address: Address, viewport: Viewport
 ) -> list[Component]:
-    """Draw the survey and list the most selective neurons."""
     best = join_labels(neurons.top(min(LISTED, len(neurons))), session.labels)
     caption = f"the {len(best)} neurons with the most selective answers"
     return [
@@ -122,7 +121,6 @@ def _show_survey(
 
 
 def gather(session: Session, address: Address, live: Live) -> Export:
-    """Gather what was found, else the survey."""
     neurons = session.neurons
     tables = {} if neurons is None else {"survey": neurons.table}
     if not address.texts("token"):

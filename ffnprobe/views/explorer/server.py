@@ -151,7 +151,6 @@ def show_page(session: Session, address: Address, viewport: Viewport) -> Compone
 
 
 def gather(session: Session, address: Address, live: Live) -> Export:
-    """Gather what the page of an address exports."""
     if address.page not in PAGES or address.path == "/neuron":
         raise FfnProbeError("there is nothing on this page to export.")
     return PAGES[address.page].gather(session, address, live)

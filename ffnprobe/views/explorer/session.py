@@ -83,7 +83,6 @@ class Job:
         self.done, self.total = done, total
 
     def show(self, result: Any) -> None:
-        """Keep the result so far."""
         self.check()
         self.result = result
 
@@ -190,7 +189,6 @@ class Session:
 
     @cached_property
     def facts(self) -> FactTable:
-        """The table of facts to choose prompts from."""
         facts = read_facts(self.facts_file)
         if not facts.rows:
             first = facts.problems[0]
@@ -209,7 +207,6 @@ class Session:
         lens(run(self.model, [0], patterns=False))
 
     def trace(self, address: Address) -> Trace:
-        """Run the prompt of an address."""
         prompt = check_size(address.text("prompt"), "prompt")
         return self.cache.get_or_make(
             ("trace", prompt, address.bos),
@@ -244,7 +241,6 @@ class Session:
         return None if scan is None else examples(scan, name)
 
     def steering(self, address: Address, name: str, value: float, *, generate: int = 0) -> Steering:
-        """Run the prompt of an address with one neuron's activation set."""
         return steer(
             self.model, self.trace(address).prompt, {name: value},
             generate=min(max(generate, 0), MOST_WRITTEN), bos=address.bos,

@@ -38,7 +38,6 @@ SHARE = ("gains", "loses", "{:.0%} of the difference with")
 
 @draws("neurons", "Effects")
 def plot_effects(effects: "fp.Effects", *, top: int = 10) -> go.Figure:
-    """Draw the neurons with the largest effects, positive and negative."""
     table = list_both_ends(effects, top, among=int((~effects.values.isnan()).sum()))
     ahead = _say_ahead(effects.values.nan_to_num(-math.inf))
     title = f"Without {table['name'][0]} {effects.provenance.answer} loses {table.effect[0]:.3f} logits{ahead}"
@@ -55,7 +54,6 @@ def plot_estimates(estimates: "fp.Estimates", *, top: int = 10) -> go.Figure:
 
 @draws("neurons", "Patches")
 def plot_patches(patches: "fp.Patches", *, top: int = 10) -> go.Figure:
-    """Draw the neurons that carry most of the difference between two prompts."""
     table = patches.top(min(top, int((~patches.carried.isnan()).sum())))
     title = f"{table['name'][0]} carries {table.carried[0]:.1%} of the difference, all together {patches.together:.1%}"
     x = "share of the difference carried"
