@@ -187,10 +187,8 @@ def _open_scans(folders: Sequence[Any] | None) -> "list[Scan] | None":
     from ffnprobe.corpora.scans import Scan
 
     if folders is not None and len(folders) != 2:
-        raise OptionRefused(
-            "activations are compared between two scans, one of each model.",
-            remedy="two stores: of the model and of the other",
-        )
+        why = "activations are compared between two scans, one of each model."
+        raise OptionRefused(why, remedy="two stores: of the model and of the other")
     return None if folders is None else [Scan.open(folder) for folder in folders]
 
 

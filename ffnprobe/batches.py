@@ -172,10 +172,8 @@ def _read(prompts: Iterable[Any]) -> Iterator[tuple[str, str | None]]:
         raise DataRefused("a batch takes several prompts, not one text.", remedy=f"[{prompts!r}]")
     if isinstance(prompts, pd.DataFrame):
         if "prompt" not in prompts:
-            raise DataRefused(
-                'the table has no column "prompt".',
-                remedy="columns prompt and, if you like, answer",
-            )
+            why = 'the table has no column "prompt".'
+            raise DataRefused(why, remedy="columns prompt and, if you like, answer")
         answers = prompts["answer"] if "answer" in prompts else [None] * len(prompts)
         for row, (prompt, answer) in enumerate(zip(prompts["prompt"], answers, strict=True), 1):
             if not isinstance(prompt, str):

@@ -122,20 +122,16 @@ class Common:
             with suppress(OSError, RuntimeError):  # such a path is refused when it is checked
                 target = path.expanduser().resolve()
                 if target in written:
-                    raise OptionRefused(
-                        f"{written[target][0]} and {option} name the same file, {path}.",
-                        remedy="two names",
-                    )
+                    why = f"{written[target][0]} and {option} name the same file, {path}."
+                    raise OptionRefused(why, remedy="two names")
                 written[target] = option, path
         existing = {target: named for target, named in written.items() if os.path.isfile(target)}
         for name, value in read.items() if existing else ():
             for word in value if isinstance(value, list) else [value]:
                 for target, (option, path) in existing.items():
                     if isinstance(word, str | Path) and _reads(name, str(word), target):
-                        raise OptionRefused(
-                            f"{option} {path} would overwrite what is read ({word}).",
-                            remedy="another name",
-                        )
+                        why = f"{option} {path} would overwrite what is read ({word})."
+                        raise OptionRefused(why, remedy="another name")
 
     def note(self, text: str) -> None:
         """Print a note to stderr; it is not part of the result."""

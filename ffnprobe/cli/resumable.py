@@ -65,10 +65,8 @@ def _check_size(common: Common, texts: list[str], most: int | None, is_agreed: b
 
     endless = [word for word in texts if word.startswith("hub:")]
     if endless and most is None and not is_agreed:
-        raise OptionRefused(
-            f"{' '.join(endless)} is a stream; how long it is, is not known before its end.",
-            remedy="--tokens 1000000, or --yes for all of it",
-        )
+        why = f"{' '.join(endless)} is a stream; how long it is, is not known before its end."
+        raise OptionRefused(why, remedy="--tokens 1000000, or --yes for all of it")
     bounds = {"files": MANY_FILES, "size": MANY_BYTES, "names": MANY_NAMES}
     measured = measure_texts(texts, **({} if is_agreed else bounds))
     found = f"{measured.files:,} file{'s' * (measured.files != 1)}, {measured.size / 1e6:,.1f} MB"

@@ -52,10 +52,8 @@ class ServedModels:
         wanted = self.default if name is None else name
         if wanted not in self.sources:
             near = difflib.get_close_matches(wanted, self.sources, 1)
-            raise ModelNotLoaded(
-                f'"{wanted}" is not served; served are {", ".join(self.sources)}.',
-                remedy=near[0] if near else self.default,
-            )
+            why = f'"{wanted}" is not served; served are {", ".join(self.sources)}.'
+            raise ModelNotLoaded(why, remedy=near[0] if near else self.default)
         return self._loaded.get_or_make(
             wanted,
             lambda: load(self.sources[wanted], device=self._device),
@@ -109,10 +107,8 @@ class Service:
     def find_facts(self, name: str) -> str:
         """Return where a table of facts is; none is read but those that are served."""
         if name not in self.facts:
-            raise DataRefused(
-                f'"{name[:60]}" is not a table of facts that is served.',
-                remedy=", ".join(self.facts),
-            )
+            why = f'"{name[:60]}" is not a table of facts that is served.'
+            raise DataRefused(why, remedy=", ".join(self.facts))
         return self.facts[name]
 
     def find_scan(self, model: Model) -> Scan | None:

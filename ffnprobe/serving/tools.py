@@ -119,10 +119,8 @@ class Answers:
         held: tuple[Answer, dict[str, pd.DataFrame]] = self._kept.get(key) or ({}, {})
         about, tables = held
         if name not in tables or not start.isdecimal():
-            raise OptionRefused(
-                f'the cursor "{cursor[:40]}" leads nowhere (any more).',
-                remedy="ask the question again",
-            )
+            why = f'the cursor "{cursor[:40]}" leads nowhere (any more).'
+            raise OptionRefused(why, remedy="ask the question again")
         table, end = tables[name], int(start) + rows
         part = table.iloc[int(start) : end]
         return {
@@ -280,15 +278,11 @@ def ask_label(service: "Service", model: Model, given: dict[str, Any], budget: B
     if labels is None or any(settings[name] != given[name] for name in ("share", "least")):
         scan = embedded_scan(model) if served is None else served
         if scan is None:
-            raise DataRefused(
-                f"no scan of {model.name} is served, so there are no labels.",
-                remedy="ffnprobe serve --mcp --store DIR",
-            )
+            why = f"no scan of {model.name} is served, so there are no labels."
+            raise DataRefused(why, remedy="ffnprobe serve --mcp --store DIR")
         if neurons is None:
-            raise DataRefused(
-                "no labels of all neurons are kept with these settings.",
-                remedy="name neurons, or first ffnprobe label --store DIR",
-            )
+            why = "no labels of all neurons are kept with these settings."
+            raise DataRefused(why, remedy="name neurons, or first ffnprobe label --store DIR")
         labels = VERBS["label"].function(model, scan, progress=budget.count, **given)
     elif neurons is not None:
         labels = labels.pick([str(name) for name in model.find_neurons(neurons)])

@@ -53,10 +53,8 @@ def save_graph(circuit: Circuit, path: str | Path, *, groups: Groups | None = No
     names = {node.name for node in circuit.sources.nodes}
     for group, members in groups.items():
         if lacking := [name for name in members if name not in names]:
-            raise OptionRefused(
-                f'"{lacking[0]}", in the group "{group}", is not a node of this circuit.',
-                remedy="nodes() names them: L3N12@5, embedding@5",
-            )
+            why = f'"{lacking[0]}", in the group "{group}", is not a node of this circuit.'
+            raise OptionRefused(why, remedy="nodes() names them: L3N12@5, embedding@5")
     is_graphml = target.suffix.lower() == ".graphml"
     text = to_graphml(circuit, groups) if is_graphml else to_tracer(circuit, target.stem, groups)
     atomic_write(target, encode_text(text))

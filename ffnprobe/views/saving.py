@@ -120,10 +120,8 @@ SUFFIXES = (".csv", ".json", ".jsonl", ".parquet", ".md", ".html")
 def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES, *, what: str = "results") -> None:
     """Refuse an unknown suffix or a missing folder before the work begins."""
     if path.suffix.lower() not in suffixes:
-        raise FileNotWritten(
-            f'"{path.suffix}" is not a format that {what} are written in ({path.name}).',
-            remedy=", ".join(suffixes),
-        )
+        why = f'"{path.suffix}" is not a format that {what} are written in ({path.name}).'
+        raise FileNotWritten(why, remedy=", ".join(suffixes))
     check_writable(path)
 
 

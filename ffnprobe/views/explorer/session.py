@@ -320,8 +320,6 @@ class Session:
 def check_size(text: str, name: str) -> str:
     size = len(text.encode("utf-8", errors="surrogatepass"))
     if size > PROMPT_BYTES:
-        raise PromptRefused(
-            f"the {name} is {size:,} bytes; the explorer takes at most {PROMPT_BYTES:,}.",
-            remedy=f"a shorter {name}",
-        )
+        why = f"the {name} is {size:,} bytes; the explorer takes at most {PROMPT_BYTES:,}."
+        raise PromptRefused(why, remedy=f"a shorter {name}")
     return text

@@ -184,10 +184,8 @@ def plot_curve(explanation: "fp.Explanation") -> go.Figure:
     """Draw the answer's probability without sets of neurons, beside neurons like them and other subjects."""
     curve = explanation.curve
     if curve is None or not len(curve.table):
-        raise OptionRefused(
-            "no neurons were removed together: the answer is not first, or effects were left out.",
-            remedy="an answer that the model gives, with effects",
-        )
+        why = "no neurons were removed together: the answer is not first, or effects were left out."
+        raise OptionRefused(why, remedy="an answer that the model gives, with effects")
     table, provenance = curve.table, explanation.provenance
     answer = f"{provenance.answer} without the first neurons"
     lines = {answer: table.probability, "without as many like them, worst draw": table.worst}
