@@ -16,8 +16,7 @@ print(found)
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ffnprobe.arguments import Argument
 from ffnprobe.errors import TokenNotFound
@@ -32,8 +31,7 @@ from ffnprobe.verbs import REQUIRED, VERBS, Parameter, Verb
 DATA = "…"  # stands for what cannot be written down
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(NamedTuple):
     """A command (None if only Python can ask for it) and Python that give the same result."""
 
     command: str | None

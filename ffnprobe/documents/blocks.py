@@ -6,8 +6,7 @@ in a `Section` or an `OnScreen`, which is told only where it is shown.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,24 +16,21 @@ ROWS = 40
 Tone = Literal["plain", "strong", "soft"]
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(NamedTuple):
     """A sentence or several: plain, strong (the first thing to read) or soft (how to read the rest)."""
 
     text: str
     tone: Tone = "plain"
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(NamedTuple):
     """Tokens one after the other, coloured by their values, if any."""
 
     tokens: Sequence[str]
     values: Sequence[float | None] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+class Table(NamedTuple):
     """A table under its name.
 
     Of one that is whole no column may be left out for lack of room; a long one can be searched; the names of
@@ -59,8 +55,7 @@ class Table:
         return self.frame.drop(columns=hidden, errors="ignore")
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A figure of a result, by its name, or all of them; `instead` stands where none can be drawn."""
 
     result: Any
@@ -68,8 +63,7 @@ class Figure:
     instead: "Block | None" = None
 
 
-@dataclass(frozen=True)
-class Quote:
+class Quote(NamedTuple):
     """A token within its text, coloured by its share of the strongest; its numbers, and where it is from."""
 
     before: str
@@ -80,29 +74,25 @@ class Quote:
     source: str
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(NamedTuple):
     """Words and what they mean."""
 
     pairs: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """Something to type."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Beside:
+class Beside(NamedTuple):
     """Blocks side by side, as many as there is room for."""
 
     blocks: Sequence["Block"]
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """Blocks under a title; a folded one is opened by who wants to read it.
 
     `anchor` is what a table's cell leads here by; `mark` stands before the title: a grade.
@@ -115,15 +105,13 @@ class Section:
     mark: str = ""
 
 
-@dataclass(frozen=True)
-class Cards:
+class Cards(NamedTuple):
     """Sections as cards, in a grid."""
 
     sections: Sequence[Section]
 
 
-@dataclass(frozen=True)
-class OnScreen:
+class OnScreen(NamedTuple):
     """What only a screen shows: colours, figures, cards."""
 
     tell: Callable[[], Iterable["Block"]]

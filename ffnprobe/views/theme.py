@@ -15,9 +15,8 @@ wide as the page, and dark if the page is.
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape, unescape
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -124,8 +123,7 @@ def heat(
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Screen:
+class Screen(NamedTuple):
     """A figure's title and note as plain text, and the plotly figure below them with its height in pixels."""
 
     title: str

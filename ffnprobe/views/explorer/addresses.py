@@ -17,7 +17,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from ffnprobe.errors import OptionRefused
@@ -28,8 +28,7 @@ FIELDS = 64
 Option = str | int | list[str] | None
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(NamedTuple):
     path: str
     options: tuple[tuple[str, str], ...]
 

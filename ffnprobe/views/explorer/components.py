@@ -6,8 +6,7 @@ A token is always text, never markup. Forms and clicks become addresses in the b
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -35,8 +34,7 @@ PLACE = State("location", "pathname"), State("location", "search")
 HERE = *PLACE, State("screen", "data")
 
 
-@dataclass(frozen=True)
-class Viewport:
+class Viewport(NamedTuple):
     is_dark: bool = False
     is_narrow: bool = False
 
