@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
+import pandas as pd
 import torch
 import xxhash
 
@@ -31,9 +32,6 @@ from ffnprobe.tracing.runs import run
 from ffnprobe.tracing.trace import Trace, predicted
 from ffnprobe.verbs import VERBS
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 BATCH = "batch"
 
 
@@ -48,8 +46,8 @@ class Batch(Result):
     """
 
     verb: str
-    table: "pd.DataFrame"
-    problems: "pd.DataFrame"
+    table: pd.DataFrame
+    problems: pd.DataFrame
     provenance: Provenance
 
     @property
@@ -59,7 +57,7 @@ class Batch(Result):
         refused = f", {len(self.problems):,} refused" if len(self.problems) else ""
         return f"{self.verb} of {many:,} prompts{refused}"
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Name the tables: all rows, and the prompts that were refused if there are any."""
         return {"rows": self.table} | ({"problems": self.problems} if len(self.problems) else {})
 
@@ -87,8 +85,6 @@ def batch(
     >>> list(found.table.columns[:3]), len(found.table)
     (['prompt', 'answer', 'name'], 3)
     """
-    import pandas as pd
-
     allowed = _find_options(verb)
     for name, value in options.items():
         if name not in allowed:
@@ -129,9 +125,7 @@ def batch(
     return Batch(verb, provenance.note(rows), provenance.note(failed), provenance)
 
 
-def read_prompts(path: Path) -> "pd.DataFrame":
-    import pandas as pd
-
+def read_prompts(path: Path) -> pd.DataFrame:
     suffix = path.suffix.lower()
     try:
         data = safe_read(path)
@@ -166,8 +160,6 @@ def _read_lines(data: bytes, path: Path) -> list[dict[str, Any]]:
 
 
 def _read(prompts: Iterable[Any]) -> Iterator[tuple[str, str | None]]:
-    import pandas as pd
-
     if isinstance(prompts, str):
         raise DataRefused("a batch takes several prompts, not one text.", remedy=f"[{prompts!r}]")
     if isinstance(prompts, pd.DataFrame):
@@ -199,10 +191,8 @@ def _find_options(verb: str) -> dict[str, str]:
 
 def _ask(
     model: Model, verb: str, prompt: str, given_answer: str | None, options: Mapping[str, Any]
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Make the table of one prompt, its prompt and answer in front."""
-    import pandas as pd
-
     names, text = _find_options(verb), given_answer
     asked = {names[name]: value for name, value in options.items() if name in names}
     scan = asked.pop("scan", None)
@@ -228,17 +218,15 @@ def _name_part(prompt: str, answer: str | None) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps([prompt, answer]).encode())
 
 
-def _read_table(store: Store, prompt: str, answer: str | None) -> "pd.DataFrame | None":
+def _read_table(store: Store, prompt: str, answer: str | None) -> pd.DataFrame | None:
     """Read what a store holds of a prompt, None where it is not done yet."""
-    import pandas as pd
-
     part = store.read(_name_part(prompt, answer))
     if part is None:
         return None
     return pd.read_parquet(io.BytesIO(part.tensors["table"].numpy().tobytes()))
 
 
-def _write_table(store: Store, prompt: str, answer: str | None, table: "pd.DataFrame") -> None:
+def _write_table(store: Store, prompt: str, answer: str | None, table: pd.DataFrame) -> None:
     plain = table.copy()
     plain.attrs.clear()
     data = torch.frombuffer(bytearray(plain.to_parquet(index=False)), dtype=torch.uint8)
