@@ -38,39 +38,31 @@ READ_IN_FOLDERS = {
 }
 
 
+MODEL = Option(
+    "pocket, gpt2, gpt2-medium, …, smollm2, gemma3-270m, owner/name on the hub, a folder or a .gguf file.",
+    flag="-m", metavar="NAME|FOLDER|FILE", default="$FFNPROBE_MODEL, else pocket",
+)  # fmt: skip
+DEVICE = Option("The device to compute on.", choices=("auto", "cpu", "cuda", "mps"))
+THREADS = Option(
+    "How many threads to compute with.",
+    default="$FFNPROBE_THREADS, else as many as help a model of this size",
+)
+FORMAT = Option("The format of the printed result.", choices=("table", "csv", "json", "md"))
+OUT = Option(
+    "Write the result to a .csv, .json, .jsonl, .parquet, .md or .html file.", flag="-o", metavar="FILE"
+)  # fmt: skip
+PLOT = Option("Also write its figure to a .html or .png file.", metavar="FILE")
+
+
 @dataclass(frozen=True)
 class Common:
-    model: Annotated[
-        str | None,
-        Option(
-            "pocket, gpt2, gpt2-medium, …, smollm2, gemma3-270m, owner/name on the hub, a folder or a .gguf file.",
-            flag="-m", metavar="NAME|FOLDER|FILE", default="$FFNPROBE_MODEL, else pocket",
-        ),
-    ] = None  # fmt: skip
-    device: Annotated[
-        str, Option("The device to compute on.", choices=("auto", "cpu", "cuda", "mps"))
-    ] = "auto"
-    threads: Annotated[
-        int | None,
-        Option(
-            "How many threads to compute with.",
-            default="$FFNPROBE_THREADS, else as many as help a model of this size",
-        ),
-    ] = None
-    format: Annotated[
-        str, Option("The format of the printed result.", choices=("table", "csv", "json", "md"))
-    ] = "table"
-    out: Annotated[
-        Path | None,
-        Option(
-            "Write the result to a .csv, .json, .jsonl, .parquet, .md or .html file.",
-            flag="-o", metavar="FILE",
-        ),
-    ] = None  # fmt: skip
+    model: Annotated[str | None, MODEL] = None
+    device: Annotated[str, DEVICE] = "auto"
+    threads: Annotated[int | None, THREADS] = None
+    format: Annotated[str, FORMAT] = "table"
+    out: Annotated[Path | None, OUT] = None
     html: Annotated[Path | None, Option("Also write a self-contained page.", metavar="FILE")] = None
-    plot: Annotated[
-        Path | None, Option("Also write its figure to a .html or .png file.", metavar="FILE")
-    ] = None
+    plot: Annotated[Path | None, PLOT] = None
     quiet: Annotated[bool, Option("Print no notes and no progress bar.", flag="-q")] = False
     debug: Annotated[bool, Option("Show the traceback of an error.")] = False
 

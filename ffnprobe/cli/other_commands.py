@@ -7,6 +7,10 @@ from ffnprobe.arguments import Argument, Option
 from ffnprobe.cli.command import command
 from ffnprobe.cli.invocation import Common
 
+RESULTS = Argument(
+    "Files that --out wrote (.json, .csv, .parquet), or folders published before.", metavar="RESULT…"
+)  # fmt: skip
+
 
 @command
 def models(common: Common) -> None:
@@ -63,13 +67,7 @@ def params(common: Common) -> None:
 @command
 def publish(
     common: Common,
-    results: Annotated[
-        list[Path],
-        Argument(
-            "Files that --out wrote (.json, .csv, .parquet), or folders published before.",
-            metavar="RESULT…",
-        ),
-    ],
+    results: Annotated[list[Path], RESULTS],
     to: Annotated[Path, Option("The folder of the site.", metavar="FOLDER")],
 ) -> None:
     """Publish results of one model as a site: pages, tables, provenance, and an index with a search.

@@ -14,23 +14,19 @@ from ffnprobe.cli.invocation import Common, open_store, read_threads, use_thread
 from ffnprobe.errors import OptionRefused
 
 TOKEN = "FFNPROBE_TOKEN"
+FACTS = Option("Facts to choose prompts from.", metavar="FILE", default="those of pocket")
+ADDRESS = Option(
+    "The address to listen on; at any other than 127.0.0.1, other machines can connect."
+)
 
 
 @command
 def explore(
     common: Common,
     store: Annotated[str | None, STORE] = None,
-    facts: Annotated[
-        Path | None,
-        Option("Facts to choose prompts from.", metavar="FILE", default="those of pocket"),
-    ] = None,
+    facts: Annotated[Path | None, FACTS] = None,
     port: Annotated[int, Option("The port to listen on; 0 picks a free one.")] = 8050,
-    host: Annotated[
-        str,
-        Option(
-            "The address to listen on; at any other than 127.0.0.1, other machines can connect."
-        ),
-    ] = "127.0.0.1",
+    host: Annotated[str, ADDRESS] = "127.0.0.1",
     no_open: Annotated[bool, Option("Print the address, but do not open a browser.")] = False,
     hooks: Annotated[bool, HOOKS] = False,
     no_token: Annotated[
