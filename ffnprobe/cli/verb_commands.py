@@ -41,6 +41,11 @@ def read_graph(text: str) -> Path:
     return path
 
 
+GRAPH = Option(
+    "Also write the graph: .graphml, or .json for circuit-tracer.", metavar="FILE", read=read_graph
+)
+
+
 def end(common: Common, answered: "Answered") -> None:
     """Print the tables, or write them, and say what is beside them."""
     for note in answered.result.notes:
@@ -73,14 +78,8 @@ def end_explain(
 def end_circuit(
     common: Common,
     answered: "Answered",
-    graph: Annotated[
-        Path | None,
-        Option(
-            "Also write the graph: .graphml, or .json for circuit-tracer.",
-            metavar="FILE", read=read_graph,
-        ),
-    ] = None,
-) -> None:  # fmt: skip
+    graph: Annotated[Path | None, GRAPH] = None,
+) -> None:
     if graph is not None:
         from ffnprobe.views.graph_files import save_graph
 

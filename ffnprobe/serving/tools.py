@@ -14,11 +14,12 @@ fetched by a cursor. Numbers have five significant digits, which is more than th
 import difflib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+import pandas as pd
 from pydantic import TypeAdapter
 
 from ffnprobe import arguments
@@ -38,10 +39,7 @@ from ffnprobe.serving.budgets import Budget
 from ffnprobe.verbs import REQUIRED, VERBS, Parameter, Verb
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ffnprobe.serving.service import Service
-
 
 DIGITS = 5
 LONGEST_CELL = 300
@@ -146,8 +144,7 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-@dataclass(frozen=True, eq=False)
-class Tool:
+class Tool(NamedTuple):
     """A verb as a tool: its words, what its answers are worth, how it is asked, its arguments."""
 
     verb: Verb

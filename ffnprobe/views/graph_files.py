@@ -61,10 +61,14 @@ def save_graph(circuit: Circuit, path: str | Path, *, groups: Groups | None = No
 
 
 def to_graphml(circuit: Circuit, groups: Groups) -> str:
-    nodes, edges = circuit.nodes(), _join_rest(circuit)
+    nodes, edges, accounts = circuit.nodes(), circuit.edges(), circuit.accounts()
+    # With the edges of the biases and of the rest every score adds up.
+    own = accounts[["target", "asks"]]
+    rest = [own.assign(source=part, drive=accounts[part]) for part in (BIASES, REST)]
+    joined = pd.concat([edges, *(rows[rows.drive != 0] for rows in rest)], ignore_index=True)
     inside = {name: group for group, names in groups.items() for name in names}
     nodes["group"] = [inside.get(name) for name in nodes.node]
-    tables = {"node": nodes, "edge": edges}
+    tables = {"node": nodes, "edge": joined[edges.columns]}
     root = ElementTree.Element("graphml", xmlns=_SPACE)
     for of, table in tables.items():
         for column, dtype in table.dtypes.items():
@@ -84,15 +88,6 @@ def to_graphml(circuit: Circuit, groups: Groups) -> str:
                     data.text = _UNFIT.sub("\ufffd", str(value))
     ElementTree.indent(root, " ")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
-
-
-def _join_rest(circuit: Circuit) -> pd.DataFrame:
-    """Return the edges, with those of the biases and of the rest, so that every score adds up."""
-    edges, accounts = circuit.edges(), circuit.accounts()
-    own = accounts[["target", "asks"]]
-    rest = [own.assign(source=part, drive=accounts[part]) for part in (BIASES, REST)]
-    joined = pd.concat([edges, *(rows[rows.drive != 0] for rows in rest)], ignore_index=True)
-    return joined[edges.columns]
 
 
 def to_tracer(circuit: Circuit, slug: str, groups: Groups) -> str:

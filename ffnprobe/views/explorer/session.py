@@ -105,9 +105,13 @@ class Jobs:
         return len(self._jobs)
 
     def start(self, work: Callable[[Job], Any]) -> Job:
-        """Queue work; refuse if too many jobs wait."""
+        """Drop ended jobs that nobody polls, and queue work; refuse if too many jobs wait."""
         with self._lock:
-            self._forget()
+            now = time.monotonic()
+            over = [job for job in self._jobs.values() if job.is_over]
+            for order, job in enumerate(over):  # of those that are polled the latest are kept
+                if now - job.seen > PATIENCE or len(over) - order > KEPT:
+                    del self._jobs[job.name]
             if len(self._jobs) >= MOST:
                 why = "too many pages are waiting for effects."
                 raise OptionRefused(why, remedy="wait a minute")
@@ -130,14 +134,6 @@ class Jobs:
     def cancel(self, name: object) -> None:
         if job := self.find(name):
             job.is_unwanted = True
-
-    def _forget(self) -> None:
-        """Drop ended jobs that are not polled; of the others keep the latest."""
-        now = time.monotonic()
-        over = [job for job in self._jobs.values() if job.is_over]
-        for order, job in enumerate(over):
-            if now - job.seen > PATIENCE or len(over) - order > KEPT:
-                del self._jobs[job.name]
 
     def _work(self) -> None:
         while True:
