@@ -200,7 +200,6 @@ def _take_means(scan: "Scan", asked: Mapping[str, Any]) -> Any:
             remedy="leave out the store, or the contrast prompts",
         )
     if asked["replace"] == "zero":
-        raise OptionRefused(
-            "a store gives means, which replace zero does not use.", remedy="replace mean"
-        )
+        why = "a store gives means, which replace zero does not use."
+        raise OptionRefused(why, remedy="replace mean")
     return scan.means

@@ -88,16 +88,14 @@ def batch(
     allowed = _find_options(verb)
     for name, value in options.items():
         if name not in allowed:
-            raise OptionRefused(
-                f"{name} = {value!r}: {verb} takes no such option.", remedy=", ".join(allowed)
-            )
+            why = f"{name} = {value!r}: {verb} takes no such option."
+            raise OptionRefused(why, remedy=", ".join(allowed))
     if store is not None and not os.fspath(store):
         raise OptionRefused(f"store = {show(store)}: it is not a folder.", remedy="a folder's name")
     asked = list(_read(prompts))
     if not asked:
-        raise DataRefused(
-            "there is no prompt.", remedy="a list of texts, or a table with a column prompt"
-        )
+        why = "there is no prompt."
+        raise DataRefused(why, remedy="a list of texts, or a table with a column prompt")
     given = {"top": top, "bos": bos, **options}
     manifest = describe(BATCH, model, verb=verb, options=_plain(given))
     tables: list[pd.DataFrame] = []
@@ -140,9 +138,8 @@ def read_prompts(path: Path) -> pd.DataFrame:
         raise DataRefused(f"there is no file {path}.") from None
     except ValueError as error:
         raise DataRefused(f"{path} cannot be read: {error}.") from None
-    raise DataRefused(
-        f'prompts are not read from "{suffix}" ({path}).', remedy=".txt, .csv, .jsonl"
-    )
+    why = f'prompts are not read from "{suffix}" ({path}).'
+    raise DataRefused(why, remedy=".txt, .csv, .jsonl")
 
 
 def _read_lines(data: bytes, path: Path) -> list[dict[str, Any]]:
@@ -152,9 +149,8 @@ def _read_lines(data: bytes, path: Path) -> list[dict[str, Any]]:
         if line.strip():
             row = parse_json(line, where=f"{path}, line {number},")
             if not isinstance(row, dict):
-                raise DataRefused(
-                    f"{path}, line {number}, is not an object.", remedy='{"prompt": …, "answer": …}'
-                )
+                why = f"{path}, line {number}, is not an object."
+                raise DataRefused(why, remedy='{"prompt": …, "answer": …}')
             rows.append(row)
     return rows
 

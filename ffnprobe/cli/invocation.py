@@ -221,9 +221,8 @@ def read_threads(given: int | None) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > len(str(MOST)) or not 1 <= int(text) <= MOST:
-        raise OptionRefused(
-            f'{named} is "{text}", which is not a number of threads.', remedy=f"1 to {MOST}"
-        )
+        why = f'{named} is "{text}", which is not a number of threads.'
+        raise OptionRefused(why, remedy=f"1 to {MOST}")
     return int(text)
 
 

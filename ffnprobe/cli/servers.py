@@ -123,9 +123,8 @@ def serve(
     if not 0 < memory <= 1e6:
         raise OptionRefused(f"--memory {memory:g} is not a number of GB.", remedy="8")
     if not http and sys.stdin is None:
-        raise OptionRefused(
-            "standard input is closed, so no client can ask over it.", remedy="--http"
-        )
+        why = "standard input is closed, so no client can ask over it."
+        raise OptionRefused(why, remedy="--http")
     check_installed("serving", "mcp", extra="mcp")
     from ffnprobe.corpora.scans import Scan
     from ffnprobe.listening import bind

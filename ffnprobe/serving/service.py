@@ -39,9 +39,8 @@ class ServedModels:
             folder = source.where.rstrip("/").rpartition("/")[2]
             name = named if source.is_known_by(named) else folder
             if name in self.sources:
-                raise OptionRefused(
-                    f"two models have the name {name}.", remedy="folders of other names"
-                )
+                why = f"two models have the name {name}."
+                raise OptionRefused(why, remedy="folders of other names")
             self.sources[name] = named
         self.default = next(iter(self.sources))  # is asked where none is named
         self._device = device

@@ -122,9 +122,8 @@ def _gather(source: object) -> list[Result]:
     if not path.is_dir():
         return [open_result(path)]
     if not (path / MANIFEST).is_file():
-        raise DataRefused(
-            f"{path} is not a site that ffnprobe published.", remedy="files of results"
-        )
+        why = f"{path} is not a site that ffnprobe published."
+        raise DataRefused(why, remedy="files of results")
     _check_links(path)
     _read_manifest(path)
     return [open_result(file) for file in sorted((path / FOLDER).glob("*.json"))]
@@ -151,9 +150,8 @@ def _check_folder(target: Path) -> None:
     if (target / MANIFEST).is_file() or not target.is_dir():
         return
     if any(name not in OWN and not name.startswith(files.TEMPORARY) for name in os.listdir(target)):
-        raise FileNotWritten(
-            f"{target} holds files that are not a published site's.", remedy="an empty folder"
-        )
+        why = f"{target} holds files that are not a published site's."
+        raise FileNotWritten(why, remedy="an empty folder")
 
 
 def _check_links(site: Path) -> None:

@@ -45,9 +45,8 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
 def _find(session: Session, address: Address) -> Circuit:
     keep = int(address.number("keep", KEEP))
     if not 1 <= keep <= MOST:
-        raise OptionRefused(
-            f"keep = {keep}: the explorer keeps 1 to {MOST}.", remedy=f"keep={KEEP}"
-        )
+        why = f"keep = {keep}: the explorer keeps 1 to {MOST}."
+        raise OptionRefused(why, remedy=f"keep={KEEP}")
     return session.circuit(session.question(address), keep)
 
 
@@ -150,9 +149,8 @@ def _find_site(circuit: Circuit, node: str) -> Source:
     for site in circuit.kept:
         if node == _name_site(site):
             return site
-    raise OptionRefused(
-        f'"{node}" is not a neuron of this circuit.', remedy="a name of the table: L3N12@5"
-    )
+    why = f'"{node}" is not a neuron of this circuit.'
+    raise OptionRefused(why, remedy="a name of the table: L3N12@5")
 
 
 def _list_neurons(circuit: Circuit, address: Address) -> Component:

@@ -70,9 +70,8 @@ def plot(result: Any, figure: str | None = None, **options: Any) -> go.Figure:
     figures = _figures_of(result)
     name = next(iter(figures)) if figure is None else figure
     if name not in figures:
-        raise OptionRefused(
-            f'{type(result).__name__} has no figure "{name}".', remedy=", ".join(figures)
-        )
+        why = f'{type(result).__name__} has no figure "{name}".'
+        raise OptionRefused(why, remedy=", ".join(figures))
     return figures[name].draw(result, **options)
 
 
@@ -97,7 +96,6 @@ def _figures_of(result: Any) -> Mapping[str, Drawing]:
     if isinstance(result, Result) and name in FILES:
         return find_figures(name)
     if isinstance(result, TableSet | pd.DataFrame):
-        raise DataRefused(
-            "there is no figure for a table by itself.", remedy="the result it was taken from"
-        )
+        why = "there is no figure for a table by itself."
+        raise DataRefused(why, remedy="the result it was taken from")
     raise DataRefused(f"there is no figure for {name}.", remedy=", ".join(FILES))
