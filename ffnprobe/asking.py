@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ffnprobe.corpora.scans import Scan
-    from ffnprobe.facts.rows import FactRow
 
 # Of more neurons the examples of the embedded scan are not listed.
 EXAMPLES_OF = 5
@@ -176,9 +175,7 @@ def _find_contrast(model: Model, values: dict[str, Any], find_facts: Callable[[s
 
         trace = run(model, values["prompt"], bos=values["bos"], patterns=False)
         wanted = model.vocab.text([predicted(trace)])
-    rows: Sequence[FactRow] = find_contrast_rows(
-        find_facts(facts), values["prompt"], wanted, model=model.name
-    )
+    rows = find_contrast_rows(find_facts(facts), values["prompt"], wanted, model=model.name)
     named = values["contrast"] or []
     values["contrast"] = [*([named] if isinstance(named, str) else named), *rows] or None
 

@@ -115,9 +115,8 @@ def batch(
                 problems.append({"prompt": prompt, "answer": given_answer, "problem": error.what})
             if progress is not None:
                 progress(number, len(asked))
-    provenance = model.provenance(
-        settings={"verb": verb, "prompts": len(asked), "top": top} | _plain(options)
-    )
+    settings = {"verb": verb, "prompts": len(asked), "top": top} | _plain(options)
+    provenance = model.provenance(settings=settings)
     rows = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"prompt": []})
     failed = pd.DataFrame(problems, columns=["prompt", "answer", "problem"])
     return Batch(verb, provenance.note(rows), provenance.note(failed), provenance)

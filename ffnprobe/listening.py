@@ -26,9 +26,8 @@ def bind(host: str, port: int) -> socket.socket:
         return _bind(host, port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise OptionRefused(
-                f"port {port} is in use.", remedy=f"--port {_find_free(host, port)}"
-            ) from None
+            free = f"--port {_find_free(host, port)}"
+            raise OptionRefused(f"port {port} is in use.", remedy=free) from None
         why = error.strerror or str(error)
         raise OptionRefused(f"cannot listen on {host}:{port}: {why}.") from None
 

@@ -28,6 +28,7 @@ from ffnprobe.tracing.contrast import Contrast
 from ffnprobe.tracing.trace import Trace
 from ffnprobe.verbs import REQUIRED, VERBS, Parameter, Verb
 
+Values = Mapping[str, Any]
 DATA = "…"  # stands for what cannot be written down
 
 
@@ -44,8 +45,8 @@ def has_recipe(result: Result) -> bool:
 
 
 def write_recipe(
-    result: Result, *, shown: Mapping[str, Any] | None = None, kind: str | None = None, page: bool = False
-) -> Recipe:  # fmt: skip
+    result: Result, *, shown: Values | None = None, kind: str | None = None, page: bool = False
+) -> Recipe:
     """Tell how to get a result again; `page` as a page, `shown` what of its tables, `kind` of a search."""
     assert result.made_by is not None
     name, given = result.made_by
@@ -75,9 +76,7 @@ def write_recipe(
     return Recipe(typed, python)
 
 
-def _call(
-    verb: Verb, given: Mapping[str, Any], spelled: Mapping[str, Any], kind: str | None
-) -> Iterable[str]:
+def _call(verb: Verb, given: Values, spelled: Values, kind: str | None) -> Iterable[str]:
     """Write the arguments of the call, those that are as by default left out."""
     is_placed = True
     for each in verb.parameters:
@@ -107,7 +106,7 @@ def _open(value: Any) -> str:
     return folders[0] if isinstance(value, str) else f"[{', '.join(folders)}]"
 
 
-def _type(verb: Verb, known: Provenance, values: Mapping[str, Any], page: bool) -> str | None:
+def _type(verb: Verb, known: Provenance, values: Values, page: bool) -> str | None:
     """Write the command, or nothing where a value cannot be typed."""
     flags = ["--hooks"] if known.run_by == HOOKED else []
     words: list[str] = []
@@ -152,12 +151,11 @@ def _write(parameter: Parameter, value: Any) -> list[str] | None:
     return [f"{value:g}" if isinstance(value, float) else str(value)]
 
 
-def _spell(parameter: Parameter, given: Mapping[str, Any]) -> Any:
+def _spell(parameter: Parameter, given: Values) -> Any:
     """Return what was given as something to write down: texts, numbers, lists of them; else dots."""
     value, name = given.get(parameter.name, parameter.default), parameter.name
-    model = given.get("model") or next(
-        each.model for each in given.values() if isinstance(each, Trace)
-    )
+    traces = (each for each in given.values() if isinstance(each, Trace))
+    model = given.get("model") or next(traces).model
     if isinstance(value, Trace):
         return _prompt(value)
     if isinstance(value, Model):

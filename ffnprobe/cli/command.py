@@ -22,6 +22,7 @@ from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.verbs import REQUIRED
 from ffnprobe.version import VERSION
 
+Work = Callable[..., None]
 SHARED = tuple(inspect.signature(Common, eval_str=True).parameters.values())
 # What an option takes, in the words of the commands' page.
 KINDS: dict[Any, str] = {str: "TEXT", int: "N", float: "NUMBER", list[str]: "TEXT"}
@@ -120,24 +121,20 @@ def describe(
     """Read the MLP layers of a language model neuron by neuron: questions, answers, pushes."""
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
+def command(function: Work) -> Work:
     """Register a command; its first parameter, `common`, has the options of every command."""
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     app.command(function.__name__, cls=HelpCommand)(make_command(function, own))
     return function
 
 
-def build(
-    name: str, words: str, function: Callable[..., None], own: Sequence[inspect.Parameter]
-) -> Any:
+def build(name: str, words: str, function: Work, own: Sequence[inspect.Parameter]) -> Any:
     alone = typer.Typer(**SETTINGS)
     alone.command(name.replace("_", "-"), cls=HelpCommand, help=words)(make_command(function, own))
     return typer.main.get_command(alone)
 
 
-def make_command(
-    function: Callable[..., None], own: Sequence[inspect.Parameter]
-) -> Callable[..., None]:
+def make_command(function: Work, own: Sequence[inspect.Parameter]) -> Work:
     """Make what typer takes of a function and its parameters: options by their words, errors as one line."""
 
     @wraps(function)

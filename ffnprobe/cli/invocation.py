@@ -161,10 +161,9 @@ class Common:
             shown = tables if printed is None else printed
             print_document(result.headline, result.document(shown), most=ROWS)
         else:
-            if "utf" not in (sys.stdout.encoding or "utf-8").lower():
-                self.note(
-                    f"standard output is {sys.stdout.encoding}: what it lacks is written as ?"
-                )
+            encoding = sys.stdout.encoding or "utf-8"
+            if "utf" not in encoding.lower():
+                self.note(f"standard output is {encoding}: what it lacks is written as ?")
             written = gather_tables(result, tables, known, is_told=self.format == "md")
             sys.stdout.write(TEXTS[self.format](written))
 

@@ -44,9 +44,8 @@ def explore(
 
     with bind(host, port) as listening:
         model = common.load(hooks=hooks, has_own_threads=True)
-        session = Session(
-            model, open_store(model, store), "pocket" if facts is None else str(facts)
-        )
+        table = "pocket" if facts is None else str(facts)
+        session = Session(model, open_store(model, store), table)
         common.note(f"{len(session.facts.rows):,} facts of {session.facts.source}")
         if session.facts.problems:
             first = session.facts.problems[0]
@@ -132,9 +131,8 @@ def serve(
     from ffnprobe.serving.service import GB, ServedModels, Service
     from ffnprobe.serving.transports import HOST, PATH, serve_http, serve_stdio
 
-    models = ServedModels(
-        [common.model_name, *(also or [])], device=common.device, most_bytes=int(memory * GB)
-    )
+    names = [common.model_name, *(also or [])]
+    models = ServedModels(names, device=common.device, most_bytes=int(memory * GB))
     tables = {path.stem: str(path) for path in facts or []}
     for path in tables.values():
         if not os.path.exists(path):

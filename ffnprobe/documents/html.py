@@ -34,11 +34,10 @@ _STYLES = {
 # A value above zero is blue, one below vermillion.
 ABOVE, BELOW = "0,114,178", "213,94,0"
 _STRONGEST = 0.65
+Draw = Callable[[blocks.Figure], str]
 
 
-def write_html(
-    document: Iterable[blocks.Block], draw: Callable[[blocks.Figure], str] = lambda _: ""
-) -> str:
+def write_html(document: Iterable[blocks.Block], draw: Draw = lambda _: "") -> str:
     """Write blocks for a page; `draw` writes its figures."""
     return _Page(draw).write_all(document)
 
@@ -96,9 +95,8 @@ class _Card:
         frame, rest = block.shown, len(block.frame) - blocks.ROWS
         more = f"<div>… {rest:,} more rows</div>" if rest > 0 else ""
         title = f"<i>{escape(block.title)}</i>" if block.title else ""
-        return (
-            f"{title}<table{self.look('rows')}>{self._grid(frame.head(blocks.ROWS))}</table>{more}"
-        )
+        rows = self._grid(frame.head(blocks.ROWS))
+        return f"{title}<table{self.look('rows')}>{rows}</table>{more}"
 
     def _grid(self, frame: "pd.DataFrame", link: str | None = None) -> str:
         """Write a table's rows under their heads; cells of the column `link` lead to cards."""
@@ -149,7 +147,7 @@ class _Page(_Card):
     paragraph = "p"
     mark = "mark"
 
-    def __init__(self, draw: Callable[[blocks.Figure], str]) -> None:
+    def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.tables = 0
 

@@ -13,7 +13,7 @@ Pages are read without asking a question:
 
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import cache, partial
 from importlib.resources import files
@@ -190,10 +190,8 @@ class AgentServer(MCPServer[None]):
             if name == "more":
                 answer = self._service.more(arguments)
             else:
-                asked = self._service.read(name, arguments)
-                answer = await self._ask(
-                    context, asked.budget, partial(self._service.answer, asked)
-                )
+                call = self._service.read(name, arguments)
+                answer = await self._ask(context, call.budget, partial(self._service.answer, call))
         except Exception as error:
             said = types.TextContent(type="text", text=put_in_words(error))
             return types.CallToolResult(content=[said], is_error=True)
@@ -202,9 +200,7 @@ class AgentServer(MCPServer[None]):
             content=[types.TextContent(type="text", text=text)], structured_content=answer
         )
 
-    async def read_resource(
-        self, uri: Any, context: Asked = None
-    ) -> Iterable[ReadResourceContents]:
+    async def read_resource(self, uri: Any, context: Asked = None) -> list[ReadResourceContents]:
         page, budget = self._pages.get(str(uri)), Budget(SURVEY_SECONDS)
         try:
             if page is None:
@@ -243,9 +239,8 @@ class AgentServer(MCPServer[None]):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(notice_leaving, context, budget)
                     try:
-                        outcome.append(
-                            await run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
-                        )
+                        done = await run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+                        outcome.append(done)
                     except Exception as error:  # a group would wrap it in another
                         outcome.append(error)
                     tasks.cancel_scope.cancel()

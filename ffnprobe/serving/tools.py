@@ -73,6 +73,7 @@ SUMMARIES = (
     Parameter("seed", 0, get_args(arguments.Seed)[1], int),
 )
 Answer = dict[str, Any]
+Given = dict[str, Any]
 
 
 class Found(NamedTuple):
@@ -150,7 +151,7 @@ class Tool(NamedTuple):
     verb: Verb
     words: str
     grade: str
-    work: Callable[["Service", Model, dict[str, Any], Budget], Found]
+    work: Callable[["Service", Model, Given, Budget], Found]
     parameters: tuple[Parameter, ...]
 
 
@@ -190,9 +191,7 @@ def _describe(parameter: Parameter) -> dict[str, Any]:
     return {**schema, "description": words, **default}
 
 
-def read_arguments(
-    of: str, given: Mapping[str, Any], parameters: Sequence[Parameter]
-) -> dict[str, Any]:
+def read_arguments(of: str, given: Mapping[str, Any], parameters: Sequence[Parameter]) -> Given:
     """Return every argument, given or by default, or refuse one that is unknown, missing or wrong."""
     known = {each.front: each for each in parameters}
     for name in given:
@@ -230,9 +229,7 @@ def _find_type(parameter: Parameter) -> Any:
     return parameter.typed | None if parameter.default is None else parameter.typed
 
 
-def ask_verb(
-    verb: Verb, service: "Service", model: Model, given: dict[str, Any], budget: Budget
-) -> Found:
+def ask_verb(verb: Verb, service: "Service", model: Model, given: Given, budget: Budget) -> Found:
     """Ask a verb as every front does."""
     answered = answer(
         verb, model, given, scan=service.find_scan(model) if verb.takes_scan else None,
@@ -241,7 +238,7 @@ def ask_verb(
     return Found(answered.result, answered.tables, answered.notes, answered.provenance)
 
 
-def ask_score(service: "Service", model: Model, given: dict[str, Any], budget: Budget) -> Found:
+def ask_score(service: "Service", model: Model, given: Given, budget: Budget) -> Found:
     """Score facts; then a summary of relations, what their facts share, or what they lose."""
     by_relation, overlap, remove, hubs, seed = (given.pop(each.name) for each in SUMMARIES)
     if sum((by_relation, overlap, remove is not None)) > 1:
@@ -267,7 +264,7 @@ def ask_score(service: "Service", model: Model, given: dict[str, Any], budget: B
     return Found(result, result.tables(), notes)
 
 
-def ask_label(service: "Service", model: Model, given: dict[str, Any], budget: Budget) -> Found:
+def ask_label(service: "Service", model: Model, given: Given, budget: Budget) -> Found:
     """Read the labels that are kept with a scan; with other settings label the neurons named."""
     served, neurons = service.find_scan(model), given["neurons"]
     labels: Labels | None = find_labels(model, served)
@@ -303,9 +300,7 @@ def make_tool(verb: Verb) -> Tool:
     return Tool(verb, verb.words, verb.grade, partial(ask_verb, verb), _take_parameters(verb))
 
 
-TOOLS: dict[str, Tool] = {
-    name: make_tool(verb) for name, verb in VERBS.items() if verb.grade
-} | {
+TOOLS: dict[str, Tool] = {name: make_tool(verb) for name, verb in VERBS.items() if verb.grade} | {
     "label": Tool(
         VERBS["label"],
         "Say what opens neurons and what they say, by labels that were scored on held-out texts.",

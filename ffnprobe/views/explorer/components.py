@@ -26,6 +26,7 @@ from ffnprobe.views.figures import plot, plot_all
 from ffnprobe.views.theme import fit
 
 Component = Any  # dash's own types are not checked
+Parts = list[Component]
 ROWS = 200
 SUGGESTED = 20
 SITE = re.compile(r"L\d+N\d+(@\d+)?")
@@ -85,10 +86,8 @@ def link_neuron(address: Address, name: str, position: int | None = None) -> Com
     return link(name, href, className="neuron")
 
 
-def show_blocks(
-    document: Iterable[blocks.Block], address: Address, viewport: Viewport
-) -> list[Component]:
-    def show(block: blocks.Block) -> list[Component]:
+def show_blocks(document: Iterable[blocks.Block], address: Address, viewport: Viewport) -> Parts:
+    def show(block: blocks.Block) -> Parts:
         match block:
             case blocks.Words():
                 return [html.P(escape_bidi(block.text), className=block.tone)] if block.text else []

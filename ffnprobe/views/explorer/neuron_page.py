@@ -42,13 +42,18 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
         reading = session.reading(address.neuron)
     except FfnProbeError as error:
         return ui.page("Which neuron?", _choose(address), ui.alert(error))
+    quoted = []
+    if (examples := session.examples(reading.name)) is not None:
+        about = ui.words(f"{examples.title}; {examples.provenance.describe()}.", is_soft=True)
+        quotes = ui.show_blocks(examples.quote(EXAMPLES), address, viewport)
+        quoted.append(ui.section("Examples", about, *quotes))
     related = ui.show_blocks(session.related(reading).document(), address, viewport)
     return ui.page(
         [reading.name, " ", html.Span(reading.kind, className="kind")],
         _choose(address),
         _show_card(session, reading, address),
         *_show_on_prompt(session, address, reading, viewport),
-        *_show_examples(session, reading, address, viewport),
+        *quoted,
         ui.section("Related neurons", *related),
         bar(),
     )
@@ -75,17 +80,6 @@ def _link_token(session: Session, address: Address, token: int) -> Component:
     """Link a token to the neurons that promote it, if it can be typed."""
     shown, text = session.model.vocab.show(token), spell_token(session.model, token)
     return shown if isinstance(text, int) else ui.link(shown, address.to("/search", token=text))
-
-
-def _show_examples(
-    session: Session, reading: Reading, address: Address, viewport: Viewport
-) -> list[Component]:
-    examples = session.examples(reading.name)
-    if examples is None:
-        return []
-    about = ui.words(f"{examples.title}; {examples.provenance.describe()}.", is_soft=True)
-    quotes = ui.show_blocks(examples.quote(EXAMPLES), address, viewport)
-    return [ui.section("Examples", about, *quotes)]
 
 
 def _show_on_prompt(

@@ -16,7 +16,7 @@ from ffnprobe.recipes import Recipe, write_recipe
 from ffnprobe.results import as_result, change
 from ffnprobe.views.explorer import components as ui
 from ffnprobe.views.explorer.addresses import Address, read_address
-from ffnprobe.views.explorer.components import Component, Viewport
+from ffnprobe.views.explorer.components import Component, Parts, Viewport
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import Session
 from ffnprobe.views.figures import plot
@@ -97,7 +97,7 @@ def find(session: Session, address: Address) -> Search:
     return change(found, table=join_labels(found.table, session.labels))
 
 
-def _show_results(session: Session, address: Address, viewport: Viewport) -> list[Component]:
+def _show_results(session: Session, address: Address, viewport: Viewport) -> Parts:
     if not address.texts("token"):
         return []
     try:
@@ -108,9 +108,7 @@ def _show_results(session: Session, address: Address, viewport: Viewport) -> lis
     return [ui.section("Found", listed, ui.figure(plot(found), viewport))]
 
 
-def _show_survey(
-    session: Session, neurons: Survey, address: Address, viewport: Viewport
-) -> list[Component]:
+def _show_survey(session: Session, neurons: Survey, address: Address, viewport: Viewport) -> Parts:
     best = join_labels(neurons.top(min(LISTED, len(neurons))), session.labels)
     caption = f"the {len(best)} neurons with the most selective answers"
     return [
@@ -140,9 +138,7 @@ def register(app: Dash, session: Session) -> None:
         Output("survey-job", "data"), Output("clock", "max_intervals"), Input("surveying", "data")
     )(start)
 
-    def follow(
-        ticks: int, name: str | None, path: str, search_text: str, screen: object
-    ) -> tuple[object, ...]:
+    def follow(ticks: int, name: str | None, path: str, search_text: str, screen: object) -> Any:
         job = session.surveys.find(name)
         if job is None:
             return (no_update,) * 5

@@ -19,6 +19,7 @@ VECTORS = 10_000
 Texts = Sequence[str]
 Numbers = Sequence[float]
 Values = Sequence[Numbers]
+Look = Mapping[str, Any]
 # Width and height of a label, as shares of the axes.
 _WIDE, _HIGH = 0.12, 0.07
 # A legend below the axis and its name.
@@ -79,9 +80,7 @@ def neuron_hovers(table: pd.DataFrame) -> list[str]:
     return [f"{name}: {words};" for name, words in zip(table["name"], described, strict=True)]
 
 
-def draw_pairs(
-    names: Texts, *sides: Mapping[str, Any], line: Mapping[str, Any], **both: Any
-) -> go.Figure:
+def draw_pairs(names: Texts, *sides: Look, line: Look, **both: Any) -> go.Figure:
     """Draw two marks in each row, joined by a line; each of the sides, and `both`, are plotly's options."""
     figure, rows = go.Figure(), list(range(len(names)))
     for side in sides:

@@ -21,6 +21,7 @@ LETTERS = 9
 IN_LINE = 4  # neurons of one layer at one token, side by side
 # Where each node stands; this, the lowest line of each layer, the width and the height.
 Spots = dict[str, tuple[float, float]]
+Flows = Sequence[tuple[tuple[str, str], float]]
 Layout = tuple[Spots, dict[int, float], float, float]
 
 
@@ -97,9 +98,7 @@ def sum_flows(circuit: "fp.Circuit", among: set[str]) -> dict[tuple[str, str], f
     return flows
 
 
-def _draw_edges(
-    figure: go.Figure, spots: Spots, flows: Sequence[tuple[tuple[str, str], float]]
-) -> None:
+def _draw_edges(figure: go.Figure, spots: Spots, flows: Flows) -> None:
     """Draw edges, the strongest on top; each says at its middle what it is worth."""
     lines = [(spots[source], spots[target]) for (source, target), _ in flows]
     steps = [step / 12 for step in range(13)]

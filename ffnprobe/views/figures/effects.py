@@ -1,7 +1,7 @@
 """What changes: effects of ablation and patching, two prompts compared, and explanations, which show all of it."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import pandas as pd
@@ -242,14 +242,11 @@ draws("layers", "Explanation")(lambda e: plot_layers(e.pushes))
 
 
 def _refuse() -> OptionRefused:
-    return OptionRefused(
-        "this explanation was made without effects.", remedy="explain(…, effects=True)"
-    )
+    why = "this explanation was made without effects."
+    return OptionRefused(why, remedy="explain(…, effects=True)")
 
 
-def _list_rest(
-    among: Tensor, named: Iterable[NeuronId], columns: Mapping[str, Tensor]
-) -> pd.DataFrame:
+def _list_rest(among: Tensor, named: list[NeuronId], columns: Mapping[str, Tensor]) -> pd.DataFrame:
     """List all but the named, with numbers and no tokens: to read the tokens of all takes long."""
     rest = among.clone()
     for name in named:

@@ -21,6 +21,7 @@ HEADINGS = (
     "was read most by this head",
     "for this answer",
 )
+Points = Sequence[tuple[float, float]]
 THICKEST, THINNEST = 9.0, 1.5
 STEPS = 24
 ROW = 44
@@ -97,10 +98,9 @@ def draw_waterfall(steps: dict[str, float], logit: float, provenance: Provenance
         f"The parts add up to {provenance.answer}'s logit, {logit:.2f}{than}; "
         f"the largest part: {most} ({steps[most]:+.2f})"
     )
+    note = charts.say(provenance)
     # Room for the first slanted name: plotly drops one that does not fit.
-    return apply_theme(
-        figure, title, note=charts.say(provenance), y="logits", height=460, margin_l=120
-    )
+    return apply_theme(figure, title, note=note, y="logits", height=460, margin_l=120)
 
 
 @draws("neurons", "Pushes")
@@ -193,9 +193,7 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
     )  # fmt: skip
 
 
-def _draw_curve(
-    figure: go.Figure, points: Sequence[tuple[float, float]], strength: float, hover: str
-) -> None:
+def _draw_curve(figure: go.Figure, points: Points, strength: float, hover: str) -> None:
     """Join points by a line that leaves and arrives level, as thick as it is strong, in its sign's colour."""
     xs, ys = [points[0][0]], [points[0][1]]
     for (left, top), (right, bottom) in pairwise(points):
