@@ -24,8 +24,7 @@ from ffnprobe.corpora.peaks import (
     NO_TOKEN,
     SAMPLE,
     WINDOW,
-    Peaks,
-    Sample,
+    Occurrences,
     TopK,
     draw,
     unpack,
@@ -157,7 +156,7 @@ def _gather(
         position_counts=counts,
         strongest=_read_peaks([each.strongest for each in accumulators], block),
         weakest=_read_peaks([each.weakest for each in accumulators], block),
-        sample=Sample(
+        sample=Occurrences(
             activations=drawn[:, 0], scores=drawn[:, 1], **_locate(block, numbers, offsets)
         ),
     )
@@ -167,7 +166,7 @@ def _stack(layers: Sequence[object], name: str) -> Tensor:
     return torch.stack([getattr(each, name).cpu() for each in layers])
 
 
-def _read_peaks(layers: Sequence[TopK], block: Block) -> Peaks:
+def _read_peaks(layers: Sequence[TopK], block: Block) -> Occurrences:
     """Unpack a block's extreme examples and look up where they are."""
     values, numbers = unpack(_stack(layers, "keys"))
     activations = scores = _stack(layers, "others")
@@ -175,7 +174,7 @@ def _read_peaks(layers: Sequence[TopK], block: Block) -> Peaks:
         activations = values
     else:
         scores = (-values).masked_fill(numbers < 0, float("nan"))
-    return Peaks(activations, scores, **_locate(block, numbers, _stack(layers, "offsets")))
+    return Occurrences(activations, scores, **_locate(block, numbers, _stack(layers, "offsets")))
 
 
 def _locate(block: Block, numbers: Tensor, offsets: Tensor) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.corpora.passages import name_text
-from ffnprobe.corpora.peaks import BEFORE, NO_TOKEN, Peaks
+from ffnprobe.corpora.peaks import BEFORE, NO_TOKEN, Occurrences
 from ffnprobe.corpora.scans import Scan
 from ffnprobe.documents.blocks import Block, Figure, Quote, Section, Words
 from ffnprobe.documents.html import largest
@@ -242,7 +242,7 @@ def join(tokens: tuple[str, ...]) -> str:
     return "".join(tokens).replace("␣", " ")
 
 
-def _list(scan: Scan, peaks: Peaks, neuron: NeuronId) -> tuple[Example, ...]:
+def _list(scan: Scan, peaks: Occurrences, neuron: NeuronId) -> tuple[Example, ...]:
     """Look up the tokens and texts of one neuron's examples."""
     names = ("activations", "scores", "texts", "positions", "windows")
     return _look_up(scan, *(getattr(peaks, name)[neuron.layer, neuron.neuron] for name in names))

@@ -44,31 +44,35 @@ _EMPTY = -(2**63)
 
 
 @dataclass(frozen=True, eq=False)
-class Peaks:
-    """For each neuron the k strongest examples, the first the strongest; without one, text is −1."""
+class Occurrences:
+    """Tokens of a corpus, and activations and scores there; without one, text is −1.
+
+    Of each neuron's extremes the first is the most extreme; the tokens of a sample are the same for all.
+    """
 
     activations: Float32[Tensor, "layer neuron k"]
     scores: Float32[Tensor, "layer neuron k"]
-    passages: Int64[Tensor, "layer neuron k"]
-    texts: Int64[Tensor, "layer neuron k"]
-    positions: Int32[Tensor, "layer neuron k"]
-    windows: Int32[Tensor, "layer neuron k window"]
+    passages: Int64[Tensor, "*extreme k"]
+    texts: Int64[Tensor, "*extreme k"]
+    positions: Int32[Tensor, "*extreme k"]
+    windows: Int32[Tensor, "*extreme k window"]
 
 
-def no_peaks(layers: int, neurons: int, k: int) -> Peaks:
-    """Start without examples."""
+def no_occurrences(layers: int, neurons: int, k: int, *, is_sample: bool = False) -> Occurrences:
+    """Start without tokens."""
     shape = (layers, neurons, k)
-    return Peaks(
+    places = (k,) if is_sample else shape
+    return Occurrences(
         activations=torch.full(shape, float("nan")),
         scores=torch.full(shape, float("nan")),
-        passages=torch.full(shape, -1),
-        texts=torch.full(shape, -1),
-        positions=torch.full(shape, -1, dtype=torch.int32),
-        windows=torch.full((*shape, WINDOW), NO_TOKEN, dtype=torch.int32),
+        passages=torch.full(places, -1),
+        texts=torch.full(places, -1),
+        positions=torch.full(places, -1, dtype=torch.int32),
+        windows=torch.full((*places, WINDOW), NO_TOKEN, dtype=torch.int32),
     )
 
 
-def merge_peaks(a: Peaks, b: Peaks, *, by: str, sign: int) -> Peaks:
+def merge_peaks(a: Occurrences, b: Occurrences, *, by: str, sign: int) -> Occurrences:
     """Keep the k of both with the highest activations (or scores); sign −1 for the lowest."""
     k = a.activations.shape[-1]
     ours, theirs = (
@@ -88,7 +92,7 @@ def merge_peaks(a: Peaks, b: Peaks, *, by: str, sign: int) -> Peaks:
             found = ours[name][rows[:, None], chosen.clamp(max=k - 1)]
             found[row, column] = theirs[name][there]
             each[rows] = found
-    return Peaks(**{name: each.view_as(vars(a)[name]) for name, each in kept.items()})
+    return Occurrences(**{name: each.view_as(vars(a)[name]) for name, each in kept.items()})
 
 
 def _keys(peaks: dict[str, Tensor], by: str, sign: int, at: int | Tensor) -> Int64[Tensor, "..."]:
@@ -143,13 +147,11 @@ class TopK:
         values = rearrange(values, "batch neuron -> neuron batch").contiguous()
         keys = pack(values, passages.expand_as(values))
         offsets = rearrange(offsets, "batch neuron -> neuron batch").int()
-        keys, offsets = (
-            torch.cat([self.keys, keys], dim=1),
-            torch.cat([self.offsets, offsets], dim=1),
+        self.keys, chosen = torch.topk(torch.cat([self.keys, keys], dim=1), self.keys.shape[1])
+        self.offsets, self.others = (
+            torch.take_along_dim(torch.cat(each, dim=1), chosen, dim=1)
+            for each in ((self.offsets, offsets), (self.others, beside))
         )
-        self.keys, chosen = torch.topk(keys, self.keys.shape[1])
-        self.offsets = torch.take_along_dim(offsets, chosen, dim=1)
-        self.others = torch.take_along_dim(torch.cat([self.others, beside], dim=1), chosen, dim=1)
 
 
 def find_largest(
@@ -158,11 +160,16 @@ def find_largest(
     """Find the largest of sign × values of each neuron in each passage, and the first position of it.
 
     Asking for the position of a maximum costs many times the maximum itself. In a long passage the
-    group of positions that holds it is found first; in a short one, the first position that equals it.
+    group of positions that holds it is found first; in a short one, the position that equals it with the
+    most positions after it.
     """
     length = values.shape[1]
     if length < LONG:
-        return _find_in_short(values, sign)
+        extremes = values.amax(dim=1) if sign > 0 else values.amin(dim=1)
+        left = torch.arange(length, 0, -1, dtype=torch.int16, device=values.device)[:, None]
+        after = torch.where(values == extremes[:, None], left, left.new_zeros(())).amax(dim=1)
+        # Where nothing equals it, it is not a number; the run is refused once it is at its end.
+        return sign * extremes, (length - after.long()).clamp(max=length - 1)
     extreme, most = (torch.amax, torch.max) if sign > 0 else (torch.amin, torch.min)
     groups = torch.stack([extreme(group, dim=1) for group in torch.split(values, GROUP, dim=1)])
     found, group = most(groups, dim=0)
@@ -173,40 +180,7 @@ def find_largest(
     return sign * found, group * GROUP + most(members, dim=1).indices
 
 
-def _find_in_short(values: Tensor, sign: int) -> tuple[Tensor, Tensor]:
-    """Find extremes first, then where they are: the position with the most positions after it."""
-    found = values.amax(dim=1) if sign > 0 else values.amin(dim=1)
-    left = torch.arange(values.shape[1], 0, -1, dtype=torch.int16, device=values.device)[:, None]
-    after = torch.where(values == found[:, None], left, left.new_zeros(())).amax(dim=1)
-    # Where nothing equals it, it is not a number; the run is refused once it is at its end.
-    return sign * found, (values.shape[1] - after.long()).clamp(max=values.shape[1] - 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """The tokens drawn, and every neuron's activation and score there; without one, text is −1."""
-
-    passages: Int64[Tensor, " draw"]
-    texts: Int64[Tensor, " draw"]
-    positions: Int32[Tensor, " draw"]
-    windows: Int32[Tensor, "draw window"]
-    activations: Float32[Tensor, "layer neuron draw"]
-    scores: Float32[Tensor, "layer neuron draw"]
-
-
-def no_sample(layers: int, neurons: int) -> Sample:
-    """Start without tokens."""
-    return Sample(
-        passages=torch.full((SAMPLE,), -1),
-        texts=torch.full((SAMPLE,), -1),
-        positions=torch.full((SAMPLE,), -1, dtype=torch.int32),
-        windows=torch.full((SAMPLE, WINDOW), NO_TOKEN, dtype=torch.int32),
-        activations=torch.full((layers, neurons, SAMPLE), float("nan")),
-        scores=torch.full((layers, neurons, SAMPLE), float("nan")),
-    )
-
-
-def merge_samples(a: Sample, b: Sample) -> Sample:
+def merge_samples(a: Occurrences, b: Occurrences) -> Occurrences:
     """Keep the tokens of both whose passages have the highest hashes."""
     passages = torch.cat([a.passages, b.passages])
     chosen = torch.from_numpy(_order(passages.numpy())[: len(a.passages)].copy())
@@ -215,7 +189,7 @@ def merge_samples(a: Sample, b: Sample) -> Sample:
         axis = 2 if name in ("activations", "scores") else 0
         return torch.cat([vars(a)[name], vars(b)[name]], dim=axis).index_select(axis, chosen)
 
-    return Sample(**{name: join(name) for name in vars(a)})
+    return Occurrences(**{name: join(name) for name in vars(a)})
 
 
 def draw(block: Block) -> dict[int, tuple[int, int]]:

@@ -39,7 +39,13 @@ from einops import einsum, rearrange, reduce
 from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
-from ffnprobe.corpora.peaks import Peaks, Sample, merge_peaks, merge_samples, no_peaks, no_sample
+from ffnprobe.corpora.peaks import (
+    SAMPLE,
+    Occurrences,
+    merge_peaks,
+    merge_samples,
+    no_occurrences,
+)
 
 SINGLE = 32  # positions with a mean of their own
 _SMALLEST, _LARGEST = -6, 6
@@ -161,9 +167,9 @@ class Statistics:
     histogram: Int64[Tensor, "layer neuron bin"]
     position_sums: Float64[Tensor, "layer range neuron"]
     position_counts: Int64[Tensor, " range"]
-    strongest: Peaks
-    weakest: Peaks
-    sample: Sample
+    strongest: Occurrences
+    weakest: Occurrences
+    sample: Occurrences
 
     @property
     def above(self) -> Int64[Tensor, "layer neuron"]:
@@ -204,15 +210,15 @@ class Statistics:
 def from_tensors(tensors: dict[str, Tensor], count: int) -> Statistics:
     """Put the tensors of a store together again."""
     values: dict[str, Any] = {**tensors, "moments.count": count}
-    kinds = {"moments": CentralMoments, "strongest": Peaks, "weakest": Peaks, "sample": Sample}
-    for name, kind in kinds.items():
+    for name in ("moments", "strongest", "weakest", "sample"):
+        kind = CentralMoments if name == "moments" else Occurrences
         values[name] = kind(**{each.name: values[f"{name}.{each.name}"] for each in fields(kind)})
     return Statistics(**{each.name: values[each.name] for each in fields(Statistics)})
 
 
 def no_statistics(layers: int, neurons: int, *, k: int, length: int) -> Statistics:
     """Start from nothing, for passages of at most `length` tokens."""
-    ranges, peaks = len(first_of(length)), no_peaks(layers, neurons, k)
+    ranges, peaks = len(first_of(length)), no_occurrences(layers, neurons, k)
     none = torch.zeros(layers, neurons, dtype=torch.float64)
     return Statistics(
         moments=CentralMoments(0, none, none, none, none),
@@ -221,7 +227,7 @@ def no_statistics(layers: int, neurons: int, *, k: int, length: int) -> Statisti
         position_counts=torch.zeros(ranges, dtype=torch.int64),
         strongest=peaks,
         weakest=peaks,
-        sample=no_sample(layers, neurons),
+        sample=no_occurrences(layers, neurons, SAMPLE, is_sample=True),
     )
 
 
