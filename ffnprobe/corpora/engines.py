@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from itertools import count
 from typing import Any, BinaryIO, TypeVar
 
@@ -53,51 +54,37 @@ def measure_blocks(
     workers: int | None = None,
     address: str | None = None,
 ) -> MeasuredBlocks:
-    """Measure blocks and yield each with its statistics, in order."""
+    """Measure blocks and yield each with its statistics, in order.
+
+    On this machine that is in another process unless this one computes with one thread, or the model is
+    an object in memory, which no other process can load. A Ray actor that dies is started again, and its
+    block measured again.
+    """
     if workers is not None and workers < 1:
         raise OptionRefused(f"workers = {workers}: it must be at least 1.")
     if engine == "ray":
-        return _measure_on_ray(model, blocks, settings, workers, address)
+        with start_pool(model, workers=workers, address=address, threads=1) as actors:
+            numbers = count()
+            yield from _in_order(
+                blocks,
+                lambda block: actors.submit(next(numbers), measure, block, settings),
+                actors.result,
+                len(actors),
+            )
+        return
     if address is not None:
         raise OptionRefused(
             "an address belongs to a Ray cluster.", remedy="engine=ray (--engine ray)"
         )
-    return _measure_here(model, blocks, settings, workers)
-
-
-def _measure_here(
-    model: Model, blocks: Iterable[Block], settings: ScanSettings, workers: int | None
-) -> MeasuredBlocks:
-    """Measure on this machine: in another process unless this one computes with one thread.
-
-    A model that is an object in memory cannot be loaded by another process.
-    """
     is_cpu, threads = model.device.type == "cpu", torch.get_num_threads()
     many = min(workers or (threads if is_cpu else 1), count_cores())
     if is_cpu and threads > 1 and not model.source.is_in_memory:
         with borrow_process(model, settings, many) as process:
-            yield from _in_order(blocks, process.submit, lambda _: process.result(), many)
-        return
-    with closing(Threads(model, settings, many)) as pool:
-        yield from _in_order(blocks, pool.submit, Future.result, many)
-
-
-def _measure_on_ray(
-    model: Model,
-    blocks: Iterable[Block],
-    settings: ScanSettings,
-    workers: int | None,
-    address: str | None,
-) -> MeasuredBlocks:
-    """Measure with Ray actors; one that dies is started again and its block measured again."""
-    with start_pool(model, workers=workers, address=address, threads=1) as pool:
-        numbers = count()
-        yield from _in_order(
-            blocks,
-            lambda block: pool.submit(next(numbers), measure, block, settings),
-            pool.result,
-            len(pool),
-        )
+            send = partial(process.send, "block")
+            yield from _in_order(blocks, send, lambda _: process.result(), many)
+    else:
+        with closing(Threads(model, settings, many)) as pool:
+            yield from _in_order(blocks, pool.submit, Future.result, many)
 
 
 def _in_order(
@@ -116,10 +103,6 @@ def _in_order(
     while under_way:
         first, handle = under_way.popleft()
         yield first, result(handle)
-
-
-class Stopped(Exception):
-    """The scan has ended before this block."""
 
 
 class Threads:
@@ -143,7 +126,7 @@ class Threads:
 
     def _check(self) -> None:
         if self._stopped.is_set():
-            raise Stopped
+            raise CancelledError
 
 
 class Process:
@@ -171,10 +154,6 @@ class Process:
         with self._message():
             word, content = pickle.load(self._source)
         return word, content
-
-    def submit(self, block: Block) -> None:
-        """Send a block."""
-        self.send("block", block)
 
     def result(self) -> Statistics:
         """Wait for the statistics of the first block that is not answered yet."""
