@@ -147,7 +147,12 @@ def match(
     >>> fp.match(model, model, top=3)
     Match(... neurons of pocket have a twin in pocket)
     """
-    _check_vocabularies(model, other)
+    if model.identity.split("-")[-1] != other.identity.split("-")[-1]:
+        raise DataRefused(
+            f"{model.name} and {other.name} have different vocabularies "
+            f"({model.config.vocab:,} and {other.config.vocab:,} tokens): answers are compared token by token.",
+            remedy=f"two models with the tokenizer of {model.name}",
+        )
     check_top(top, model.config.neurons, of="neurons")
     scanned = None if scans is None else _check_scans(model, other, scans)
     twins = find_twins(model, other, seed=seed, progress=progress)
@@ -168,17 +173,6 @@ def match(
     return Match(provenance.note(neurons), provenance.note(pairs), provenance)
 
 
-def _check_vocabularies(model: Model, other: Model) -> None:
-    """Refuse models whose tokens are not the same."""
-    ours, theirs = (each.identity.split("-")[-1] for each in (model, other))
-    if ours != theirs:
-        raise DataRefused(
-            f"{model.name} and {other.name} have different vocabularies "
-            f"({model.config.vocab:,} and {other.config.vocab:,} tokens): answers are compared token by token.",
-            remedy=f"two models with the tokenizer of {model.name}",
-        )
-
-
 def _check_scans(model: Model, other: Model, scans: Sequence[Scan]) -> tuple[Scan, Scan]:
     """Refuse scans that are not one of each model, of the same tokens."""
     if len(scans) != 2:
@@ -187,9 +181,11 @@ def _check_scans(model: Model, other: Model, scans: Sequence[Scan]) -> tuple[Sca
             remedy="scans=(one, other)",
         )
     one, two = scans[0].check(model), scans[1].check(other)
-    settings = [(scan.done.digest, scan.manifest["settings"]) for scan in (one, two)]
-    same = ("context", "bos", "top")
-    if any(a[0] != b[0] or any(a[1][n] != b[1][n] for n in same) for a, b in [settings]):
+    mine, theirs = (
+        [scan.done.digest, *map(scan.manifest["settings"].get, ("context", "bos", "top"))]
+        for scan in (one, two)
+    )
+    if mine != theirs:
         raise DataRefused(
             f"the scans are of different texts or settings: {one.corpus} and {two.corpus}.",
             remedy="scan the same texts with both models, with the same options",
@@ -222,15 +218,13 @@ def _compare_questions(model: Model, other: Model, numbers: Tensor) -> dict[str,
     sides = {"question_correlation": "question"}
     if model.config.is_gated and other.config.is_gated:
         sides["gate_correlation"] = "gate"
-    correlations: dict[str, list[float]] = {}
+    correlations: dict[str, list[float]] = {name: [] for name in sides}
     for column, by in sides.items():
         theirs = torch.cat([pick_rows(other, layer, by=by) for layer in range(other.config.layers)])
-        values: list[float] = []
-        for layer in range(model.config.layers):
-            mine, first = pick_rows(model, layer, by=by), len(values)
-            chosen = theirs[numbers[first : first + len(mine)]]
-            values += alignment.correlate(mine, chosen.to(mine.device)).tolist()
-        correlations[column] = values
+        for layer, twins in enumerate(torch.split(numbers, model.config.d_mlp)):
+            mine = pick_rows(model, layer, by=by)
+            values = alignment.correlate(mine, theirs[twins].to(mine.device))
+            correlations[column] += values.tolist()
     return correlations
 
 

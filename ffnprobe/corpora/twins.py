@@ -24,6 +24,7 @@ few thousand tokens at a time; nothing of the size neurons × tokens is ever mad
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from einops import einsum, rearrange, reduce
@@ -133,7 +134,10 @@ def find_twins(model: Model, other: Model, *, seed: int, progress: Progress | No
     generator = torch.Generator().manual_seed(seed)
     answers = [other.answers_of(layer).to(model.device) for layer in range(other.config.layers)]
     theirs = torch.cat([alignment.other.project(rows) for rows in answers])
-    mixed = torch.cat([alignment.other.project(_mix(rows, generator)) for rows in answers])
+    # Of each layer as many random mixtures as it has answers.
+    draw = partial(torch.randn, generator=generator)
+    mixtures = (draw(len(rows), len(rows)).to(rows) @ rows for rows in answers)
+    mixed = torch.cat([alignment.other.project(rows) for rows in mixtures])
     count = model.config.neurons
     numbers = torch.empty(count, dtype=torch.int64)
     correlations, controls = torch.empty(count), torch.empty(count)
@@ -169,11 +173,3 @@ def _place(
             block = answers[start : start + ROWS_AT_ONCE]
             rows = slice(first + start, first + start + len(block))
             yield rows, alignment.one.project(block) @ alignment.between
-
-
-def _mix(
-    answers: Float[Tensor, "neuron d_model"], generator: torch.Generator
-) -> Float[Tensor, "neuron d_model"]:
-    """Mix a layer's answers at random, as many as there are."""
-    weights = torch.randn(len(answers), len(answers), generator=generator)
-    return weights.to(answers) @ answers
