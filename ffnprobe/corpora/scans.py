@@ -18,7 +18,7 @@ examples need no model.
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -66,34 +66,6 @@ POSITION_ONLY = 0.9
 PACKED = pocket.FOLDER / "scan.tar.xz"
 
 
-@dataclass(frozen=True)
-class State:
-    """How far a scan is, and what it knows so far."""
-
-    statistics: Statistics
-    done: Done
-    is_finished: bool
-    kept: Kept
-
-
-def write_state(store: Store, state: State, tokens: Sequence[str]) -> None:
-    """Replace the state."""
-    progress = {"done": asdict(state.done), "is_finished": state.is_finished, "vocabulary": tokens}
-    store.write(SCAN, progress, state.statistics.tensors() | state.kept.tensors())
-
-
-def read_state(store: Store) -> tuple[State, tuple[str, ...]] | None:
-    """Read the last state written, and the tokens; None before the first."""
-    part = store.read(SCAN)
-    if part is None:
-        return None
-    progress, tensors = part
-    done = Done(**progress["done"])
-    statistics = from_tensors(tensors, done.tokens)
-    state = State(statistics, done, progress["is_finished"], read_kept(tensors))
-    return state, tuple(progress["vocabulary"])
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Scan(Result):
     """What a corpus showed of every neuron, with the description of the corpus.
@@ -120,14 +92,13 @@ class Scan(Result):
     def open(cls, folder: str | os.PathLike[str]) -> "Scan":
         """Open a store; one that is not finished tells what it knows so far."""
         store = open_store(Path(folder), SCAN, remedy=f"ffnprobe scan … --store {quote(folder)}")
-        part = read_state(store)
-        if part is None:
+        scan = _read(store)
+        if scan is None:
             raise DataRefused(
                 f"the scan in {folder} has finished no block yet.",
                 remedy="the same scan again: it resumes",
             )
-        state, tokens = part
-        return cls(store.manifest, **vars(state), tokens=tokens, folder=store.folder)
+        return scan
 
     @property
     def title(self) -> str:
@@ -213,6 +184,27 @@ class Scan(Result):
         return self.provenance.note(layers.reset_index())
 
 
+def _read(store: Store) -> Scan | None:
+    """Read what was last written to a store; None before the first block."""
+    part = store.read(SCAN)
+    if part is None:
+        return None
+    progress, tensors = part
+    done = Done(**progress["done"])
+    return Scan(
+        store.manifest, from_tensors(tensors, done.tokens), done, tuple(progress["vocabulary"]),
+        progress["is_finished"], read_kept(tensors), store.folder,
+    )  # fmt: skip
+
+
+def _write(store: Store, scan: Scan) -> None:
+    """Replace what was last written to a store."""
+    progress = {
+        "done": asdict(scan.done), "is_finished": scan.is_finished, "vocabulary": scan.tokens,
+    }  # fmt: skip
+    store.write(SCAN, progress, scan.statistics.tensors() | scan.kept.tensors())
+
+
 def embedded_scan(model: Model) -> Scan | None:
     """Return the scan in the package if it is of this very model."""
     if model.source.kind != "embedded" or not PACKED.is_file():
@@ -287,8 +279,9 @@ def scan(
     >>> fp.scan(fp.load("pocket"), texts, top=5)
     Scan(pocket: 2 texts, 11 tokens ...)
     """
+    c = model.config
     settings = ScanSettings(
-        context=model.config.positions if context is None else context,
+        context=c.positions if context is None else context,
         bos=model.vocab.puts_bos(bos), top=top, column=column, lines=lines,
         errors=errors, block_tokens=block_tokens,
     ).check(model)  # fmt: skip
@@ -301,68 +294,68 @@ def scan(
     measured = partial(measure_blocks, engine=engine, workers=workers, address=address)
     folder = None if store is None else Path(store)
     with nullcontext() if folder is None else hold_store(folder, manifest) as held:
-        state = _measure(model, sources, settings, held, measured, progress, tokens)
-        manifest = manifest if held is None else held.manifest
-    if state.done.tokens == 0:
+        begun = Scan(
+            manifest if held is None else held.manifest,
+            no_statistics(c.layers, c.d_mlp, k=settings.top, length=settings.length),
+            Done(), model.vocab.shown, is_finished=False, folder=folder,
+        )  # fmt: skip
+        known = (None if held is None else _read(held)) or begun
+        scanned = _measure(model, sources, settings, known, held, measured, progress, tokens)
+    if scanned.done.tokens == 0:
         raise DataRefused(
             f"the corpus is empty: {len(sources)} source{'s' * (len(sources) != 1)}, no text.",
             remedy="a file with some text",
         )
-    return Scan(
-        manifest, state.statistics, state.done, model.vocab.shown, kept=state.kept, folder=folder
-    )
+    return scanned
 
 
 def _measure(
     model: Model,
     sources: list[TextSource],
     settings: ScanSettings,
+    scan: Scan,
     store: Store | None,
     measured: Callable[[Model, Iterator[Block], ScanSettings], MeasuredBlocks],
     progress: Progress | None,
     most: int | None,
-) -> State:
-    """Merge block after block into the state and the store, to the end of the corpus or `most` tokens."""
-    c = model.config
-    nothing = no_statistics(c.layers, c.d_mlp, k=settings.top, length=settings.length)
-    part = None if store is None else read_state(store)
-    state = part[0] if part else State(nothing, Done(), is_finished=False, kept=none_kept())
-    if state.is_finished and all(source.hash is not None for source in sources):
-        return state
+) -> Scan:
+    """Merge block after block into the scan and the store, to the end of the corpus or `most` tokens."""
+    if scan.is_finished and all(source.hash is not None for source in sources):
+        return scan
     cut = cut_blocks(model.vocab, sources, settings)
-    blocks = _skip(cut, state, store)
+    blocks = _skip(cut, scan)
     if most is not None:
         blocks = takewhile(lambda block: block.tokens_before < most, blocks)
     if progress is not None:
-        progress(state.done.tokens, None)
+        progress(scan.done.tokens, None)
     with closing(cut), closing(measured(model, blocks, settings)) as results:
         for block, statistics in results:
-            state = State(
-                merge(state.statistics, statistics), block.done, is_finished=False,
-                kept=keep(state.kept, block),
+            scan = replace(
+                scan, statistics=merge(scan.statistics, statistics), done=block.done,
+                is_finished=False, kept=keep(scan.kept, block),
             )  # fmt: skip
             if store is not None:
-                write_state(store, state, model.vocab.shown)
+                _write(store, scan)
             if progress is not None:
                 progress(block.done.tokens, block.share)
-    if most is not None and state.done.tokens >= most:
-        return state  # whether the corpus ends here is not known
-    state = replace(state, is_finished=True)
-    if store is not None and state.done.tokens:
-        write_state(store, state, model.vocab.shown)
-    return state
+    if most is not None and scan.done.tokens >= most:
+        return scan  # whether the corpus ends here is not known
+    scan = replace(scan, is_finished=True)
+    if store is not None and scan.done.tokens:
+        _write(store, scan)
+    return scan
 
 
-def _skip(blocks: Iterator[Block], state: State, store: Store | None) -> Iterator[Block]:
+def _skip(blocks: Iterator[Block], scan: Scan) -> Iterator[Block]:
     """Pass over the blocks that are done, checking that they are the same tokens as then."""
     done = Done()
-    for block in islice(blocks, state.done.blocks):
+    for block in islice(blocks, scan.done.blocks):
         done = block.done
-    has_changed = done != state.done or (state.is_finished and next(blocks, None) is not None)
+    has_changed = done != scan.done or (scan.is_finished and next(blocks, None) is not None)
     if has_changed:
-        assert store is not None, "only a store knows what was done before"
+        assert scan.folder is not None, "only a store knows what was done before"
         raise DataRefused(
-            f"{store.folder} is a scan of other texts: these have other tokens.",
-            remedy=f"the same texts again, or {other_store(store.folder)}",
+            f"{scan.folder} is a scan of other texts: these have other tokens.",
+            remedy=f"the same texts again, or {other_store(scan.folder)}",
         )
     yield from blocks
