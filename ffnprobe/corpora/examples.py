@@ -3,11 +3,6 @@
 The strongest are those of highest activation, the weakest those of lowest score (of a gated neuron, its
 gate's score), and those of the middle are drawn at random, at even quantiles of the activation. Examples
 that are nearly the same sentence are shown once, with their number.
-
->>> import ffnprobe as fp
->>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
->>> list(fp.examples(scan, "L3N12").table.columns)[:6]
-['name', 'layer', 'neuron', 'list', 'rank', 'activation']
 """
 
 import os
@@ -16,8 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
-
-from torch import Tensor
 
 from ffnprobe.arguments import verb
 from ffnprobe.corpora.passages import name_text
@@ -171,16 +164,13 @@ def examples(
     name, facts = opened.find(neuron), opened.statistics
     at = (name.layer, name.neuron)
     many = check_top(top, facts.strongest.texts.shape[-1], of="examples kept of each neuron")
-    drawn = facts.sample
-    middle = _look_up(
-        opened, drawn.activations[at], drawn.scores[at], drawn.texts, drawn.positions, drawn.windows
-    )
+    middle = _look_up(opened, facts.sample, name)
     return Examples(
         name=str(name),
         mean=float(facts.moments.mean[at]),
         firing_rate=float(facts.firing_rate[at]),
-        strongest=fold(_list(opened, facts.strongest, name))[:many],
-        weakest=fold(_list(opened, facts.weakest, name))[:many],
+        strongest=fold(_look_up(opened, facts.strongest, name))[:many],
+        weakest=fold(_look_up(opened, facts.weakest, name))[:many],
         middle=tuple(sorted(middle, key=lambda example: -example.activation)),
         provenance=opened.provenance,
     )
@@ -188,7 +178,7 @@ def examples(
 
 def strongest_examples(scan: Scan, neuron: str | NeuronId, top: int) -> tuple[Example, ...]:
     """Show a neuron's strongest examples alone."""
-    return fold(_list(scan, scan.statistics.strongest, scan.find(neuron)))[:top]
+    return fold(_look_up(scan, scan.statistics.strongest, scan.find(neuron)))[:top]
 
 
 def join_examples(neurons: "pd.DataFrame", scan: Scan) -> "pd.DataFrame":
@@ -242,15 +232,13 @@ def join(tokens: tuple[str, ...]) -> str:
     return "".join(tokens).replace("␣", " ")
 
 
-def _list(scan: Scan, peaks: Occurrences, neuron: NeuronId) -> tuple[Example, ...]:
+def _look_up(scan: Scan, tokens: Occurrences, neuron: NeuronId) -> tuple[Example, ...]:
     """Look up the tokens and texts of one neuron's examples."""
-    names = ("activations", "scores", "texts", "positions", "windows")
-    return _look_up(scan, *(getattr(peaks, name)[neuron.layer, neuron.neuron] for name in names))
-
-
-def _look_up(scan: Scan, *columns: Tensor) -> tuple[Example, ...]:
-    """Read rows of activation, score, text, position and window; those without a text are none."""
-    names = [text["name"] for text in scan.manifest["texts"]]
+    names, at = [text["name"] for text in scan.manifest["texts"]], (neuron.layer, neuron.neuron)
+    places = (tokens.texts, tokens.positions, tokens.windows)
+    is_shared = tokens.texts.ndim == 1  # a sample's tokens are those of all neurons
+    columns = [tokens.activations[at], tokens.scores[at]]
+    columns += [each if is_shared else each[at] for each in places]
     listed = []
     for row in zip(*(column.tolist() for column in columns), strict=True):
         activation, score, text, position, window = row
