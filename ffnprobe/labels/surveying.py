@@ -1,10 +1,5 @@
 """Survey every neuron of a model, here or on a Ray cluster: the same table from both.
 
->>> import ffnprobe as fp
->>> neurons = fp.survey(fp.load("pocket"), layers="0", top=3)
->>> list(neurons.table.columns[:7])
-['name', 'layer', 'neuron', 'kind', 'question_tokens', 'promotes', 'suppresses']
-
 On a cluster each layer is a task. Each worker has as many threads as this process, since the way a
 sum is divided decides how it is rounded.
 
@@ -21,7 +16,6 @@ frequency of a token is log(1 + its count in the passages that the scan kept); t
 all tokens of the vocabulary, with w_n · u_t.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -79,6 +73,8 @@ def survey(
     >>> len(neurons.of_kind("entropy"))
     5
     """
+    import pandas as pd
+
     if engine == "local" and (workers, address) != (None, None):
         raise OptionRefused(
             "workers and an address belong to a Ray cluster.", remedy="engine=ray (--engine ray)"
@@ -88,7 +84,15 @@ def survey(
     chosen = model.find_layers(layers)
     limits = Thresholds() if thresholds is None else thresholds
     if engine == "ray":
-        frame = _survey_on_ray(model, chosen, top, limits, workers, address, progress)
+        tables: list[pd.DataFrame] = []
+        work, threads = partial(survey_layers, k=top, thresholds=limits), torch.get_num_threads()
+        with start_pool(model, workers=workers, address=address, threads=threads) as pool:
+            handles = [pool.submit(order, work, [layer]) for order, layer in enumerate(chosen)]
+            for handle in handles:
+                tables.append(pool.result(handle))
+                if progress is not None:
+                    progress(len(tables) * model.config.d_mlp, len(chosen) * model.config.d_mlp)
+        frame = pd.concat(tables, ignore_index=True)
     else:
         frame = survey_layers(model, chosen, k=top, thresholds=limits, progress=progress)
     provenance = model.provenance(
@@ -97,29 +101,6 @@ def survey(
     )
     surveyed = Survey(provenance.note(frame), provenance)
     return surveyed if scan is None else join_survey(surveyed, scan.check(model), model, limits)
-
-
-def _survey_on_ray(
-    model: Model,
-    layers: Sequence[int],
-    k: int,
-    thresholds: Thresholds,
-    workers: int | None,
-    address: str | None,
-    progress: Progress | None,
-) -> "pd.DataFrame":
-    """Survey each layer on a worker, and join the tables."""
-    import pandas as pd
-
-    tables: list[pd.DataFrame] = []
-    work, threads = partial(survey_layers, k=k, thresholds=thresholds), torch.get_num_threads()
-    with start_pool(model, workers=workers, address=address, threads=threads) as pool:
-        handles = [pool.submit(order, work, [layer]) for order, layer in enumerate(layers)]
-        for handle in handles:
-            tables.append(pool.result(handle))
-            if progress is not None:
-                progress(len(tables) * model.config.d_mlp, len(layers) * model.config.d_mlp)
-    return pd.concat(tables, ignore_index=True)
 
 
 def correlate_frequency(model: Model, kept: Kept, layer: int) -> Float[Tensor, " neuron"]:
