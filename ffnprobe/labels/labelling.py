@@ -9,12 +9,6 @@ them. No language model takes part.
 Limits: a rule speaks of the current token, up to two before it, classes and positions; only high
 activations are looked at; the output test has two positions a neuron. A label is written by fixed rules, in
 at most eight words: what opens the neuron → what it says.
-
->>> import ffnprobe as fp
->>> model = fp.load("pocket")
->>> texts = {str(n): f"Tiger Woods plays golf and won {n} times" for n in range(24)}
->>> fp.label(model, fp.scan(model, texts), neurons="L0").title.startswith("768 neurons of pocket")
-True
 """
 
 import os
@@ -25,6 +19,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ffnprobe.arguments import NAMES, Option, Progress, verb
 from ffnprobe.corpora.passages import ScanSettings
@@ -32,7 +27,7 @@ from ffnprobe.corpora.scans import Scan
 from ffnprobe.corpora.statistics import first_of
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.labels.counts import read_scores
-from ffnprobe.labels.measuring import Labelling, LabelMeasures
+from ffnprobe.labels.measuring import Labelling
 from ffnprobe.labels.rules import CLASSES, KINDS, Keys
 from ffnprobe.labels.splits import BEFORE, SPACE, Columns, split_texts
 from ffnprobe.labels.stored_labels import (
@@ -45,7 +40,7 @@ from ffnprobe.labels.stored_labels import (
 )
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
-from ffnprobe.store import Store, hold_store
+from ffnprobe.store import hold_store
 
 MOST_WORDS = 8
 # Words of each part, so that a label has at most eight, the arrow among them.
@@ -111,7 +106,18 @@ def label(
             return stored if neurons is None else stored.pick([str(name) for name in names])
     is_kept = folder is not None and neurons is None
     with hold_store(folder, opened.manifest) if folder and is_kept else nullcontext() as store:
-        labels = _label(model, opened, names, share, least, store, progress)
+        asked = ScanSettings(**opened.manifest["settings"])
+        train, held_out, by = split_texts(opened, asked)
+        columns = Columns.choose(names, layers=c.layers, neurons=c.d_mlp)
+        task = {"digest": opened.done.digest, "identity": model.identity, "share": share}
+        labelling = Labelling(
+            model, asked, train, held_out, columns, share, Partial(store, task), progress
+        )
+        provenance = opened.provenance.including(
+            share=share, least=least, halves_by=by, found_on=len(train), scored_on=len(held_out)
+        )
+        table = _tabulate(labelling, opened.statistics.above, least)
+        labels = Labels(table, provenance, opened).pick([str(name) for name in names])
         if store is not None:
             write_labels(store, labels, opened)
     return labels
@@ -131,50 +137,16 @@ def _check(scan: Scan) -> None:
         )
 
 
-def _label(
-    model: Model,
-    scan: Scan,
-    names: Sequence[NeuronId],
-    share: float,
-    least: float,
-    store: Store | None,
-    progress: Progress | None,
-) -> Labels:
-    settings, c = ScanSettings(**scan.manifest["settings"]), model.config
-    train, held_out, by = split_texts(scan, settings)
-    columns = Columns.choose(names, layers=c.layers, neurons=c.d_mlp)
-    partial = Partial(
-        store, {"digest": scan.done.digest, "identity": model.identity, "share": share}
-    )
-    measures = Labelling(
-        model, settings, train, held_out, columns, share, partial, progress
-    ).measure()  # fmt: skip
-    provenance = scan.provenance.including(
-        share=share, least=least, halves_by=by, found_on=len(train), scored_on=len(held_out)
-    )
-    table = _tabulate(model, scan, columns, measures, least, settings.length)
-    return Labels(table, provenance, scan).pick([str(name) for name in names])
-
-
-def _tabulate(
-    model: Model,
-    scan: Scan,
-    columns: Columns,
-    measures: LabelMeasures,
-    least: float,
-    length: int,
-) -> dict[str, Any]:
-    """Write one row for every neuron, from what was counted of its column and of its control."""
+def _tabulate(labelling: Labelling, above: Tensor, least: float) -> dict[str, Any]:
+    """Measure, and write one row for every neuron, from what was counted of its column and its control."""
+    columns, shown = labelling.columns, labelling.model.vocab.shown
+    keys, every_rule, measured = labelling.measure()
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-    above = scan.statistics.above
     for layer in columns.layers:
-        neurons, rules = columns.neurons[layer].numpy(), measures.rules[layer]
+        neurons, rules = columns.neurons[layer].numpy(), every_rule[layer]
         many = len(neurons)
-        tensors = {
-            name: measures.tensors[f"{name}.{layer}"]
-            for name in ("counted", "gains", "promoted", "thresholds", "highs")
-        }
-        scores, gains = read_scores(tensors["counted"]), tensors["gains"].numpy()
+        scores = read_scores(measured[f"counted.{layer}"])
+        gains = measured[f"gains.{layer}"].numpy()
         shuffled = np.full(many, np.nan)
         shuffled[columns.controls(layer).numpy()] = scores["f1"][many:]
         own = {name: each[:many] for name, each in scores.items()}
@@ -183,20 +155,20 @@ def _tabulate(
             "output_gain": gains[0] / gains[2].clip(min=1),
             "output_gain_random": gains[1] / gains[2].clip(min=1),
             "found_f1": rules.f1[:many],
-            "threshold": tensors["thresholds"].numpy()[:many],
-            "high": tensors["highs"].numpy()[:many],
+            "threshold": measured[f"thresholds.{layer}"].numpy()[:many],
+            "high": measured[f"highs.{layer}"].numpy()[:many],
             "layer": np.full(many, layer),
             "neuron": neurons,
         }
         for name, each in own.items():
             table[name].append(each)
-        for row, promoted in enumerate(tensors["promoted"].tolist()):
+        for row, promoted in enumerate(measured[f"promoted.{layer}"].tolist()):
             neuron = NeuronId(layer, int(neurons[row]))
-            says = fold_words(model.vocab.show_all(promoted))
+            says = fold_words(shown[token] for token in promoted)
             opens, rule, rule_kind = "", "", ""
             kind, chosen = rules.of(row)
             if kind >= 0 and len(chosen):
-                parts = (measures.keys[kind], chosen.tolist(), model.vocab.shown, length)
+                parts = (keys[kind], chosen.tolist(), shown, labelling.settings.length)
                 opens, rule = describe_rule(*parts), list_keys(*parts)
                 rule_kind = "class" if KINDS[kind] in CLASSES else KINDS[kind]
             gain, other = own["output_gain"][row], own["output_gain_random"][row]

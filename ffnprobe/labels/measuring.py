@@ -13,7 +13,7 @@ its layer: what any neuron does to them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 
 import numpy as np
@@ -36,7 +36,7 @@ from ffnprobe.labels.counts import (
     raise_rare,
 )
 from ffnprobe.labels.rules import Keys, Rules, Strong, find_rules, make_keys
-from ffnprobe.labels.splits import Columns, Split, classify, watch_block
+from ffnprobe.labels.splits import Columns, See, Split, classify, watch_block
 from ffnprobe.labels.stored_labels import Partial
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise, unembed
@@ -46,15 +46,6 @@ from ffnprobe.tracing.runs import run
 PROMOTED = 10
 # So many prompts in all, each neuron on so many of them; the last tokens of a prompt are enough context.
 PROMPTS, TRIES, CONTEXT = 16, 2, 32
-
-
-@dataclass(frozen=True, eq=False)
-class LabelMeasures:
-    """What was found of every column: rules, counts on the held-out texts, outputs."""
-
-    keys: list[Keys]
-    rules: dict[int, Rules]
-    tensors: dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,22 +61,28 @@ class Labelling:
     partial: Partial
     progress: Progress | None = None
 
-    def measure(self) -> LabelMeasures:
-        """Make all passes, from where an earlier run stopped."""
+    def measure(self) -> tuple[list[Keys], dict[int, Rules], dict[str, Tensor]]:
+        """Make all passes, from where an earlier run stopped.
+
+        Return the keys of every kind, each layer's rules, and what was counted of every column.
+        """
         stage, done, tensors = self.partial.resume()
         keys = make_keys(self.train, self.held_out, classify(self.model.vocab.shown))
         rows = choose_rows(self.train, self.model.config.vocab)
         if stage == "first":
             tensors = self._find(keys, rows, tensors, done)
             stage, done = "second", 0
-        rules = {layer: _read_rules(tensors, layer) for layer in self.columns.layers}
+        rules = {
+            layer: Rules(*(tensors[f"{each.name}.{layer}"].numpy() for each in fields(Rules)))
+            for layer in self.columns.layers
+        }
         if stage == "second":
             indexed = {layer: index_rules(each, keys) for layer, each in rules.items()}
             scorer = Scorer(self.held_out, keys, rows, indexed, tensors)
             self._go_through(stage, done, tensors, scorer.see)
             done = 0
         self._test_outputs(tensors, done)
-        return LabelMeasures(keys, rules, tensors)
+        return keys, rules, tensors
 
     def _find(
         self, keys: list[Keys], rows: TokenRows, tensors: dict[str, Tensor], done: int
@@ -114,7 +111,7 @@ class Labelling:
         ends = self.train.firsts + [len(p.ids) for p in self.train.passages]
         block = range(0, min(len(ends), int(np.searchsorted(ends, SAMPLED)) + 1))
         quantiles = Quantiles(self.columns, int(ends[block.stop - 1]), self.share)
-        self._watch(self.train, block, quantiles.see)
+        watch_block(self.model, self.train, block, self.settings, self.columns, quantiles.see)
         return quantiles.tensors()
 
     def _go_through(
@@ -122,24 +119,19 @@ class Labelling:
         stage: str,
         done: int,
         tensors: dict[str, Tensor],
-        see: Callable[[int, Tensor, np.ndarray], None],
+        see: See,
         close: Callable[[int], None] = lambda number: None,
     ) -> None:
         """Run the blocks of a stage that are not done; after each, close it, tell and save."""
         is_first, total = stage == "first", len(self.train) + len(self.held_out)
         split, before = (self.train, 0) if is_first else (self.held_out, len(self.train))
         for number, block in islice(enumerate(split.blocks()), done, None):
-            self._watch(split, block, see)
+            watch_block(self.model, split, block, self.settings, self.columns, see)
             close(number)
             if self.progress is not None:
                 tokens = sum(len(p.ids) for p in split.passages[: block.stop])
                 self.progress(before + tokens, total)
             self.partial.save(stage, number + 1, tensors)
-
-    def _watch(
-        self, split: Split, block: range, see: Callable[[int, Tensor, np.ndarray], None]
-    ) -> None:
-        watch_block(self.model, split, block, self.settings, self.columns, see)
 
     def _test_outputs(self, tensors: dict[str, Tensor], done: int) -> None:
         """Test what every neuron says."""
@@ -161,10 +153,6 @@ class Labelling:
                 tensors[f"gains.{layer}"][:2, chosen[layer]] += gains
                 tensors[f"gains.{layer}"][2, chosen[layer]] += 1
             self.partial.save("outputs", number + 1, tensors)
-
-
-def _read_rules(tensors: dict[str, Tensor], layer: int) -> Rules:
-    return Rules(**{n: tensors[f"{n}.{layer}"].numpy() for n in ("kinds", "neurons", "keys", "f1")})
 
 
 def make_lookup(

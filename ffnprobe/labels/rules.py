@@ -24,7 +24,7 @@ by remembering them. A simpler kind wins within `TIE`. Then the set is found aga
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -178,13 +178,12 @@ def find_rules(strong: Strong, keys: Sequence[Keys]) -> Rules:
     """Find each neuron's best rule among all kinds, a few neurons at a time to bound memory."""
     parts = [_find_rules(one, keys) for one in strong.split()]
     firsts = np.cumsum([0, *(len(part.kinds) for part in parts)])
+    parts = [
+        replace(part, neurons=part.neurons + first)
+        for part, first in zip(parts, firsts[:-1], strict=True)
+    ]
     return Rules(
-        kinds=np.concatenate([part.kinds for part in parts]),
-        neurons=np.concatenate(
-            [part.neurons + first for part, first in zip(parts, firsts[:-1], strict=True)]
-        ),
-        keys=np.concatenate([part.keys for part in parts]),
-        f1=np.concatenate([part.f1 for part in parts]),
+        *(np.concatenate([vars(part)[each.name] for part in parts]) for each in fields(Rules))
     )
 
 

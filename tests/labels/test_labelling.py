@@ -155,15 +155,15 @@ def test_an_interrupted_run_resumes_to_the_same_labels(
     for _ in range(100):
         calls = 0
 
-        def stop(self, *things, watched=measuring.Labelling._watch):
+        def stop(*things, watched=measuring.watch_block):
             nonlocal calls
             calls += 1
             if calls > 2:
                 raise Stop
-            watched(self, *things)
+            watched(*things)
 
         with monkeypatch.context() as patch:
-            patch.setattr(measuring.Labelling, "_watch", stop)
+            patch.setattr(measuring, "watch_block", stop)
             try:
                 found = fp.label(planted, folder)
                 break
