@@ -160,7 +160,11 @@ def _read_pocket(templates: str) -> Iterator[FactRow]:
 def _read_folder(path: Path, templates: str) -> tuple[str, list[Entry]]:
     """Read every file of facts in a folder and the folders in it, in the order of their names."""
     files = sorted(path.rglob("*.json"))
-    files = files or [file for file in sorted(path.rglob("*.jsonl")) if _has_facts(file)]
+    files = files or [
+        file
+        for file in sorted(path.rglob("*.jsonl"))
+        if any(line is not None and "sub_label" in line for _, line in _read_lines(file))
+    ]
     if not files:
         raise DataRefused(
             f"{path} holds no facts.", remedy="a folder of LRE relations (.json) or LAMA (.jsonl)"
@@ -343,11 +347,6 @@ def _read_jsonl(path: Path, templates: str) -> list[Entry]:
         subject, answer = _label(line["sub_label"]), _label(line.get("obj_label"))
         entries += fill_templates(subject, answer, relation, _ask_by(usable, templates), where)
     return entries
-
-
-def _has_facts(path: Path) -> bool:
-    """Say whether a JSON-lines file holds facts, not only patterns or something else."""
-    return any(line is not None and "sub_label" in line for _, line in _read_lines(path))
 
 
 def _read_lines(path: Path) -> Iterator[Line]:

@@ -227,7 +227,12 @@ def propose_contrast(
         texts = [f"{trace.prompt[:start]}{lead}{name}{trace.prompt[end:]}" for name in names]
         texts = [text for text in texts if _can_run(trace, text)]
         others = run(trace.model, texts, bos=trace.has_bos, patterns=False) if texts else []
-        clear = [other for other in others if not _hides(trace, other, span)]
+        # A subject whose last token is aligned with a sink of another prompt would be set aside. Without
+        # BOS the first position is a sink, and a shorter subject ends there.
+        last = span[-1] - len(trace)
+        clear = [
+            other for other in others if last + len(other) not in find_sinks(other.activations)
+        ]
         if sum(predicted(other) != answer for other in clear) >= LEAST:
             others = clear
         otherwise = [other for other in others if _says_else(other, answer)]
@@ -252,14 +257,6 @@ def _pocket_rows(trace: Trace, answer: int) -> Sequence[Trace] | None:
     others = run(trace.model, [row.prompt for row in rows], bos=trace.has_bos, patterns=False)
     otherwise = [other for other in others if _says_else(other, answer)]
     return otherwise if len(otherwise) >= LEAST else None
-
-
-def _hides(trace: Trace, other: Trace, span: Span) -> bool:
-    """Say whether the subject's last token would be set aside: aligned with a sink of another prompt.
-
-    Where no BOS stands in front, the first position is a sink, and a shorter subject ends there.
-    """
-    return span[-1] - len(trace) + len(other) in find_sinks(other.activations)
 
 
 def _can_run(trace: Trace, text: str) -> bool:
