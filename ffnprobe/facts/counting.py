@@ -120,6 +120,6 @@ def standardise(
     return z
 
 
-def name_all(model: Model, numbers: Sequence[int]) -> list[str]:
+def name_all(model: Model, numbers: Sequence[int]) -> list[NeuronId]:
     """Name neurons by their flat numbers."""
-    return [str(NeuronId(*divmod(number, model.config.d_mlp))) for number in numbers]
+    return [NeuronId(*divmod(number, model.config.d_mlp)) for number in numbers]

@@ -42,7 +42,6 @@ from ffnprobe.facts.counting import (
     name_all,
     standardise,
 )
-from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.projection import check_top
@@ -113,7 +112,7 @@ def summarise_relations(
         " ".join(neurons.name[neurons.relation == relation]) for relation in table.relation
     ]
     provenance = _describe(scores, top, hubs, permutations, seed)
-    names = tuple(name_all(scores.model, named))
+    names = tuple(map(str, name_all(scores.model, named)))
     return Relations(provenance.note(table), provenance.note(neurons), names, provenance)
 
 
@@ -134,7 +133,12 @@ def _table_neurons(
 ) -> pd.DataFrame:
     tally, sizes = counting.tally(counting.labels), counting.sizes(counting.labels)
     totals, z = tally.sum(0), standardise(tally, sizes)
-    best = _best_by_chance(counting, permutations, seed)
+    # Each relation's largest z of any neuron, for each shuffle of the relations.
+    generator, best = np.random.default_rng(seed), np.zeros((permutations, len(counting.relations)))
+    for number in range(permutations):
+        labels = counting.shuffle(generator)
+        shuffled = standardise(counting.tally(labels), counting.sizes(labels))
+        best[number] = shuffled.max(axis=1, initial=0.0)
     frames = []
     for label, relation in enumerate(counting.relations):
         order = np.lexsort((-tally[label], -z[label]))[:k]
@@ -153,23 +157,9 @@ def _table_neurons(
             "z": z[label, order],
             "p": (1 + reached.sum(0)) / (1 + permutations),
         }
-        width = scores.model.config.d_mlp
-        names = [NeuronId(*divmod(n, width)) for n in counting.neurons[order].tolist()]
+        names = name_all(scores.model, counting.neurons[order].tolist())
         frames.append(list_neurons(scores.model, names, columns))
     return pd.concat(frames, ignore_index=True)
-
-
-def _best_by_chance(
-    counting: Counting, permutations: int, seed: int
-) -> Float[np.ndarray, "permutation relation"]:
-    """Return each relation's largest z of any neuron, for each shuffle of the relations."""
-    generator = np.random.default_rng(seed)
-    best = np.zeros((permutations, len(counting.relations)))
-    for number in range(permutations):
-        labels = counting.shuffle(generator)
-        z = standardise(counting.tally(labels), counting.sizes(labels))
-        best[number] = z.max(axis=1, initial=0.0)
-    return best
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -258,11 +248,8 @@ class Shared:
 
     def mean_without(self, other: "Shared") -> float:
         """Return the mean overlap of a pair that is not among others."""
-        overlap, pairs = (
-            self.overlap.sum() - other.overlap.sum(),
-            self.pairs.sum() - other.pairs.sum(),
-        )
-        return float(overlap / pairs) if pairs else float("nan")
+        pairs = self.pairs.sum() - other.pairs.sum()
+        return float((self.overlap.sum() - other.overlap.sum()) / pairs) if pairs else float("nan")
 
 
 def _share(counting: Counting, labels: Labels) -> Shared:

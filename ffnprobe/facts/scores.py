@@ -20,24 +20,13 @@ another was written at earlier tokens: `paths` and `explain` name those neurons,
 
 Facts of one length run together, without padding; only the figures of a fact are kept, so memory
 does not grow with the prompts.
-
->>> import ffnprobe as fp
->>> rows = [
-...     fp.FactRow(f"{athlete} plays the sport of", f" {sport}", relation="sport")
-...     for athlete, sport in (("Michael Jordan", "basketball"), ("Babe Ruth", "baseball"))
-... ]
->>> scores = fp.score(fp.load("pocket"), rows)
->>> bool(scores.table.known[0]), len(scores.table.neurons[0].split())
-(True, 10)
->>> list(scores.by_relation().table.columns[:4])
-['relation', 'facts', 'known', 'share_known']
 """
 
 import hashlib
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +54,6 @@ from ffnprobe.interventions.question import (
     usual_replacement,
 )
 from ffnprobe.models.model import Model
-from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.projection import check_top, top_tokens
@@ -154,14 +142,13 @@ class Scores(Result):
         return self._list(self.effect_neurons, self.effects, "effect")
 
     def _list(self, numbers: Tensor, values: Tensor, column: str) -> pd.DataFrame:
-        width = self.model.config.d_mlp
-        names = [NeuronId(*divmod(number, width)) for number in numbers.ravel().tolist()]
+        names = name_all(self.model, numbers.ravel().tolist())
         facts = torch.arange(len(numbers)).repeat_interleave(numbers.shape[-1])
         return list_neurons(self.model, names, {"fact": facts, column: values.ravel()})
 
     def hubs(self) -> list[str]:
         """Name the neurons that push facts whatever they are about."""
-        return name_all(self.model, count_neurons(self).hubs())
+        return [str(name) for name in name_all(self.model, count_neurons(self).hubs())]
 
     @verb
     def by_relation(
@@ -206,26 +193,14 @@ class Scores(Result):
         return {name: table for name, table in every.items() if table is not None}
 
 
-class Rivals:
-    """Every relation's answers, by their first tokens."""
-
-    def __init__(self, facts: Sequence[FactIds]) -> None:
-        self._all = defaultdict[str, set[int]](set)
-        self._true = defaultdict[tuple[str, str], set[int]](set)
-        for fact in facts:
-            self._all[fact.row.relation].add(fact.pieces[0])
-            self._true[fact.row.relation, fact.row.prompt].add(fact.pieces[0])
-
-    def best(
-        self, fact: FactIds, logits: Float[Tensor, " vocab"]
-    ) -> tuple[int | None, float | None]:
-        """Return the likeliest rival and how far the answer's first token is above it, in logits."""
-        relation, prompt = fact.row.relation, fact.row.prompt
-        others = sorted(self._all[relation] - self._true[relation, prompt])
-        if not others:
-            return None, None
-        rival = others[int(torch.argmax(logits[others]))]
-        return rival, float(logits[fact.pieces[0]]) - float(logits[rival])
+def find_rivals(facts: Sequence[FactIds]) -> Callable[[FactIds], list[int]]:
+    """Return what lists a fact's rivals by their first tokens."""
+    every = defaultdict[str, set[int]](set)
+    true = defaultdict[tuple[str, str], set[int]](set)
+    for fact in facts:
+        every[fact.row.relation].add(fact.pieces[0])
+        true[fact.row.relation, fact.row.prompt].add(fact.pieces[0])
+    return lambda fact: sorted(every[fact.row.relation] - true[fact.row.relation, fact.row.prompt])
 
 
 @verb
@@ -279,7 +254,7 @@ def score(
         settings={**settings, "top": top, "bos": bos},
         replacement=_digest(() if values is None else values.tolist()),
     )  # fmt: skip
-    rivals = Rivals(prepared)
+    rivals = find_rivals(prepared)
     figures: dict[int, Figures] = {}
     with nullcontext() if store is None else hold_store(Path(store), manifest) as held:
         for order, numbers in enumerate(batches):
@@ -316,7 +291,7 @@ def score(
 def _score_batch(
     model: Model,
     batch: Sequence[FactIds],
-    rivals: Rivals,
+    rivals: Callable[[FactIds], list[int]],
     top: int,
     replace: Replace | None,
     bos: bool,
@@ -333,8 +308,11 @@ def _score_batch(
     lists = {name: values.tolist() for name, values in columns.items()}
     scored = []
     for row, fact in enumerate(batch):
-        rival, margin = rivals.best(fact, recalled.openings[row])
-        figures = {"pieces": len(fact.pieces), "rival": rival, "margin": margin}
+        figures: Figures = {"pieces": len(fact.pieces), "rival": None, "margin": None}
+        if others := rivals(fact):
+            logits = recalled.openings[row]
+            rival = figures["rival"] = others[int(torch.argmax(logits[others]))]
+            figures["margin"] = float(logits[fact.pieces[0]]) - float(logits[rival])
         figures |= {name: values[row] for name, values in lists.items()}
         if replace is not None:
             figures |= _remove(model, fact, top, replace, bos)
@@ -371,7 +349,7 @@ def _table(model: Model, rows: Sequence[FactRow], listed: Sequence[Figures]) -> 
     table["margin"] = figures.margin.astype("float64")
     for name in ("neurons", "effect_neurons"):
         if listed and name in listed[0]:
-            table[name] = [" ".join(name_all(model, one[name])) for one in listed]
+            table[name] = [" ".join(map(str, name_all(model, one[name]))) for one in listed]
     table["where"] = [row.where for row in rows]
     return table
 
