@@ -17,26 +17,9 @@ from einops import rearrange, reduce
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from ffnprobe.corpora.passages import Block, Passage, ScanSettings
-from ffnprobe.corpora.peaks import (
-    AFTER,
-    BEFORE,
-    NO_TOKEN,
-    SAMPLE,
-    WINDOW,
-    Occurrences,
-    TopK,
-    draw,
-    unpack,
-)
-from ffnprobe.corpora.statistics import (
-    BINS,
-    Statistics,
-    centre_sums,
-    count_bins,
-    first_of,
-    number_ranges,
-)
+from ffnprobe.corpora.passages import Block, Passage, ScanSettings, batch_lengths
+from ffnprobe.corpora.peaks import SAMPLE, Occurrences, TopK, draw, locate, unpack
+from ffnprobe.corpora.statistics import BINS, Statistics, centre_sums, count_bins, number_ranges
 from ffnprobe.models.forward import watch
 from ffnprobe.models.model import Model
 
@@ -93,7 +76,7 @@ def measure(
 ) -> Statistics:
     """Run a block and return its statistics, on CPU; `check` is called before each batch."""
     c, front = model.config, int(settings.bos)
-    many = len(first_of(settings.length))
+    many = int(number_ranges(settings.length).max()) + 1
     # Apple's GPUs have no float64.
     device = torch.device("cpu") if model.device.type == "mps" else model.device
     accumulators = [Accumulator(c.d_mlp, many, settings.top, device) for _ in range(c.layers)]
@@ -127,13 +110,9 @@ def group_passages(
 ) -> Iterator[tuple[Int64[Tensor, " batch"], Int64[Tensor, "batch pos"]]]:
     """Batch passages of one length, the shortest first: their numbers in the block, their ids."""
     front = [bos] if settings.bos else []
-    by_length: dict[int, list[int]] = {}
-    for number, passage in enumerate(passages):
-        by_length.setdefault(len(passage.ids), []).append(number)
-    for length in sorted(by_length):
-        size = max(1, TOKENS_AT_ONCE // length)
-        for numbers in torch.split(torch.tensor(by_length[length]), size):
-            yield numbers, torch.tensor([[*front, *passages[n].ids] for n in numbers.tolist()])
+    lengths = [len(passage.ids) for passage in passages]
+    for numbers in batch_lengths(lengths, tokens=TOKENS_AT_ONCE, most=len(passages)):
+        yield torch.tensor(numbers), torch.tensor([[*front, *passages[n].ids] for n in numbers])
 
 
 def _gather(
@@ -156,9 +135,7 @@ def _gather(
         position_counts=counts,
         strongest=_read_peaks([each.strongest for each in accumulators], block),
         weakest=_read_peaks([each.weakest for each in accumulators], block),
-        sample=Occurrences(
-            activations=drawn[:, 0], scores=drawn[:, 1], **_locate(block, numbers, offsets)
-        ),
+        sample=Occurrences(drawn[:, 0], drawn[:, 1], **locate(block, numbers, offsets)),
     )
 
 
@@ -174,21 +151,4 @@ def _read_peaks(layers: Sequence[TopK], block: Block) -> Occurrences:
         activations = values
     else:
         scores = (-values).masked_fill(numbers < 0, float("nan"))
-    return Occurrences(activations, scores, **_locate(block, numbers, _stack(layers, "offsets")))
-
-
-def _locate(block: Block, numbers: Tensor, offsets: Tensor) -> dict[str, Tensor]:
-    """Look up the passage, text, position and surrounding tokens of examples; none where −1."""
-    is_none = numbers < 0
-    texts, starts = (torch.tensor([passage[part] for passage in block.passages]) for part in (0, 1))
-    none_before, none_after = [NO_TOKEN] * BEFORE, [NO_TOKEN] * AFTER
-    lengths = torch.tensor([len(passage.ids) + BEFORE + AFTER for passage in block.passages])
-    padded = [token for p in block.passages for token in (*none_before, *p.ids, *none_after)]
-    first = (torch.cumsum(lengths, dim=0) - lengths)[numbers] + offsets
-    windows = torch.tensor(padded, dtype=torch.int32)[first[..., None] + torch.arange(WINDOW)]
-    return {
-        "passages": torch.where(is_none, -1, block.first + numbers),
-        "texts": torch.where(is_none, -1, texts[numbers]),
-        "positions": (starts[numbers] + offsets).int().masked_fill(is_none, -1),
-        "windows": windows.masked_fill(is_none[..., None], NO_TOKEN),
-    }
+    return Occurrences(activations, scores, **locate(block, numbers, _stack(layers, "offsets")))

@@ -11,9 +11,10 @@ Whole passages are kept, so that labels can be found and scored without the corp
 hashes. The draw does not depend on how the corpus is cut into blocks, and a store holds at most 1 MB of it.
 """
 
+from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -137,6 +138,18 @@ def name_text(sources: Sequence[str], text: int) -> str:
     return sources[source] if number == 0 else f"{sources[source]}:{number}"
 
 
+def batch_lengths(lengths: Sequence[int], *, tokens: int, most: int) -> list[list[int]]:
+    """Batch what is of one length, by number, the shortest first: about so many tokens in a batch."""
+    by_length = defaultdict[int, list[int]](list)
+    for number, length in enumerate(lengths):
+        by_length[length].append(number)
+    batches = []
+    for length, numbers in sorted(by_length.items()):
+        size = max(1, min(most, tokens // length))
+        batches += [numbers[start : start + size] for start in range(0, len(numbers), size)]
+    return batches
+
+
 def cut_blocks(
     vocab: Vocab, sources: Sequence[TextSource], settings: ScanSettings
 ) -> Generator[Block, None, None]:
@@ -242,42 +255,41 @@ class Kept:
         for text, start, ids in zip(self.texts.tolist(), self.starts.tolist(), parts, strict=True):
             yield Passage(text, start, tuple(ids.tolist()))
 
+    @classmethod
+    def none(cls) -> "Kept":
+        """Start without passages."""
+        none = torch.zeros(0, dtype=torch.int64)
+        return cls(none, none, none, none, none.int())
+
+    @classmethod
+    def read(cls, tensors: dict[str, Tensor]) -> "Kept":
+        """Take the passages out of a store's tensors."""
+        return cls(**{each.name: tensors[f"kept.{each.name}"] for each in fields(cls)})
+
     def tensors(self) -> dict[str, Tensor]:
         """Name every tensor, as a store keeps them."""
         return {f"kept.{name}": each for name, each in vars(self).items()}
 
-
-def none_kept() -> Kept:
-    """Start without passages."""
-    none = torch.zeros(0, dtype=torch.int64)
-    return Kept(none, none, none, none, none.int())
-
-
-def keep(known: Kept, block: Block) -> Kept:
-    """Add a block's passages, and drop those of the lowest hashes if there are too many tokens."""
-    texts, starts, ids = zip(*block.passages, strict=True)
-    columns = (
-        block.first + torch.arange(len(ids)),
-        *(torch.tensor(column) for column in (texts, starts, [len(each) for each in ids])),
-        torch.tensor([token for each in ids for token in each], dtype=torch.int32),
-    )
-    both = zip(vars(known).items(), columns, strict=True)
-    joined = Kept(**{name: torch.cat([before, added]) for (name, before), added in both})
-    if len(joined.ids) <= MOST_KEPT:
-        return joined
-    order = np.argsort(~hash_numbers(joined.passages.numpy() + _OTHER), kind="stable")
-    chosen = order[np.cumsum(joined.lengths.numpy()[order]) <= MOST_KEPT]
-    is_kept = torch.zeros(len(joined), dtype=torch.bool)
-    is_kept[torch.from_numpy(chosen if len(chosen) else order[:1])] = True
-    is_token_kept = torch.repeat_interleave(is_kept, joined.lengths)
-    return Kept(
-        **{n: each[is_token_kept if n == "ids" else is_kept] for n, each in vars(joined).items()}
-    )
-
-
-def read_kept(tensors: dict[str, Tensor]) -> Kept:
-    """Take the passages out of a store's tensors."""
-    return Kept(**{name: tensors[f"kept.{name}"] for name in vars(none_kept())})
+    def add(self, block: Block) -> "Kept":
+        """Add a block's passages, and drop those of the lowest hashes if there are too many tokens."""
+        texts, starts, ids = zip(*block.passages, strict=True)
+        columns = (
+            block.first + torch.arange(len(ids)),
+            *(torch.tensor(column) for column in (texts, starts, [len(each) for each in ids])),
+            torch.tensor([token for each in ids for token in each], dtype=torch.int32),
+        )
+        both = zip(vars(self).items(), columns, strict=True)
+        joined = Kept(**{name: torch.cat([before, added]) for (name, before), added in both})
+        if len(joined.ids) <= MOST_KEPT:
+            return joined
+        order = np.argsort(~hash_numbers(joined.passages.numpy() + _OTHER), kind="stable")
+        chosen = order[np.cumsum(joined.lengths.numpy()[order]) <= MOST_KEPT]
+        is_kept = torch.zeros(len(joined), dtype=torch.bool)
+        is_kept[torch.from_numpy(chosen if len(chosen) else order[:1])] = True
+        is_token_kept = torch.repeat_interleave(is_kept, joined.lengths)
+        return Kept(
+            **{n: x[is_token_kept if n == "ids" else is_kept] for n, x in vars(joined).items()}
+        )
 
 
 def hash_numbers(numbers: np.ndarray) -> np.ndarray:

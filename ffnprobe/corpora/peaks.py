@@ -180,6 +180,23 @@ def find_largest(
     return sign * found, group * GROUP + most(members, dim=1).indices
 
 
+def locate(block: Block, numbers: Tensor, offsets: Tensor) -> dict[str, Tensor]:
+    """Look up the passage, text, position and surrounding tokens of examples; none where −1."""
+    is_none = numbers < 0
+    texts, starts = (torch.tensor([passage[part] for passage in block.passages]) for part in (0, 1))
+    none_before, none_after = [NO_TOKEN] * BEFORE, [NO_TOKEN] * AFTER
+    lengths = torch.tensor([len(passage.ids) + BEFORE + AFTER for passage in block.passages])
+    padded = [token for p in block.passages for token in (*none_before, *p.ids, *none_after)]
+    first = (torch.cumsum(lengths, dim=0) - lengths)[numbers] + offsets
+    windows = torch.tensor(padded, dtype=torch.int32)[first[..., None] + torch.arange(WINDOW)]
+    return {
+        "passages": torch.where(is_none, -1, block.first + numbers),
+        "texts": torch.where(is_none, -1, texts[numbers]),
+        "positions": (starts[numbers] + offsets).int().masked_fill(is_none, -1),
+        "windows": windows.masked_fill(is_none[..., None], NO_TOKEN),
+    }
+
+
 def merge_samples(a: Occurrences, b: Occurrences) -> Occurrences:
     """Keep the tokens of both whose passages have the highest hashes."""
     passages = torch.cat([a.passages, b.passages])

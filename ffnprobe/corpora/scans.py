@@ -31,16 +31,7 @@ import torch
 
 from ffnprobe.arguments import TOP, Address, Argument, Bos, Engine, Option, Progress, Workers, verb
 from ffnprobe.corpora.engines import MeasuredBlocks, measure_blocks
-from ffnprobe.corpora.passages import (
-    Block,
-    Done,
-    Kept,
-    ScanSettings,
-    cut_blocks,
-    keep,
-    none_kept,
-    read_kept,
-)
+from ffnprobe.corpora.passages import Block, Done, Kept, ScanSettings, cut_blocks
 from ffnprobe.corpora.statistics import Statistics, from_tensors, merge, no_statistics
 from ffnprobe.corpora.text_sources import Texts, TextSource, find_texts
 from ffnprobe.errors import DataRefused
@@ -84,7 +75,7 @@ class Scan(Result):
     done: Done
     tokens: tuple[str, ...]
     is_finished: bool = True
-    kept: Kept = field(default_factory=none_kept)
+    kept: Kept = field(default_factory=Kept.none)
     folder: Path | None = None
 
     @classmethod
@@ -193,7 +184,7 @@ def _read(store: Store) -> Scan | None:
     done = Done(**progress["done"])
     return Scan(
         store.manifest, from_tensors(tensors, done.tokens), done, tuple(progress["vocabulary"]),
-        progress["is_finished"], read_kept(tensors), store.folder,
+        progress["is_finished"], Kept.read(tensors), store.folder,
     )  # fmt: skip
 
 
@@ -332,7 +323,7 @@ def _measure(
         for block, statistics in results:
             scan = replace(
                 scan, statistics=merge(scan.statistics, statistics), done=block.done,
-                is_finished=False, kept=keep(scan.kept, block),
+                is_finished=False, kept=scan.kept.add(block),
             )  # fmt: skip
             if store is not None:
                 _write(store, scan)

@@ -39,13 +39,7 @@ from einops import einsum, rearrange, reduce
 from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
-from ffnprobe.corpora.peaks import (
-    SAMPLE,
-    Occurrences,
-    merge_peaks,
-    merge_samples,
-    no_occurrences,
-)
+from ffnprobe.corpora.peaks import SAMPLE, Occurrences, merge_peaks, merge_samples, no_occurrences
 
 SINGLE = 32  # positions with a mean of their own
 _SMALLEST, _LARGEST = -6, 6

@@ -21,6 +21,7 @@ from einops import einsum, rearrange, reduce
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ffnprobe.corpora.passages import batch_lengths
 from ffnprobe.errors import FfnProbeError, PromptRefused
 from ffnprobe.facts.rows import FactRow, Problem
 from ffnprobe.models.forward import forward, watch
@@ -75,14 +76,7 @@ def prepare(
 
 def plan(facts: Sequence[FactIds], *, most: int) -> list[list[int]]:
     """Split facts, by number, into batches of one length, with at most so many in each."""
-    by_length = defaultdict[int, list[int]](list)
-    for number, fact in enumerate(facts):
-        by_length[len(fact.ids)].append(number)
-    batches = []
-    for length, numbers in sorted(by_length.items()):
-        size = max(1, min(most, TOKENS_AT_ONCE // length))
-        batches += [numbers[start : start + size] for start in range(0, len(numbers), size)]
-    return batches
+    return batch_lengths([len(fact.ids) for fact in facts], tokens=TOKENS_AT_ONCE, most=most)
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.facts.counting import (
-    DIRECTLY,
-    Counting,
-    Labels,
-    count_neurons,
-    name_all,
-    standardise,
-)
+from ffnprobe.facts.counting import DIRECTLY, Counting, Labels, count_neurons, name_all, standardise
 from ffnprobe.provenance import Provenance
 from ffnprobe.reading.neuron_tables import list_neurons
 from ffnprobe.reading.projection import check_top
