@@ -82,16 +82,15 @@ class TokenRows:
     def __len__(self) -> int:
         return len(self.counts)
 
-
-def choose_rows(train: Split, vocab: int) -> TokenRows:
-    """Give the most frequent train tokens a row each; those seen once have none."""
-    seen = np.bincount(train.tokens, minlength=vocab)
-    order = np.argsort(-seen, kind="stable")[:MOST_TOKENS]
-    order = order[seen[order] >= 2]
-    rows = np.full(vocab, len(order), dtype=np.int64)
-    rows[order] = np.arange(len(order))
-    counts = np.r_[seen[order], seen.sum() - seen[order].sum()]
-    return TokenRows(rows, counts)
+    @classmethod
+    def choose(cls, train: Split, vocab: int) -> "TokenRows":
+        """Give the most frequent train tokens a row each; those seen once have none."""
+        seen = np.bincount(train.tokens, minlength=vocab)
+        order = np.argsort(-seen, kind="stable")[:MOST_TOKENS]
+        order = order[seen[order] >= 2]
+        rows = np.full(vocab, len(order), dtype=np.int64)
+        rows[order] = np.arange(len(order))
+        return cls(rows, np.r_[seen[order], seen.sum() - seen[order].sum()])
 
 
 class Collector:
@@ -180,11 +179,12 @@ class Scorer:
         held_out: Split,
         keys: Sequence[Keys],
         rows: TokenRows,
-        rules: dict[int, LayerRules],
+        rules: dict[int, Rules],
         tensors: dict[str, Tensor],
     ) -> None:
         self.held_out, self.keys, self.rows = held_out, keys, rows
-        self.rules, self.tensors = rules, tensors
+        self.rules = {layer: index_rules(each, keys) for layer, each in rules.items()}
+        self.tensors = tensors
         for layer in rules:
             shape = (len(COUNTED), len(tensors[f"thresholds.{layer}"]))
             tensors.setdefault(f"counted.{layer}", torch.zeros(shape, dtype=torch.float64))

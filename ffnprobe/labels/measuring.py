@@ -25,16 +25,7 @@ from torch import Tensor
 from ffnprobe.arguments import Progress
 from ffnprobe.corpora.passages import ScanSettings, hash_numbers
 from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Replay
-from ffnprobe.labels.counts import (
-    SAMPLED,
-    Collector,
-    Quantiles,
-    Scorer,
-    TokenRows,
-    choose_rows,
-    index_rules,
-    raise_rare,
-)
+from ffnprobe.labels.counts import SAMPLED, Collector, Quantiles, Scorer, TokenRows, raise_rare
 from ffnprobe.labels.rules import Keys, Rules, Strong, find_rules, make_keys
 from ffnprobe.labels.splits import Columns, See, Split, classify, watch_block
 from ffnprobe.labels.stored_labels import Partial
@@ -68,7 +59,7 @@ class Labelling:
         """
         stage, done, tensors = self.partial.resume()
         keys = make_keys(self.train, self.held_out, classify(self.model.vocab.shown))
-        rows = choose_rows(self.train, self.model.config.vocab)
+        rows = TokenRows.choose(self.train, self.model.config.vocab)
         if stage == "first":
             tensors = self._find(keys, rows, tensors, done)
             stage, done = "second", 0
@@ -77,8 +68,7 @@ class Labelling:
             for layer in self.columns.layers
         }
         if stage == "second":
-            indexed = {layer: index_rules(each, keys) for layer, each in rules.items()}
-            scorer = Scorer(self.held_out, keys, rows, indexed, tensors)
+            scorer = Scorer(self.held_out, keys, rows, rules, tensors)
             self._go_through(stage, done, tensors, scorer.see)
             done = 0
         self._test_outputs(tensors, done)
@@ -136,11 +126,15 @@ class Labelling:
     def _test_outputs(self, tensors: dict[str, Tensor], done: int) -> None:
         """Test what every neuron says."""
         columns, prompts = self.columns, draw_prompts(self.held_out)
+        many = min(PROMOTED, self.model.config.vocab)
         for layer in columns.layers:
             if f"promoted.{layer}" not in tensors:
-                neurons = columns.neurons[layer]
-                tensors[f"promoted.{layer}"] = list_promoted(self.model, layer, neurons)
-                tensors[f"gains.{layer}"] = torch.zeros(3, len(neurons))
+                answers = self.model.answers_of(layer)[columns.neurons[layer]]
+                blocks = project_blocks(*answer_readers(self.model, answers, convention="centred"))
+                tensors[f"promoted.{layer}"] = torch.cat(
+                    [top_tokens(dots, many)[1].cpu() for _, dots in blocks]
+                )
+                tensors[f"gains.{layer}"] = torch.zeros(3, len(answers))
         for number in range(done, len(prompts)):
             chosen = {
                 n: choose_tested(number, len(prompts), len(columns.neurons[n]))
@@ -173,14 +167,6 @@ def make_lookup(
     f1 = 2 * all_hits / (all_seen + hits.sum(dim=0))
     best = f1.argmax(dim=0)
     return means.half(), values.gather(0, best[None])[0]
-
-
-def list_promoted(model: Model, layer: int, neurons: Tensor) -> Int[Tensor, "neuron token"]:
-    """Find the ten tokens that each of a layer's neurons promotes most."""
-    answers = model.answers_of(layer)[neurons]
-    many = min(PROMOTED, model.config.vocab)
-    blocks = project_blocks(*answer_readers(model, answers, convention="centred"))
-    return torch.cat([top_tokens(dots, many)[1].cpu() for _, dots in blocks])
 
 
 def draw_prompts(split: Split) -> list[tuple[int, ...]]:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ffnprobe.labels.splits import Split, TokenClasses, class_before, mark_classes, number_runs
+from ffnprobe.labels.splits import Split, TokenClasses, mark_classes, number_runs
 
 CLASSES = (
     "starts of words", "starts of sentences", "numbers", "punctuation", "capitals",
@@ -98,7 +98,8 @@ def _encode(split: Split, kind: str, classes: TokenClasses) -> np.ndarray:
         case "previous":
             return previous
         case "after":
-            return np.asarray((class_before(split, classes) << _BITS) | tokens)
+            kinds = np.where(split.previous >= 0, classes.before[split.previous], 0)
+            return np.asarray((kinds.astype(np.int64) << _BITS) | tokens)
         case "pair":
             return np.asarray((previous << _BITS) | tokens)
         case _:

@@ -192,11 +192,6 @@ def mark_classes(split: Split, classes: TokenClasses) -> dict[str, np.ndarray]:
     }
 
 
-def class_before(split: Split, classes: TokenClasses) -> np.ndarray:
-    """Return the class of the token before each token, as a number of `BEFORE`."""
-    return np.where(split.previous >= 0, classes.before[split.previous], 0).astype(np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class Columns:
     """Which neurons of each layer are labelled, and which of them are controls too."""
