@@ -358,13 +358,12 @@ class Bars:
 
     def grade(self, z: float, push: float, effect: float, *, rank: int) -> str:
         """Count the tests passed; what was not measured (NaN) is not passed."""
-        letters = [self._letter(z, push, effect, rank, s) for s in (1, 1 - NEAR, 1 + NEAR)]
+        most = 3 if effect >= self.size and rank <= RANK_FOR_A else 2
+        letters = []
+        for scale in (1, 1 - NEAR, 1 + NEAR):
+            passed = (z >= self.z) + (push > scale * self.push) + (effect > scale * self.effect)
+            letters.append(LETTERS[min(passed, most)])
         return letters[0] + ("?" if letters[0] and len(set(letters)) > 1 else "")
-
-    def _letter(self, z: float, push: float, effect: float, rank: int, scale: float) -> str:
-        passed = (z >= self.z) + (push > scale * self.push) + (effect > scale * self.effect)
-        has_a = effect >= self.size and rank <= RANK_FOR_A
-        return LETTERS[passed if has_a else min(passed, 2)]
 
 
 def find_bar(values: Float[Tensor, " control"], *, looked_at: int) -> float:

@@ -195,7 +195,11 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
     if model.position_embedding is not None:
         embedded = embedded + model.position_embedding[reads.positions]
     constant = model.unembedding_bias[reads.tokens] - model.unembedding_bias.mean()
-    means = _mean_logits(model, logits, final)
+    if model.config.logit_cap is None:
+        means = logits.double().mean(-1)
+    else:  # before the cap
+        seen = normalise(model, final)
+        means = (seen @ model.mean_unembedding + model.unembedding_bias.mean()).double()
     sums = cap(model, mlp + attention + _read(embedded, along) + constant + means)
     own = logits[range(len(logits)), reads.tokens]
     for total, measured, token in zip(sums.tolist(), own.tolist(), reads.tokens, strict=True):
@@ -210,16 +214,6 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
         neurons=numbers,
         pushes=strongest,
     )
-
-
-def _mean_logits(
-    model: Model, logits: Float[Tensor, "piece vocab"], final: Float[Tensor, "piece d_model"]
-) -> Float[Tensor, " piece"]:
-    """Return the mean of all logits of each piece, before the cap if there is one."""
-    if model.config.logit_cap is None:
-        return logits.double().mean(-1)
-    seen = normalise(model, final)
-    return (seen @ model.mean_unembedding + model.unembedding_bias.mean()).double()
 
 
 def _read(

@@ -129,12 +129,6 @@ class Strong:
     many: int
     part: np.ndarray
 
-    @property
-    def totals(self) -> np.ndarray:
-        """How many strong tokens each neuron has in each part, `[part neuron]`."""
-        code = self.part[self.tokens] * self.many + self.neurons
-        return np.bincount(code, minlength=2 * self.many).reshape(2, self.many)
-
     def split(self) -> "Iterator[Strong]":
         """Yield the strong tokens of a few neurons at a time, numbered from 0, in order."""
         order = np.argsort(self.neurons, kind="stable")
@@ -189,7 +183,9 @@ def find_rules(strong: Strong, keys: Sequence[Keys]) -> Rules:
 
 
 def _find_rules(strong: Strong, keys: Sequence[Keys]) -> Rules:
-    totals = strong.totals
+    # How many strong tokens each neuron has in each part.
+    code = strong.part[strong.tokens] * strong.many + strong.neurons
+    totals = np.bincount(code, minlength=2 * strong.many).reshape(2, strong.many)
     tried = [_try(strong, each, totals) for each in keys]
     compared = np.stack([each.compared for each in tried])
     whole = np.stack([each.f1 for each in tried])
@@ -273,7 +269,13 @@ def _choose(
     order = usable[np.lexsort((usable, -precision, group[usable]))]
     groups = group[order]
     begins, sizes = _runs(groups)
-    all_hits, all_seen = (_running(each[order], begins, sizes) for each in (hits, seen))
+
+    def add_up(values: np.ndarray) -> np.ndarray:
+        """Add up values from the beginning of each run."""
+        sums = np.cumsum(values)
+        return np.asarray(sums - np.repeat(sums[begins] - values[begins], sizes))
+
+    all_hits, all_seen = add_up(hits[order]), add_up(seen[order])
     f1 = 2 * all_hits / (all_seen + totals[groups])
     best = np.repeat(np.maximum.reduceat(f1, begins), sizes)
     index = np.arange(len(order))
@@ -288,12 +290,6 @@ def _runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find where runs of equal values begin, and how long each is."""
     begins = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
     return begins, np.diff(np.r_[begins, len(values)])
-
-
-def _running(values: np.ndarray, begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Add up values from the beginning of each run."""
-    sums = np.cumsum(values)
-    return np.asarray(sums - np.repeat(sums[begins] - values[begins], sizes))
 
 
 def _f1(group: np.ndarray, hits: np.ndarray, seen: np.ndarray, totals: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ neurons with their activations moved to other tokens of the batch at random. The
 search as neurons do, so that what chance alone would score is measured and not assumed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -114,16 +114,6 @@ class Split:
                 blocks.append(range(begun, number + 1))
                 begun, tokens = number + 1, 0
         return blocks
-
-    def batches(
-        self, block: range, settings: ScanSettings, bos: int | None
-    ) -> Iterator[tuple[Tensor, np.ndarray]]:
-        """Batch a block's passages: the ids to run, and each token's number in this split."""
-        passages = self.passages[block.start : block.stop]
-        for numbers, ids in group_passages(passages, settings, bos):
-            length = ids.shape[1] - settings.bos
-            firsts = self.firsts[block.start + numbers.numpy()]
-            yield ids, (firsts[:, None] + np.arange(length)).ravel()
 
 
 def split_texts(scan: Scan, settings: ScanSettings) -> tuple[Split, Split, str]:
@@ -241,7 +231,10 @@ def watch_block(
         moved = own[:, columns.controls(layer)][shuffled]
         see(layer, torch.cat([own, moved], dim=1), numbers)
 
-    for ids, numbers in split.batches(block, settings, model.vocab.bos):
+    passages = split.passages[block.start : block.stop]
+    for members, ids in group_passages(passages, settings, model.vocab.bos):
+        firsts = split.firsts[block.start + members.numpy()]
+        numbers = (firsts[:, None] + np.arange(ids.shape[1] - settings.bos)).ravel()
         generator = torch.Generator().manual_seed(int(numbers[0]))
         shuffled = torch.randperm(len(numbers), generator=generator)
         hooks = {("activations", n): partial(show, n, numbers, shuffled) for n in columns.layers}
