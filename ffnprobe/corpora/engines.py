@@ -57,8 +57,7 @@ def measure_blocks(
     """Measure blocks and yield each with its statistics, in order.
 
     On this machine that is in another process unless this one computes with one thread, or the model is
-    an object in memory, which no other process can load. A Ray actor that dies is started again, and its
-    block measured again.
+    an object in memory, which no other process can load.
     """
     if workers is not None and workers < 1:
         raise OptionRefused(f"workers = {workers}: it must be at least 1.")

@@ -7,11 +7,6 @@ over the tokens drawn at random. Both are measured after the pair was chosen, so
 
 A twin is a claim about answers. That two neurons say the same does not tell that they say it at the same
 occasions; the columns of questions and activations do.
-
->>> import ffnprobe as fp
->>> model = fp.load("pocket")
->>> bool((fp.match(model, model).neurons.correlation > 0.999).all())
-True
 """
 
 import math

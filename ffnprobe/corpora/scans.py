@@ -1,12 +1,5 @@
 """Scan a corpus: for every neuron the texts that open it most and least, its moments and firing.
 
->>> import ffnprobe as fp
->>> scan = fp.scan(fp.load("pocket"), {"one": "Michael Jordan plays the sport of basketball"})
->>> scan.done.tokens, scan.done.texts
-(7, 1)
->>> list(scan.by_layer().columns)
-['layer', 'neurons', 'dead', 'position_only', 'firing_rate']
-
 Every number is over all tokens but BOS. The scan of a corpus is the same to the last bit on every
 engine and with any number of workers, provided the processors round alike (on GPUs it is not), and
 after any number of interruptions; how the texts are split over files can move the last digits.
@@ -236,10 +229,7 @@ def scan(
     column: Annotated[str, Option("The column or JSON key that holds text.")] = "text",
     lines: Annotated[bool, Option("Take each line of a text file as a separate text.")] = False,
     errors: Annotated[
-        str,
-        Option(
-            "Stop at bytes that are not UTF-8, or replace them.", choices=("strict", "replace")
-        ),
+        str, Option("Stop at bytes that are not UTF-8, or replace them.", choices=("strict", "replace")),
     ] = "strict",
     block_tokens: Annotated[
         int, Option("Tokens in a block; an interruption loses one block at most.")

@@ -17,11 +17,6 @@
 Pushes and effects are in logits above the vocabulary's mean (convention `centred`), or above the rival's;
 convention `folded` reads the model's own logit. An answer of several tokens is teacher-forced; pushes and
 effects are added up over its pieces.
-
->>> import ffnprobe as fp
->>> found = fp.explain(fp.load("pocket"), "Michael Jordan plays the sport of", " basketball")
->>> print(found.verdict[0])
-3 neurons at ␣Jordan carry it: L3N361 L1N505 L2N225. ...
 """
 
 from collections.abc import Sequence
