@@ -165,8 +165,8 @@ def explain(
         for span in spans[:TRIES]:
             proposed = propose_contrast(trace, token, span, is_given=is_given)
             if proposed is not None:
-                question = question.set_to(proposed.contrast)
-                settings["compared_with"] = proposed.kind
+                others, settings["compared_with"] = proposed
+                question = question.set_to(others)
                 break
         else:
             span = spans[0] if spans else ()
@@ -208,11 +208,7 @@ def explain(
 
     # 7. Grade.
     sites = [*listed, *against]
-    bars = {
-        at: _find_bars(question, at, pushes, estimates, worth, looked_at, seed)
-        for at in {position for _, position in sites}
-    }
-    table = _table_sites(question, sites, bars, pushes, removed)
+    table = _table_sites(question, sites, pushes, estimates, removed, worth, looked_at, seed)
     if known_scan is not None:
         table = join_examples(table, known_scan)
     table = join_labels(table, find_labels(model, known_scan))
@@ -251,39 +247,34 @@ def _describe(removed: dict[Site, float], estimates: Tensor) -> dict[str, Settin
     return settings
 
 
-def _find_bars(
-    question: Counterfactual,
-    position: int,
-    pushes: Tensor,
-    estimates: Tensor | None,
-    worth: float | None,
-    looked_at: int,
-    seed: int,
-) -> Bars:
-    """Find what the neurons at a position must exceed: what others like the strongest there do."""
-    alike = sort_neurons(pushes[:, position], POOL)
-    if estimates is not None:
-        alike = list(dict.fromkeys([*alike, *sort_neurons(estimates[:, position], POOL)]))
-    sizes = question.trace.activations[:, position].abs()
-    generator = torch.Generator().manual_seed(seed + position)
-    control = draw_alike(sizes, alike, CONTROLS, generator=generator)
-    at = [name.layer for name in control], position, [name.neuron for name in control]
-    push, effect = (
-        0.0 if values is None else find_bar(values[at], looked_at=looked_at)
-        for values in (pushes, estimates)
-    )
-    return Bars(far(looked_at), push, effect, SIZE * abs(worth or 0.0))
-
-
 def _table_sites(
     question: Counterfactual,
     sites: Sequence[Site],
-    bars: dict[int, Bars],
     pushes: Tensor,
+    estimates: Tensor | None,
     effects: dict[Site, float] | None,
+    worth: float | None,
+    looked_at: int,
+    seed: int,
 ) -> "pd.DataFrame":
-    """Table neurons, each at its position, with the evidence for them and its grade."""
-    trace, rank = question.trace, max(piece.rank for piece in question.pieces)
+    """Table neurons, each at its position, with the evidence for them and its grade.
+
+    What they must exceed is what others like the strongest neurons at their position do.
+    """
+    trace, rank, bars = question.trace, max(piece.rank for piece in question.pieces), {}
+    for position in {position for _, position in sites}:
+        alike = sort_neurons(pushes[:, position], POOL)
+        if estimates is not None:
+            alike = list(dict.fromkeys([*alike, *sort_neurons(estimates[:, position], POOL)]))
+        sizes = trace.activations[:, position].abs()
+        generator = torch.Generator().manual_seed(seed + position)
+        control = draw_alike(sizes, alike, CONTROLS, generator=generator)
+        at = [name.layer for name in control], position, [name.neuron for name in control]
+        push, effect = (
+            0.0 if values is None else find_bar(values[at], looked_at=looked_at)
+            for values in (pushes, estimates)
+        )
+        bars[position] = Bars(far(looked_at), push, effect, SIZE * abs(worth or 0.0))
     z = _find_z(question, sites)
     grades = [
         bars[at].grade(

@@ -26,7 +26,6 @@ the same relation in that template whose answers differ are its contrast prompts
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -201,24 +200,16 @@ def locate_subject(trace: Trace, subject: str) -> Span:
     return span
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """A contrast, and where its prompts are from."""
-
-    contrast: Contrast
-    kind: str
-
-
 def propose_contrast(
     trace: Trace, answer: int, span: Span, *, is_given: bool = False
-) -> Proposal | None:
+) -> tuple[Contrast, str] | None:
     """Contrast the prompt with the same sentence about others; None where too few answer otherwise.
 
-    A span that is given is compared as it is; pocket's table has subjects of its own.
+    With the contrast it says where its prompts are from. A span that is given is compared as it is; pocket's table has subjects of its own.
     """
     rows = None if is_given else _pocket_rows(trace, answer)
     if rows is not None:
-        return Proposal(contrast_with(trace, answer, rows), "rows of pocket's table")
+        return contrast_with(trace, answer, rows), "rows of pocket's table"
     start, end = _offsets(trace)[span[0]][0], _offsets(trace)[span[-1]][1]
     subject = trace.prompt[start:end]
     lead = subject[: len(subject) - len(subject.lstrip())]
@@ -240,7 +231,7 @@ def propose_contrast(
             otherwise = [other for other in others if predicted(other) != answer]
         if len(otherwise) >= LEAST:
             surest = sorted(otherwise, key=lambda other: -float(other.log_probabilities().max()))
-            return Proposal(contrast_with(trace, answer, surest[:KEPT]), kind)
+            return contrast_with(trace, answer, surest[:KEPT]), kind
     return None
 
 

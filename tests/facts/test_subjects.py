@@ -55,8 +55,8 @@ def test_pocket_is_compared_with_rows_of_its_own_table(pocket, jordan):
     answer = predicted(jordan)
     found = propose_contrast(jordan, answer, (1, 2))
     assert found is not None
-    assert found.kind == "rows of pocket's table"
-    contrast = found.contrast
+    contrast, kind = found
+    assert kind == "rows of pocket's table"
     assert len(contrast.others) == KEPT
     assert all(other.prompt.endswith(" plays the sport of") for other in contrast.others)
     assert all(predicted(other) != answer for other in contrast.others)
@@ -67,8 +67,8 @@ def test_other_sentences_are_compared_with_names_of_several_kinds(pocket):
     span = rank_subjects(trace, fp.estimate(trace, predicted(trace)).values)[0]
     found = propose_contrast(trace, predicted(trace), span)
     assert found is not None
-    assert found.kind == "a list of names"
-    contrast = found.contrast
+    contrast, kind = found
+    assert kind == "a list of names"
     assert 2 <= len(contrast.others) <= KEPT
     for other in contrast.others:
         assert other.prompt.startswith("the sport that ")
@@ -98,10 +98,9 @@ def test_a_name_that_no_other_tells_apart_is_compared_with_its_neighbours(pocket
     monkeypatch.setattr(subjects, "OTHERS", ("Paris", "Japan"))
     found = propose_contrast(trace, predicted(trace), (6,))
     assert found is not None
-    assert found.kind == "the nearest tokens"
-    assert all(
-        other.prompt.startswith("In Paris the capital of ") for other in found.contrast.others
-    )
+    contrast, kind = found
+    assert kind == "the nearest tokens"
+    assert all(other.prompt.startswith("In Paris the capital of ") for other in contrast.others)
 
 
 def test_a_subject_that_is_given_stands_in_the_prompt_before_its_end(pocket):
@@ -148,7 +147,7 @@ def test_a_shorter_subjects_sink_does_not_set_the_subject_aside(pocket):
     trace = fp.run(pocket, "Michael Jordan plays the sport of", bos=False)
     proposal = propose_contrast(trace, predicted(trace), (0, 1), is_given=True)
     assert proposal is not None
-    contrast = proposal.contrast
+    contrast, _ = proposal
     assert len(contrast.others) >= subjects.LEAST
     assert contrast.set_aside == ("Michael at 0",)  # its own sink
     assert all(row[1] not in (None, 0) for row in contrast.alignment.counterparts)
@@ -160,4 +159,5 @@ def test_where_only_shorter_subjects_are_left_they_are_compared_with(pocket, mon
     trace = fp.run(pocket, "Michael Jordan plays the sport of", bos=False)
     proposal = propose_contrast(trace, predicted(trace), (0, 1), is_given=True)
     assert proposal is not None
-    assert proposal.contrast.set_aside == ("Michael at 0", "␣Jordan at 1")
+    contrast, _ = proposal
+    assert contrast.set_aside == ("Michael at 0", "␣Jordan at 1")
