@@ -48,7 +48,6 @@ class Quantiles:
         }
 
     def see(self, layer: int, activations: Tensor, _: np.ndarray) -> None:
-        """Let a batch compete."""
         joined = torch.cat([self.largest[layer], activations.mT.contiguous()], dim=1)
         self.largest[layer] = torch.topk(joined, self.many).values
 
@@ -106,7 +105,6 @@ class Collector:
         self._pairs: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
     def see(self, layer: int, activations: Tensor, numbers: np.ndarray) -> None:
-        """Count a batch."""
         rows = torch.from_numpy(self.rows.rows[self.train.tokens[numbers]])
         self.tensors[f"sums.{layer}"].index_add_(0, rows, activations)
         peaks = self.tensors[f"peaks.{layer}"]
@@ -190,7 +188,6 @@ class Scorer:
             tensors.setdefault(f"counted.{layer}", torch.zeros(shape, dtype=torch.float64))
 
     def see(self, layer: int, activations: Tensor, numbers: np.ndarray) -> None:
-        """Count a batch."""
         tensors, columns = self.tensors, activations.shape[1]
         is_strong = activations >= tensors[f"thresholds.{layer}"]
         tokens, neurons = (

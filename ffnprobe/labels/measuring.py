@@ -124,7 +124,6 @@ class Labelling:
             self.partial.save(stage, number + 1, tensors)
 
     def _test_outputs(self, tensors: dict[str, Tensor], done: int) -> None:
-        """Test what every neuron says."""
         columns, prompts = self.columns, draw_prompts(self.held_out)
         many = min(PROMOTED, self.model.config.vocab)
         for layer in columns.layers:

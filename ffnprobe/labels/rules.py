@@ -61,17 +61,10 @@ class Keys:
 
     def tokens(self, key: int) -> tuple[int, ...]:
         """Return the tokens a key is made of, in the order they are read; −1 where there is none."""
-        code = int(self.codes[key])
-        parts = [(code >> (_BITS * field)) & (2**_BITS - 1) for field in (2, 1, 0)]
-        match self.kind:
-            case "pair":
-                return parts[1] - 1, parts[2]
-            case "triple":
-                return parts[0] - 1, parts[1] - 1, parts[2]
-            case "previous":
-                return (parts[2] - 1,)
-            case _:
-                return (parts[2],)
+        code, many = int(self.codes[key]), {"pair": 2, "triple": 3}.get(self.kind, 1)
+        parts = [(code >> (_BITS * field)) & (2**_BITS - 1) for field in reversed(range(many))]
+        own = [] if self.kind == "previous" else [parts.pop()]
+        return (*(part - 1 for part in parts), *own)
 
 
 def make_keys(train: Split, held_out: Split, classes: TokenClasses) -> list[Keys]:

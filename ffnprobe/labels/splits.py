@@ -56,10 +56,7 @@ See = Callable[[int, Float[Tensor, "token column"], np.ndarray], None]
 class TokenClasses:
     """For every token of a vocabulary, which classes it is in, `[vocab]`."""
 
-    starts_word: np.ndarray
-    number: np.ndarray
-    punctuation: np.ndarray
-    capitalised: np.ndarray
+    marks: dict[str, np.ndarray]
     ends_sentence: np.ndarray
     before: np.ndarray
 
@@ -70,18 +67,18 @@ def classify(shown: Sequence[str]) -> TokenClasses:
     has_letter = np.array([any(c.isalpha() for c in text) for text in bare])
     has_digit = np.array([any(c.isdigit() for c in text) for text in bare])
     pairs = zip(shown, bare, strict=True)
-    starts = np.array([text.startswith(SPACE) and rest[:1].isalnum() for text, rest in pairs])
-    number, punctuation = has_digit & ~has_letter, ~has_digit & ~has_letter
-    capitalised = np.array([rest[:1].isupper() for rest in bare])
-    order = (number, punctuation, capitalised, starts)
-    return TokenClasses(
-        starts_word=starts,
-        number=number,
-        punctuation=punctuation,
-        capitalised=capitalised,
-        ends_sentence=np.array([rest.endswith(ENDS) for rest in bare]),
-        before=np.select(order, range(1, 5), default=BEFORE.index("piece")).astype(np.int8),
-    )
+    # In the order of `BEFORE`.
+    marks = {
+        "numbers": has_digit & ~has_letter,
+        "punctuation": ~has_digit & ~has_letter,
+        "capitals": np.array([rest[:1].isupper() for rest in bare]),
+        "starts of words": np.array(
+            [t.startswith(SPACE) and rest[:1].isalnum() for t, rest in pairs]
+        ),
+    }
+    before = np.select([*marks.values()], range(1, 5), default=BEFORE.index("piece"))
+    ends = np.array([rest.endswith(ENDS) for rest in bare])
+    return TokenClasses(marks, ends, before.astype(np.int8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,12 +169,9 @@ def gather(passages: Sequence[Passage], parts: Sequence[int], length: int) -> Sp
 def mark_classes(split: Split, classes: TokenClasses) -> dict[str, np.ndarray]:
     """Say of every token of a split in which classes it is, `[token]` each."""
     after_end = np.where(split.previous >= 0, classes.ends_sentence[split.previous], False)
-    return {
-        "starts of words": classes.starts_word[split.tokens],
+    marks = {name: is_in[split.tokens] for name, is_in in classes.marks.items()}
+    return marks | {
         "starts of sentences": after_end | split.begins_text,
-        "numbers": classes.number[split.tokens],
-        "punctuation": classes.punctuation[split.tokens],
-        "capitals": classes.capitalised[split.tokens],
         "repeated tokens": split.is_repeated,
     }
 

@@ -25,10 +25,10 @@ def make_half(seed, tokens=400, vocab=10, length=40):
 
 def test_classes_are_read_off_the_shown_form():
     found = classify(SHOWN)
-    assert np.flatnonzero(found.number).tolist() == [3, 8]
-    assert np.flatnonzero(found.punctuation).tolist() == [4, 7]
-    assert np.flatnonzero(found.capitalised).tolist() == [2]
-    assert np.flatnonzero(found.starts_word).tolist() == [1, 2, 6, 8]
+    assert np.flatnonzero(found.marks["numbers"]).tolist() == [3, 8]
+    assert np.flatnonzero(found.marks["punctuation"]).tolist() == [4, 7]
+    assert np.flatnonzero(found.marks["capitals"]).tolist() == [2]
+    assert np.flatnonzero(found.marks["starts of words"]).tolist() == [1, 2, 6, 8]
     assert np.flatnonzero(found.ends_sentence).tolist() == [4, 7]
     assert BEFORE[found.before[5]] == "piece"
 
