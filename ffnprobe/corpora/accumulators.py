@@ -121,7 +121,6 @@ def _gather(
     block: Block,
     chosen: dict[int, tuple[int, int]],
 ) -> Statistics:
-    """Put the layers' accounts together."""
     pivots, gaps = _stack(accumulators, "pivot"), _stack(accumulators, "position_sums")
     first = reduce(gaps, "layer range neuron -> layer neuron", "sum")
     powers = rearrange(_stack(accumulators, "powers"), "layer power neuron -> power layer neuron")

@@ -143,13 +143,11 @@ class Process:
         self._is_amid = False  # in the middle of a message, for ever if it was interrupted
 
     def send(self, *message: Any) -> None:
-        """Send a message."""
         with self._message():
             pickle.dump(message, self._sink, protocol=pickle.HIGHEST_PROTOCOL)
             self._sink.flush()
 
     def receive(self) -> tuple[str, Any]:
-        """Wait for the next message."""
         with self._message():
             word, content = pickle.load(self._source)
         return word, content

@@ -13,7 +13,7 @@ from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ffnprobe.arguments import show
 from ffnprobe.corpora.text_sources import TextSource, read_chunks
@@ -32,12 +32,8 @@ _CUT = re.compile(r"(?<=[^\W_])(?=[ \n])")
 REPLACE = "--errors replace, which reads such bytes as U+FFFD"
 
 
-class Piece(NamedTuple):
-    """A piece of a text: which text of its source, and how much of the source is read with it."""
-
-    text: int
-    words: str
-    share: float | None
+# Which text of its source a piece is of, its words, and the share of the source read with it.
+Piece = tuple[int, str, float | None]
 
 
 def read_pieces(
@@ -47,7 +43,7 @@ def read_pieces(
     match source.kind:
         case "given":
             for words in _cut([source.where]):
-                yield Piece(0, words, 1.0)
+                yield (0, words, 1.0)
         case "text" if lines:
             yield from _read_lines(source, errors, lambda line, where: line.rstrip("\r"))
         case "text":
@@ -58,7 +54,7 @@ def read_pieces(
             yield from _read_rows(source, column)
         case "stdin":
             for words in _cut(_decode(_read_stdin(), source.name, errors)):
-                yield Piece(0, words, None)
+                yield (0, words, None)
         case "hub":
             yield from _read_dataset(source, column)
 
@@ -81,7 +77,7 @@ def _read_text(source: TextSource, errors: str) -> Iterator[Piece]:
     with closing(read_chunks(Path(source.where))) as chunks:
         for words in _cut(_decode(chunks, source.name, errors)):
             seen += len(words.encode("utf-8", errors="replace"))
-            yield Piece(0, words, min(1.0, seen / size))
+            yield (0, words, min(1.0, seen / size))
 
 
 def _read_lines(
@@ -96,7 +92,7 @@ def _read_lines(
             seen += len(line)
             if words.strip():
                 for piece in _cut([take(words, where)]):
-                    yield Piece(number, piece, seen / size)
+                    yield (number, piece, seen / size)
 
 
 def _decode(chunks: Iterable[bytes], name: str, errors: str) -> Iterator[str]:
@@ -217,7 +213,7 @@ def _cut_row(
     if value is not None:
         text = _check_text(value, column, f"{source.name}, row {number},")
         for piece in _cut([text]):
-            yield Piece(number, piece, share)
+            yield (number, piece, share)
 
 
 def _read_dataset(source: TextSource, column: str) -> Iterator[Piece]:
