@@ -100,10 +100,14 @@ class Curve:
                 f"({percent(row.probability)}).",
             )
         row = self.table[self.table.removed == self.least].iloc[0]
-        is_one = self.least == 1
+        is_one, sites = self.least == 1, self.sites[: self.least]
+        where = " ".join(sites.drop_duplicates("position").sort_values("position").token)
+        has_several = sites.position.nunique() > 1
+        names = sites.name + "@" + sites.position.astype(str) if has_several else sites.name
+        more = f" and {len(sites) - NAMED} more" if len(sites) > NAMED else ""
         many, them = ("1 neuron", "it") if is_one else (f"{self.least} neurons", "them")
         carried = (
-            f"{many} at {self.where} carr{'ies' if is_one else 'y'} it: {self._names}. Without "
+            f"{many} at {where} carr{'ies' if is_one else 'y'} it: {' '.join(names[:NAMED])}{more}. Without "
             f"{them} {percent(row.probability)} (rank {row['rank']:,}; first is now {row['first']})."
         )
         compared = " It was compared with nothing."
@@ -113,21 +117,6 @@ class Curve:
                 f" Without {same}, {row.changed} of {self.others} other subjects' answers change."
             )
         return carried, f"{many} like {them}: {percent(row.alike)}.{compared}"
-
-    @property
-    def where(self) -> str:
-        """The tokens at which the verdict's neurons are."""
-        places = self.sites[: self.least].drop_duplicates("position")
-        return " ".join(places.sort_values("position").token)
-
-    @property
-    def _names(self) -> str:
-        """The first of the verdict's neurons, with their positions if there are several."""
-        sites = self.sites[: self.least]
-        has_several = sites.position.nunique() > 1
-        names = sites.name + "@" + sites.position.astype(str) if has_several else sites.name
-        more = "" if len(sites) <= NAMED else f" and {len(sites) - NAMED} more"
-        return " ".join(names[:NAMED]) + more
 
 
 def percent(share: float) -> str:
