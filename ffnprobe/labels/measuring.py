@@ -12,7 +12,7 @@ tokens those count whose probability rises. The control is the same ten tokens u
 its layer: what any neuron does to them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 
@@ -27,7 +27,7 @@ from ffnprobe.corpora.passages import ScanSettings, hash_numbers
 from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Replay
 from ffnprobe.labels.counts import SAMPLED, Collector, Quantiles, Scorer, TokenRows, raise_rare
 from ffnprobe.labels.rules import Keys, Rules, Strong, find_rules, make_keys
-from ffnprobe.labels.splits import Columns, See, Split, classify, watch_block
+from ffnprobe.labels.splits import Columns, Split, classify, watch_block
 from ffnprobe.labels.stored_labels import Partial
 from ffnprobe.models.model import Model
 from ffnprobe.models.step import normalise, unembed
@@ -69,7 +69,7 @@ class Labelling:
         }
         if stage == "second":
             scorer = Scorer(self.held_out, keys, rows, rules, tensors)
-            self._go_through(stage, done, tensors, scorer.see)
+            self._go_through(stage, done, scorer)
             done = 0
         self._test_outputs(tensors, done)
         return keys, rules, tensors
@@ -81,7 +81,7 @@ class Labelling:
         if not done:
             tensors |= self._find_thresholds()
         collector = Collector(self.train, self.columns, rows, tensors)
-        self._go_through("first", done, tensors, collector.see, collector.close)
+        self._go_through("first", done, collector)
         found = {n: t for n, t in tensors.items() if n.startswith(("thresholds.", "highs."))}
         for layer in self.columns.layers:
             found[f"highs.{layer}"] = raise_rare(found[f"highs.{layer}"], tensors[f"peaks.{layer}"])
@@ -104,24 +104,18 @@ class Labelling:
         watch_block(self.model, self.train, block, self.settings, self.columns, quantiles.see)
         return quantiles.tensors()
 
-    def _go_through(
-        self,
-        stage: str,
-        done: int,
-        tensors: dict[str, Tensor],
-        see: See,
-        close: Callable[[int], None] = lambda number: None,
-    ) -> None:
+    def _go_through(self, stage: str, done: int, counter: Collector | Scorer) -> None:
         """Run the blocks of a stage that are not done; after each, close it, tell and save."""
         is_first, total = stage == "first", len(self.train) + len(self.held_out)
         split, before = (self.train, 0) if is_first else (self.held_out, len(self.train))
         for number, block in islice(enumerate(split.blocks()), done, None):
-            watch_block(self.model, split, block, self.settings, self.columns, see)
-            close(number)
+            watch_block(self.model, split, block, self.settings, self.columns, counter.see)
+            if isinstance(counter, Collector):
+                counter.close(number)
             if self.progress is not None:
                 tokens = sum(len(p.ids) for p in split.passages[: block.stop])
                 self.progress(before + tokens, total)
-            self.partial.save(stage, number + 1, tensors)
+            self.partial.save(stage, number + 1, counter.tensors)
 
     def _test_outputs(self, tensors: dict[str, Tensor], done: int) -> None:
         columns, prompts = self.columns, draw_prompts(self.held_out)
@@ -139,13 +133,36 @@ class Labelling:
                 n: choose_tested(number, len(prompts), len(columns.neurons[n]))
                 for n in columns.layers
             }
-            tried = try_outputs(
-                self.model, prompts[number], columns, tensors, chosen, bos=self.settings.bos
-            )
-            for layer, gains in tried:
+            for layer, gains in self._try_outputs(prompts[number], tensors, chosen):
                 tensors[f"gains.{layer}"][:2, chosen[layer]] += gains
                 tensors[f"gains.{layer}"][2, chosen[layer]] += 1
             self.partial.save("outputs", number + 1, tensors)
+
+    def _try_outputs(
+        self, prompt: Sequence[int], tensors: dict[str, Tensor], chosen: dict[int, Tensor]
+    ) -> Iterator[tuple[int, Float[Tensor, "2 row"]]]:
+        """Yield for each layer how many promoted tokens gain, by the neuron and by the one before it."""
+        model = self.model
+        trace = run(model, list(prompt), bos=self.settings.bos, patterns=False)
+        replay, last = Replay(trace), len(trace) - 1
+        for layer, rows in chosen.items():
+            if not len(rows):
+                continue
+            neurons = self.columns.neurons[layer][rows]
+            gaps = tensors[f"highs.{layer}"][rows] - trace.activations[layer, last, neurons]
+            shifts = einsum(
+                replay.held(gaps), replay.held(model.rows[layer][neurons]),
+                "variant, variant d_model -> variant d_model",
+            )  # fmt: skip
+            shifts = torch.cat([torch.zeros_like(shifts[:1]), shifts])[:, None]
+            streams = replay.entering(layer + 1, start=last) + replay.moved(layer, [last], shifts)
+            final = replay.finish(streams, layer=layer + 1, start=last)
+            own = tensors[f"promoted.{layer}"][rows]
+            # Under each neuron its own tokens, then those of the next one (of the last, the first's).
+            read = torch.cat([own, own.roll(-1, dims=0)], dim=1)
+            risen = torch.split(_find_risen(replay, final[:, 0], read), own.shape[1], dim=1)
+            by_own, by_other = (each.sum(dim=1).float() for each in risen)
+            yield layer, torch.stack([by_own, by_other.roll(1)])
 
 
 def make_lookup(
@@ -187,38 +204,6 @@ def choose_tested(number: int, prompts: int, many: int) -> Tensor:
     rows = torch.arange(many) % groups
     turns = [(rows + part * prompts // tries) % prompts == number for part in range(tries)]
     return torch.stack(turns).any(dim=0).nonzero()[:, 0]
-
-
-def try_outputs(
-    model: Model,
-    prompt: Sequence[int],
-    columns: Columns,
-    tensors: dict[str, Tensor],
-    chosen: dict[int, Tensor],
-    *,
-    bos: bool,
-) -> Iterator[tuple[int, Float[Tensor, "2 row"]]]:
-    """Yield for each layer how many promoted tokens gain, by the neuron and by the one before it."""
-    trace = run(model, list(prompt), bos=bos, patterns=False)
-    replay, last = Replay(trace), len(trace) - 1
-    for layer, rows in chosen.items():
-        if not len(rows):
-            continue
-        neurons = columns.neurons[layer][rows]
-        gaps = tensors[f"highs.{layer}"][rows] - trace.activations[layer, last, neurons]
-        shifts = einsum(
-            replay.held(gaps), replay.held(model.rows[layer][neurons]),
-            "variant, variant d_model -> variant d_model",
-        )  # fmt: skip
-        shifts = torch.cat([torch.zeros_like(shifts[:1]), shifts])[:, None]
-        streams = replay.entering(layer + 1, start=last) + replay.moved(layer, [last], shifts)
-        final = replay.finish(streams, layer=layer + 1, start=last)
-        own = tensors[f"promoted.{layer}"][rows]
-        # Under each neuron its own tokens, then those of the next one (of the last, the first's).
-        read = torch.cat([own, own.roll(-1, dims=0)], dim=1)
-        risen = torch.split(_find_risen(replay, final[:, 0], read), own.shape[1], dim=1)
-        by_own, by_other = (each.sum(dim=1).float() for each in risen)
-        yield layer, torch.stack([by_own, by_other.roll(1)])
 
 
 def _find_risen(

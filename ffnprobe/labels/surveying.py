@@ -136,18 +136,14 @@ def name_corpus_roles(
 
 def _find_kinds(labels: Labels) -> dict[str, str]:
     """Say of each explained neuron what its rule looks at."""
-    c, kinds = labels.columns, {}
-    rows = zip(c["name"], c["label"], c["rule_kind"], c["opens"], strict=True)
-    for name, label, kind, opens in rows:
-        if label in (DEAD, UNEXPLAINED):
-            continue
-        if kind == "position":
-            kinds[str(name)] = "positional"
-        elif kind == "token" or (kind == "class" and opens not in _CONTEXTUAL):
-            kinds[str(name)] = "token"
-        else:
-            kinds[str(name)] = "n-gram"
-    return kinds
+    names, texts, rules, opens = (
+        np.array(labels.columns[name], dtype=object)
+        for name in ("name", "label", "rule_kind", "opens")
+    )
+    is_token = (rules == "token") | ((rules == "class") & ~np.isin(opens, _CONTEXTUAL))
+    tests = (np.isin(texts, (DEAD, UNEXPLAINED)), rules == "position", is_token)
+    kinds = np.select(tests, ("", "positional", "token"), default="n-gram")
+    return dict(zip(names, kinds.tolist(), strict=True))
 
 
 def join_survey(survey: Survey, scan: Scan, model: Model, thresholds: Thresholds) -> Survey:
