@@ -201,8 +201,13 @@ def _cut_passages(
                 if held:
                     yield Passage(text, start, tuple(held)), share
                 text, start, held = number, 0, []
-            name = name_text([source.name for source in sources], number)
-            held += _split(vocab, words, name, begins=start == 0 and not held)
+            begins = start == 0 and not held
+            try:
+                held += vocab.ids(words) if begins else vocab.pieces(words)
+            except TokenNotFound as error:
+                name = name_text([source.name for source in sources], number)
+                cause = error.what.removeprefix(f"{words!r} ")
+                raise DataRefused(f"{name} {cause}", remedy=error.remedy) from None
             while len(held) >= settings.length:
                 yield Passage(text, start, tuple(held[: settings.length])), share
                 held = held[settings.length :]
@@ -227,14 +232,6 @@ def _number_texts(
             if total and part is not None:
                 share = (sum(known[:order]) + part * known[order]) / total
             yield (order << SOURCE_BITS) + number, words, share
-
-
-def _split(vocab: Vocab, words: str, name: str, *, begins: bool) -> list[int]:
-    try:
-        return vocab.ids(words) if begins else vocab.pieces(words)
-    except TokenNotFound as error:
-        cause = error.what.removeprefix(f"{words!r} ")
-        raise DataRefused(f"{name} {cause}", remedy=error.remedy) from None
 
 
 @dataclass(frozen=True, eq=False)

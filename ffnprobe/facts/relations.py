@@ -248,7 +248,7 @@ class Shared:
 def _share(counting: Counting, labels: Labels) -> Shared:
     """Add up the overlap of all pairs of rows within each group."""
     counts, sizes = counting.tally(labels), counting.sizes(labels)
-    return Shared((counts * (counts - 1) / 2).sum(1) / max(counting.k, 1), _pairs(sizes))
+    return Shared((counts * (counts - 1) / 2).sum(1) / max(counting.k, 1), sizes * (sizes - 1) // 2)
 
 
 def _share_with_itself(counting: Counting) -> Shared:
@@ -259,13 +259,8 @@ def _share_with_itself(counting: Counting) -> Shared:
     _, first, sizes = np.unique(counting.facts, return_index=True, return_counts=True)
     relation = counting.labels[first]
     shared = np.bincount(relation[keys // max(width, 1)], counts * (counts - 1) / 2, groups)
-    pairs = np.bincount(relation, _pairs(sizes), groups)
+    pairs = np.bincount(relation, sizes * (sizes - 1) // 2, groups)
     return Shared(shared / max(counting.k, 1), pairs.astype(np.int64))
-
-
-def _pairs(sizes: Int[np.ndarray, " group"]) -> Int[np.ndarray, " group"]:
-    pairs: Int[np.ndarray, " group"] = sizes * (sizes - 1) // 2
-    return pairs
 
 
 def _table(counting: Counting, itself: Shared) -> pd.DataFrame:
