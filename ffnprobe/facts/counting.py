@@ -10,9 +10,10 @@ templates keeps its rows together.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Int
 
 from ffnprobe.errors import DataRefused
@@ -29,7 +30,6 @@ DIRECTLY = (
     "comes through attention: paths, explain"
 )
 Labels = Int[np.ndarray, " row"]
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +80,8 @@ def count_neurons(scores: "Scores") -> Counting:
     """Count which neurons are listed for which facts."""
     if not len(scores):
         raise DataRefused("no fact could be scored.", remedy="scores.problems says why")
-    relations, labels = _number([row.relation for row in scores.rows])
-    _, facts = _number([row.fact for row in scores.rows])
+    labels, relations = pd.factorize(pd.Series([row.relation for row in scores.rows], dtype=object))
+    facts, _ = pd.factorize(pd.Series([row.fact for row in scores.rows], dtype=object))
     listed = scores.neurons.numpy()
     neurons, columns = np.unique(listed, return_inverse=True)
     count, k = listed.shape
@@ -94,12 +94,6 @@ def count_neurons(scores: "Scores") -> Counting:
         columns=columns.reshape(-1),
         k=k,
     )
-
-
-def _number(values: Sequence[Value]) -> tuple[list[Value], Labels]:
-    """Return the different values, and the number of each row's among them."""
-    order = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    return list(order), np.array([order[value] for value in values], dtype=np.int64)
 
 
 def standardise(
