@@ -268,16 +268,15 @@ def _answer(answers: "queue.SimpleQueue[Future[Statistics] | None]", sink: Binar
     """Send results in the order of their blocks."""
     with suppress(OSError):
         while True:
-            pickle.dump(_write_answer(answers.get()), sink, protocol=pickle.HIGHEST_PROTOCOL)
+            future = answers.get()
+            message: tuple[str, object] = ("ended", None)
+            if future is not None:
+                try:
+                    result = future.result()
+                    arrays = {name: each.numpy() for name, each in result.tensors().items()}
+                    message = "done", (result.moments.count, arrays)
+                except (Exception, CancelledError) as error:
+                    message = "failed", error
+            pickle.dump(message, sink, protocol=pickle.HIGHEST_PROTOCOL)
             sink.flush()
     os._exit(0)
-
-
-def _write_answer(future: Future[Statistics] | None) -> tuple[str, object]:
-    if future is None:
-        return "ended", None
-    try:
-        result = future.result()
-        return "done", (result.moments.count, {n: t.numpy() for n, t in result.tensors().items()})
-    except (Exception, CancelledError) as error:
-        return "failed", error

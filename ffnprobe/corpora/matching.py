@@ -122,14 +122,11 @@ def match(
         Sequence[Scan] | None,
         Option(
             "A scan by each of the two models, of the same texts: two.",
-            list[str] | None,
-            name="store",
-            metavar="DIR",
-            is_local=True,
+            list[str] | None, name="store", metavar="DIR", is_local=True,
         ),
     ] = None,
     progress: Progress | None = None,
-) -> Match:
+) -> Match:  # fmt: skip
     """Find neurons with the same answers in two models of one vocabulary, with a random control.
 
     For each neuron, the one of another model whose answer is most like it (universal neurons). Both models

@@ -92,16 +92,16 @@ def _blocks(model: Model, *, by: str) -> Iterator[Float[Tensor, "vocab d_model"]
     """Yield the tokens' directions less their mean, some at a time, in fp64."""
     starts = range(0, model.config.vocab, TOKENS_AT_ONCE)
     parts = [slice(start, start + TOKENS_AT_ONCE) for start in starts]
-    sums = [reduce(_rows(model, part, by=by), "vocab d_model -> d_model", "sum") for part in parts]
+
+    def read(part: slice) -> Float[Tensor, "vocab d_model"]:
+        if by == "answer":
+            return model.centre(model.head[part].double() * model.final_gain.double())
+        return model.embedding[part].double()
+
+    sums = [reduce(read(part), "vocab d_model -> d_model", "sum") for part in parts]
     mean = torch.stack(sums).sum(dim=0) / model.config.vocab
     for part in parts:
-        yield _rows(model, part, by=by) - mean
-
-
-def _rows(model: Model, tokens: slice, *, by: str) -> Float[Tensor, "vocab d_model"]:
-    if by == "answer":
-        return model.centre(model.head[tokens].double() * model.final_gain.double())
-    return model.embedding[tokens].double()
+        yield read(part) - mean
 
 
 def _decompose(

@@ -120,8 +120,17 @@ def name_corpus_roles(
     table: "pd.DataFrame", labels: Labels | None, thresholds: Thresholds
 ) -> list[str]:
     """Name the role of each neuron of a survey joined with a scan; nothing where none fits."""
-    roles = {} if labels is None else _find_kinds(labels)
-    kinds = np.array([roles.get(name, "") for name in table.name], dtype=object)
+    looks_at: dict[str, str] = {}  # what the rule of each explained neuron looks at
+    if labels is not None:
+        names, texts, rules, opens = (
+            np.array(labels.columns[name], dtype=object)
+            for name in ("name", "label", "rule_kind", "opens")
+        )
+        is_token = (rules == "token") | ((rules == "class") & ~np.isin(opens, _CONTEXTUAL))
+        cases = (np.isin(texts, (DEAD, UNEXPLAINED)), rules == "position", is_token)
+        kinds = np.select(cases, ("", "positional", "token"), default="n-gram")
+        looks_at = dict(zip(names, kinds, strict=True))
+    kinds = np.array([looks_at.get(name, "") for name in table.name], dtype=object)
     frequency = table.get("frequency", np.zeros(len(table)))
     tests = (
         table.is_dead,
@@ -130,20 +139,8 @@ def name_corpus_roles(
         kinds == "n-gram",
         np.abs(frequency) >= thresholds.frequency,
     )
-    names = np.select([np.asarray(test) for test in tests], CORPUS_ROLES, default="")
-    return [str(name) for name in names]
-
-
-def _find_kinds(labels: Labels) -> dict[str, str]:
-    """Say of each explained neuron what its rule looks at."""
-    names, texts, rules, opens = (
-        np.array(labels.columns[name], dtype=object)
-        for name in ("name", "label", "rule_kind", "opens")
-    )
-    is_token = (rules == "token") | ((rules == "class") & ~np.isin(opens, _CONTEXTUAL))
-    tests = (np.isin(texts, (DEAD, UNEXPLAINED)), rules == "position", is_token)
-    kinds = np.select(tests, ("", "positional", "token"), default="n-gram")
-    return dict(zip(names, kinds.tolist(), strict=True))
+    roles = np.select([np.asarray(test) for test in tests], CORPUS_ROLES, default="")
+    return [str(role) for role in roles]
 
 
 def join_survey(survey: Survey, scan: Scan, model: Model, thresholds: Thresholds) -> Survey:
