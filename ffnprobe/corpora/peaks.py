@@ -20,6 +20,7 @@ neuron's activation, the sample shows its quantiles.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,7 +82,9 @@ def merge_peaks(a: Occurrences, b: Occurrences, *, by: str, sign: int) -> Occurr
     )  # fmt: skip
     kept = {name: each.clone() for name, each in ours.items()}
     # Both are sorted, so a neuron whose best new example is behind its last old one stays as it is.
-    last, best = (_keys(each, by, sign, at) for each, at in ((ours, k - 1), (theirs, 0)))
+    last, best = (
+        _keys(each, by, sign, at) for each, at in ((ours, np.s_[:, k - 1]), (theirs, np.s_[:, 0]))
+    )
     changed = torch.nonzero(best > last)[:, 0]
     for rows in torch.split(changed, ROWS_AT_ONCE):
         keys = torch.cat([_keys(each, by, sign, rows) for each in (ours, theirs)], dim=1)
@@ -95,11 +98,9 @@ def merge_peaks(a: Occurrences, b: Occurrences, *, by: str, sign: int) -> Occurr
     return Occurrences(**{name: each.view_as(vars(a)[name]) for name, each in kept.items()})
 
 
-def _keys(peaks: dict[str, Tensor], by: str, sign: int, at: int | Tensor) -> Int64[Tensor, "..."]:
+def _keys(peaks: dict[str, Tensor], by: str, sign: int, at: Any) -> Int64[Tensor, "..."]:
     """Pack the examples of one rank, or all of some neurons."""
-    values, passages = (
-        peaks[name][:, at] if isinstance(at, int) else peaks[name][at] for name in (by, "passages")
-    )
+    values, passages = peaks[by][at], peaks["passages"][at]
     return torch.where(passages < 0, _EMPTY, pack(sign * values, passages))
 
 

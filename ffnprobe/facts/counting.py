@@ -8,7 +8,7 @@ Chance is what shuffled relations give. Facts are shuffled, not rows: a fact in 
 templates keeps its rows together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -54,11 +54,12 @@ class Counting:
         flat = np.bincount(labels[self.rows] * width + self.columns, minlength=count * width)
         return flat.reshape(count, width)
 
-    def shuffle(self, generator: np.random.Generator) -> Labels:
-        """Shuffle the relations over the facts."""
+    def shuffles(self, permutations: int, seed: int) -> Iterator[Labels]:
+        """Shuffle the relations over the facts, so many times."""
+        generator = np.random.default_rng(seed)
         _, first = np.unique(self.facts, return_index=True)
-        shuffled: Labels = generator.permutation(self.labels[first])[self.facts]
-        return shuffled
+        for _ in range(permutations):
+            yield generator.permutation(self.labels[first])[self.facts]
 
     def hubs(self) -> list[int]:
         """Return the flat numbers of the hubs, the most frequent first."""

@@ -127,11 +127,10 @@ def _table_neurons(
     tally, sizes = counting.tally(counting.labels), counting.sizes(counting.labels)
     totals, z = tally.sum(0), standardise(tally, sizes)
     # Each relation's largest z of any neuron, for each shuffle of the relations.
-    generator, best = np.random.default_rng(seed), np.zeros((permutations, len(counting.relations)))
-    for number in range(permutations):
-        labels = counting.shuffle(generator)
-        shuffled = standardise(counting.tally(labels), counting.sizes(labels))
-        best[number] = shuffled.max(axis=1, initial=0.0)
+    best = np.stack([
+        standardise(counting.tally(labels), counting.sizes(labels)).max(axis=1, initial=0.0)
+        for labels in counting.shuffles(permutations, seed)
+    ])  # fmt: skip
     frames = []
     for label, relation in enumerate(counting.relations):
         order = np.lexsort((-tally[label], -z[label]))[:k]
@@ -211,8 +210,7 @@ def compare_facts(
         return within.mean_without(itself), every.mean_without(within)
 
     within, between = average(counting.labels)
-    generator = np.random.default_rng(seed)
-    shuffled = [average(counting.shuffle(generator)) for _ in range(permutations)]
+    shuffled = map(average, counting.shuffles(permutations, seed))
     reached = sum(one - other >= within - between - ROUNDING for one, other in shuffled)
     summary = pd.DataFrame(
         {

@@ -114,7 +114,6 @@ def test_one_relation_alone_lists_its_most_common_neurons(base):
 
 def test_facts_in_several_templates_are_shuffled_whole(base):
     """A fact's own neurons, repeated over its templates, are not evidence for its relation."""
-    generator = np.random.default_rng(3)
     facts = np.repeat(np.arange(12), 5)
     rows = tuple(
         replace(row, subject=f"s{fact}", relation=f"r{fact % 3}")
@@ -124,8 +123,7 @@ def test_facts_in_several_templates_are_shuffled_whole(base):
     table = base.table.assign(relation=[row.relation for row in rows])
     scores = replace(base, rows=rows, neurons=own, table=table)
     counting = count_neurons(scores)
-    for _ in range(20):
-        shuffled = counting.shuffle(generator)
+    for shuffled in counting.shuffles(20, seed=3):
         assert all(len(set(shuffled[facts == fact])) == 1 for fact in range(12))
     assert scores.by_relation(permutations=99).neurons.p.min() > 0.2
     overlap = scores.overlap(permutations=99)
