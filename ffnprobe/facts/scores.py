@@ -40,10 +40,17 @@ from torch import Tensor
 
 from ffnprobe.arguments import REPLACE, TEMPLATES, TOP, Argument, Bos, Option, Progress, Seed, verb
 from ffnprobe.errors import OptionRefused
-from ffnprobe.facts.counting import DIRECTLY, count_neurons, name_all
 from ffnprobe.facts.formats import Facts, read_facts
 from ffnprobe.facts.recall import FactIds, plan, prepare, recall
-from ffnprobe.facts.relations import Overlap, Relations, compare_facts, summarise_relations
+from ffnprobe.facts.relations import (
+    DIRECTLY,
+    Overlap,
+    Relations,
+    compare_facts,
+    count_neurons,
+    name_all,
+    summarise_relations,
+)
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.facts.specificity import Specificity, remove_neurons
 from ffnprobe.interventions.ablation import ablate

@@ -25,8 +25,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ffnprobe.errors import OptionRefused
-from ffnprobe.facts.counting import count_neurons
 from ffnprobe.facts.recall import FactIds, Outcomes, Reads, plan, prepare
+from ffnprobe.facts.relations import count_neurons
 from ffnprobe.interventions.question import (
     Replace,
     choose_replacement,

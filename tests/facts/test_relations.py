@@ -11,7 +11,7 @@ from scipy import stats
 
 import ffnprobe as fp
 from ffnprobe.errors import OptionRefused
-from ffnprobe.facts.counting import DIRECTLY, count_neurons
+from ffnprobe.facts.relations import DIRECTLY, count_neurons
 from ffnprobe.facts.rows import FactRow
 from ffnprobe.facts.specificity import split_facts
 
