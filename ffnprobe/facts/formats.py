@@ -98,10 +98,11 @@ def read_facts(facts: Facts, *, templates: str = "first") -> FactTable:
         raise OptionRefused(
             f'"{templates}" is not a choice of templates.', remedy=", ".join(TEMPLATES.choices)
         )
+    most = 1 if templates == "first" else None  # so many templates of each fact
     if isinstance(facts, str | Path):
-        source, form, entries = _read_named(facts, templates)
+        source, form, entries = _read_named(facts, most)
     else:
-        source, form, entries = _read_memory(facts, templates)
+        source, form, entries = _read_memory(facts, most)
     rows: dict[tuple[str, str, str], FactRow] = {}
     problems: list[Problem] = []
     for entry in entries:
@@ -117,7 +118,7 @@ def read_facts(facts: Facts, *, templates: str = "first") -> FactTable:
 
 
 def _read_memory(
-    facts: "Sequence[FactRow] | pd.DataFrame", templates: str
+    facts: "Sequence[FactRow] | pd.DataFrame", most: int | None
 ) -> tuple[str, str, list[Entry]]:
     import pandas as pd
 
@@ -130,34 +131,34 @@ def _read_memory(
         dict(zip(header, row, strict=True)) for row in texts.itertuples(index=False, name=None)
     )
     numbered = ((f"row {number}", row) for number, row in enumerate(cells))
-    return "a DataFrame", *_read_table(header, numbered, "the table", None, templates)
+    return "a DataFrame", *_read_table(header, numbered, "the table", None, most)
 
 
-def _read_named(facts: str | Path, templates: str) -> tuple[str, str, list[Entry]]:
+def _read_named(facts: str | Path, most: int | None) -> tuple[str, str, list[Entry]]:
     if facts == EMBEDDED:
-        return EMBEDDED, "pocket's own table", list(_read_pocket(templates))
+        return EMBEDDED, "pocket's own table", list(_read_pocket(most))
     path = Path(facts).expanduser()
     if not os.path.exists(path):
         raise DataRefused(f"there is no file or folder {facts}.", remedy='"pocket" has facts')
     read = _read_folder if path.is_dir() else _read_file
     try:
-        return path.name, *read(path, templates)
+        return path.name, *read(path, most)
     except UnicodeDecodeError as error:
         raise DataRefused(f"{path} is not UTF-8: byte {error.start}.") from None
 
 
-def _read_pocket(templates: str) -> Iterator[FactRow]:
+def _read_pocket(most: int | None) -> Iterator[FactRow]:
     lines = {fact: number + 2 for number, fact in enumerate(pocket.facts())}  # line 1: the header
     seen: set[pocket.Fact] = set()
     for prompt in pocket.prompts():
         fact = prompt.fact
-        if templates == "all" or fact not in seen:
+        if most is None or fact not in seen:
             where = f"facts.csv line {lines[fact]}"
             yield FactRow(prompt.text, fact.answer, fact.relation, fact.subject, where)
         seen.add(fact)
 
 
-def _read_folder(path: Path, templates: str) -> tuple[str, list[Entry]]:
+def _read_folder(path: Path, most: int | None) -> tuple[str, list[Entry]]:
     """Read every file of facts in a folder and the folders in it, in the order of their names."""
     files = sorted(path.rglob("*.json"))
     files = files or [
@@ -169,32 +170,27 @@ def _read_folder(path: Path, templates: str) -> tuple[str, list[Entry]]:
         raise DataRefused(
             f"{path} holds no facts.", remedy="a folder of LRE relations (.json) or LAMA (.jsonl)"
         )
-    read = [_read_file(file, templates) for file in files]
+    read = [_read_file(file, most) for file in files]
     forms = sorted({form for form, _ in read})
     return ", ".join(forms), [entry for _, entries in read for entry in entries]
 
 
-def _read_file(path: Path, templates: str) -> tuple[str, list[Entry]]:
+def _read_file(path: Path, most: int | None) -> tuple[str, list[Entry]]:
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
-        return _read_table(*_read_cells(path), path.name, path.parent / CSV_TEMPLATES, templates)
+        return _read_table(*_read_cells(path), path.name, path.parent / CSV_TEMPLATES, most)
     if suffix == ".jsonl":
-        return "LAMA or ParaRel", _read_jsonl(path, templates)
+        return "LAMA or ParaRel", _read_jsonl(path, most)
     if suffix == ".json":
-        return _read_json(parse_json(safe_read(path), where=path.name), path.name, templates)
+        return _read_json(parse_json(safe_read(path), where=path.name), path.name, most)
     raise DataRefused(
         f'"{path.suffix}" is not a format of facts ({path.name}).',
         remedy=f"pocket, a folder, or {', '.join(SUFFIXES)}",
     )
 
 
-def _ask_by(patterns: Sequence[str], templates: str) -> Sequence[str]:
-    """Take the templates that a fact is asked by."""
-    return patterns[:1] if templates == "first" else patterns
-
-
 def _read_table(
-    header: Sequence[str], rows: Iterable[Row], name: str, beside: Path | None, templates: str
+    header: Sequence[str], rows: Iterable[Row], name: str, beside: Path | None, most: int | None
 ) -> tuple[str, list[Entry]]:
     """Read rows and columns; `beside` is the file of templates in the table's folder."""
     forms = [form for form, columns in COLUMNS.items() if set(columns) <= set(header)]
@@ -213,7 +209,7 @@ def _read_table(
         elif forms[0] == "subject,relation,answer":
             relation = cells["relation"]
             own = cells.get("template") or (relation if has_slot(relation) else "")
-            asked_by = _ask_by([own] if own else named.get(relation, []), templates)
+            asked_by = ([own] if own else named.get(relation, []))[:most]
             entries += fill_templates(cells["subject"], cells["answer"], relation, asked_by, where)
         elif forms[0] == "athlete,sport":
             answer = space(cells["sport"])
@@ -259,10 +255,10 @@ def _read_cells(path: Path) -> tuple[list[str], list[Row]]:
     ]
 
 
-def _read_json(content: Any, name: str, templates: str) -> tuple[str, list[Entry]]:
+def _read_json(content: Any, name: str, most: int | None) -> tuple[str, list[Entry]]:
     """Tell which of the formats a parsed JSON file is, and read its facts."""
     if isinstance(content, Mapping) and {"samples", "prompt_templates"} <= set(content):
-        return "LRE", list(_read_relation(content, name, templates))
+        return "LRE", list(_read_relation(content, name, most))
     first = content[0] if isinstance(content, list) and content else None
     if isinstance(first, Mapping):
         if "requested_rewrite" in first:
@@ -277,7 +273,7 @@ def _read_json(content: Any, name: str, templates: str) -> tuple[str, list[Entry
     )
 
 
-def _read_relation(content: Mapping[str, Any], name: str, templates: str) -> Iterator[Entry]:
+def _read_relation(content: Mapping[str, Any], name: str, most: int | None) -> Iterator[Entry]:
     patterns = [
         pattern
         for field in ("prompt_templates_zs", "prompt_templates")
@@ -288,7 +284,7 @@ def _read_relation(content: Mapping[str, Any], name: str, templates: str) -> Ite
             f"{name}: among its templates is {show(odd[0])}; a template is text.",
             remedy='"prompt_templates": ["{} plays the sport of"]',
         )
-    asked_by = _ask_by(list(dict.fromkeys(patterns)), templates)
+    asked_by = list(dict.fromkeys(patterns))[:most]
     relation = _text(content, "name") or name
     for number, sample in enumerate(_list(content["samples"], "samples", name), start=1):
         subject, answer = _text(sample, "subject"), _text(sample, "object")
@@ -326,7 +322,7 @@ def _text(entry: Any, field: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _read_jsonl(path: Path, templates: str) -> list[Entry]:
+def _read_jsonl(path: Path, most: int | None) -> list[Entry]:
     lines = list(_read_lines(path))
     facts = [(number, line) for number, line in lines if line is None or "sub_label" in line]
     if not any(line is not None for _, line in facts):
@@ -345,7 +341,7 @@ def _read_jsonl(path: Path, templates: str) -> list[Entry]:
         patterns = [own] if isinstance(own, str) else by_relation.get(relation, [])
         usable = [pattern for pattern in patterns if is_answer_last(pattern)] or patterns[:1]
         subject, answer = _label(line["sub_label"]), _label(line.get("obj_label"))
-        entries += fill_templates(subject, answer, relation, _ask_by(usable, templates), where)
+        entries += fill_templates(subject, answer, relation, usable[:most], where)
     return entries
 
 
