@@ -54,15 +54,6 @@ class Example(NamedTuple):
     after: tuple[str, ...]
     alike: int = 1
 
-    def as_quote(self, most: float) -> Quote:
-        """Quote the example, coloured by its activation of at most so much, with where it is from."""
-        more = f", {self.alike} alike" if self.alike > 1 else ""
-        return Quote(
-            join(self.before), self.token, join(self.after), self.activation / most,
-            f"{self.activation:9.3f}  score {self.score:7.3f}",
-            f"({self.text}, {self.position}{more})",
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Examples(Result):
@@ -133,7 +124,14 @@ class Examples(Result):
         """Quote a list's examples, each token coloured by its activation."""
         listed = self.sides(top)[side]
         most = largest([example.activation for example in listed])
-        return [example.as_quote(most) for example in listed]
+        return [
+            Quote(
+                join(e.before), e.token, join(e.after), e.activation / most,
+                f"{e.activation:9.3f}  score {e.score:7.3f}",
+                f"({e.text}, {e.position}{f', {e.alike} alike' if e.alike > 1 else ''})",
+            )
+            for e in listed
+        ]  # fmt: skip
 
     def quote(self, top: int | None = None) -> Iterator[Block]:
         """Quote the examples of each list, `top` at most."""

@@ -79,7 +79,12 @@ class Labelling:
     ) -> dict[str, Tensor]:
         """Find every column's threshold, strong tokens and rule on the train texts."""
         if not done:
-            tensors |= self._find_thresholds()
+            # The quantiles of every column over the beginning of the train texts.
+            ends = self.train.firsts + [len(p.ids) for p in self.train.passages]
+            block = range(0, min(len(ends), int(np.searchsorted(ends, SAMPLED)) + 1))
+            quantiles = Quantiles(self.columns, int(ends[block.stop - 1]), self.share)
+            watch_block(self.model, self.train, block, self.settings, self.columns, quantiles.see)
+            tensors |= quantiles.tensors()
         collector = Collector(self.train, self.columns, rows, tensors)
         self._go_through("first", done, collector)
         found = {n: t for n, t in tensors.items() if n.startswith(("thresholds.", "highs."))}
@@ -95,14 +100,6 @@ class Labelling:
             )  # fmt: skip
         self.partial.save("second", 0, found)
         return found
-
-    def _find_thresholds(self) -> dict[str, Tensor]:
-        """Find the quantiles of every column over the beginning of the train texts."""
-        ends = self.train.firsts + [len(p.ids) for p in self.train.passages]
-        block = range(0, min(len(ends), int(np.searchsorted(ends, SAMPLED)) + 1))
-        quantiles = Quantiles(self.columns, int(ends[block.stop - 1]), self.share)
-        watch_block(self.model, self.train, block, self.settings, self.columns, quantiles.see)
-        return quantiles.tensors()
 
     def _go_through(self, stage: str, done: int, counter: Collector | Scorer) -> None:
         """Run the blocks of a stage that are not done; after each, close it, tell and save."""
