@@ -190,7 +190,8 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
     biases = reduce(model.answer_biases, "layer d_model -> d_model", "sum")
     mlp = reduce(pushes.double(), "piece layer neuron -> piece", "sum") + (along @ biases)
     written = [write_heads(model, layer, mixes) for layer, mixes in enumerate(kept["mixes"])]
-    attention = _read(torch.stack(written).sum(0), along)
+    onto = "piece d_model, piece d_model -> piece"
+    attention = einsum(torch.stack(written).sum(0), along, onto)
     embedded = model.embedding[reads.ids[reads.owners, reads.positions].to(model.device)]
     if model.position_embedding is not None:
         embedded = embedded + model.position_embedding[reads.positions]
@@ -200,7 +201,7 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
     else:  # before the cap
         seen = normalise(model, final)
         means = (seen @ model.mean_unembedding + model.unembedding_bias.mean()).double()
-    sums = cap(model, mlp + attention + _read(embedded, along) + constant + means)
+    sums = cap(model, mlp + attention + einsum(embedded, along, onto) + constant + means)
     own = logits[range(len(logits)), reads.tokens]
     for total, measured, token in zip(sums.tolist(), own.tolist(), reads.tokens, strict=True):
         check_closed(total, measured, named=f"the logit of {model.vocab.show(token)}")
@@ -214,12 +215,6 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
         neurons=numbers,
         pushes=strongest,
     )
-
-
-def _read(
-    stream: Float[Tensor, "piece d_model"], along: Float[Tensor, "piece d_model"]
-) -> Float[Tensor, " piece"]:
-    return einsum(stream, along, "piece d_model, piece d_model -> piece")
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,6 +85,10 @@ class Counting:
 
     def shuffles(self, permutations: int, seed: int) -> Iterator[Labels]:
         """Shuffle the relations over the facts, so many times."""
+        if permutations < 1:
+            raise OptionRefused(
+                f"{permutations} permutations: a test needs at least one.", remedy="1000"
+            )
         generator = np.random.default_rng(seed)
         _, first = np.unique(self.facts, return_index=True)
         for _ in range(permutations):
@@ -187,7 +191,6 @@ def summarise_relations(
 ) -> Relations:
     """Summarise every relation and find its k most specific neurons."""
     check_top(top, scores.model.config.neurons, of="neurons")
-    _check_permutations(permutations)
     counted = count_neurons(scores)
     named = counted.hubs()
     counting = counted if hubs else counted.set_aside(named)
@@ -214,13 +217,6 @@ def summarise_relations(
 def _describe(scores: "Scores", k: int, hubs: bool, permutations: int, seed: int) -> Provenance:
     treatment = "counted" if hubs else "set aside"
     return scores.provenance.including(k=k, hubs=treatment, permutations=permutations, seed=seed)
-
-
-def _check_permutations(permutations: int) -> None:
-    if permutations < 1:
-        raise OptionRefused(
-            f"{permutations} permutations: a test needs at least one.", remedy="1000"
-        )
 
 
 def _table_neurons(
@@ -298,7 +294,6 @@ def compare_facts(
     scores: "Scores", *, hubs: bool, most: int, permutations: int, seed: int
 ) -> Overlap:
     """Compare all facts within their relations and between them."""
-    _check_permutations(permutations)
     if most < 1:
         raise OptionRefused(f"{most} facts cannot be compared.", remedy="300")
     counting = count_neurons(scores)

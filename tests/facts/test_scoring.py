@@ -167,7 +167,8 @@ def test_effects_are_ablates(tiny):
 
 
 def test_an_account_that_does_not_close_gives_no_number(tiny, monkeypatch):
-    monkeypatch.setattr(recall, "_read", lambda stream, along: torch.zeros(len(along)))
+    written = recall.write_heads
+    monkeypatch.setattr(recall, "write_heads", lambda *mixes: torch.zeros_like(written(*mixes)))
     with pytest.raises(AccountNotClosed, match="the logit of ␣the"):
         fp.score(tiny, ROWS[:1])
 
