@@ -222,9 +222,8 @@ def _compare_questions(model: Model, other: Model, numbers: Tensor) -> dict[str,
 
 def _list_tokens(model: Model, names: Iterable[str]) -> list[str]:
     """Write the tokens that each neuron's answer promotes most."""
-    k = min(TOKENS, model.config.vocab)
-    lists = answer_tokens(model, [NeuronId.parse(name) for name in names], k)
-    return [" ".join(tokens) for tokens in lists]
+    neurons = [NeuronId.parse(name) for name in names]
+    return list(map(" ".join, answer_tokens(model, neurons, min(TOKENS, model.config.vocab))))
 
 
 def _add_activations(neurons: "pd.DataFrame", one: Scan, other: Scan, numbers: Tensor) -> None:

@@ -367,7 +367,5 @@ def _stack(listed: Sequence[Figures], name: str) -> Tensor | None:
 
 def _digest(parts: Iterable[object]) -> str:
     """Tell one list from another."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(repr(part).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
+    written = "".join(map(repr, parts)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(written).hexdigest()

@@ -42,8 +42,6 @@ from ffnprobe.results import Result
 if TYPE_CHECKING:
     from ffnprobe.facts.scores import Scores
 
-Group = Int[np.ndarray, " neuron"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Specificity(Result):
@@ -185,7 +183,7 @@ def _figures(before: Outcomes, results: Sequence[Outcomes]) -> dict[str, float]:
 
 
 def _run_without(
-    model: Model, facts: Sequence[FactIds], numbers: Group, replacement: Tensor
+    model: Model, facts: Sequence[FactIds], numbers: Int[np.ndarray, " neuron"], replacement: Tensor
 ) -> Outcomes:
     """Run facts with neurons replaced wherever a piece is predicted."""
     layers, neurons = np.divmod(numbers, model.config.d_mlp)

@@ -42,7 +42,6 @@ from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.store import hold_store
 
-MOST_WORDS = 8
 # Words of each part, so that a label has at most eight, the arrow among them.
 _TOKENS, _SAYS = 3, 2
 # So many of ten promoted tokens must gain, and more than under another neuron, to be in a label.
@@ -97,7 +96,16 @@ def label(
         raise OptionRefused("no neuron is named.", remedy='"L3N12", or leave out neurons for all')
     folder = None if isinstance(scan, Scan) else Path(scan)
     opened = (scan if isinstance(scan, Scan) else Scan.open(scan)).check(model)
-    _check(opened)
+    if not opened.is_finished:
+        raise DataRefused(
+            "the scan is not finished: labels need all of it.",
+            remedy="the same scan again: it resumes",
+        )
+    if len(opened.kept) < _FEWEST:
+        raise DataRefused(
+            f"{len(opened.kept)} passages are too few to find rules on one half and score them on the other.",
+            remedy="more texts, or a shorter context",
+        )
     c = model.config
     names = model.find_neurons([f"L{n}" for n in range(c.layers)] if neurons is None else neurons)
     if folder is not None and (stored := open_labels(opened)) is not None:
@@ -121,20 +129,6 @@ def label(
         if store is not None:
             write_labels(store, labels, opened)
     return labels
-
-
-def _check(scan: Scan) -> None:
-    """Refuse a scan that has too little to label with."""
-    if not scan.is_finished:
-        raise DataRefused(
-            "the scan is not finished: labels need all of it.",
-            remedy="the same scan again: it resumes",
-        )
-    if len(scan.kept) < _FEWEST:
-        raise DataRefused(
-            f"{len(scan.kept)} passages are too few to find rules on one half and score them on the other.",
-            remedy="more texts, or a shorter context",
-        )
 
 
 def _tabulate(labelling: Labelling, above: Tensor, least: float) -> dict[str, Any]:

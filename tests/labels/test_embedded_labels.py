@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from ffnprobe.labels import stored_labels
-from ffnprobe.labels.labelling import MOST_WORDS
 
 
 def test_packed_labels_are_found_again_and_only_for_their_model(
@@ -29,5 +28,5 @@ def test_pockets_labels_are_short_if_they_are_of_this_pocket(pocket):
         pytest.skip("no labels of this pocket; python analyses/pocket/pack_labels.py makes them")
     assert stored_labels.PACKED.stat().st_size <= 1_000_000
     assert len(found) == pocket.config.neurons
-    assert max(len(text.split()) for text in found.columns["label"]) <= MOST_WORDS
+    assert max(len(text.split()) for text in found.columns["label"]) <= 8
     assert 0 < found.explained < 1

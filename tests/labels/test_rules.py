@@ -7,7 +7,7 @@ import pytest
 
 from ffnprobe.corpora.passages import Passage
 from ffnprobe.labels import rules
-from ffnprobe.labels.labelling import MOST_WORDS, describe_rule, fold_words, list_keys, write_label
+from ffnprobe.labels.labelling import describe_rule, fold_words, list_keys, write_label
 from ffnprobe.labels.rules import KINDS, Strong, find_rules, make_keys
 from ffnprobe.labels.splits import BEFORE, classify, gather, mark_classes
 
@@ -96,7 +96,7 @@ def test_each_kind_is_found_where_it_is_the_truth(rule, kind):
     fires = np.isin(keys[found].held_out, chosen)
     assert (fires == rule(other)).mean() > 0.99
     text = describe_rule(keys[found], chosen.tolist(), SHOWN, 40)
-    assert len(write_label(text, ["one", "two", "three"]).split()) <= MOST_WORDS
+    assert len(write_label(text, ["one", "two", "three"]).split()) <= 8
 
 
 def test_the_beginning_of_a_text_can_be_the_token_before():
