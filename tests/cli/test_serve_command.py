@@ -1,10 +1,10 @@
 """`serve` as a shell sees it, before it serves: what it refuses, in words."""
 
-import importlib.util
 import socket
 
 import pytest
 
+from ffnprobe.cli import servers
 from tests.cli.runner import refused
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
@@ -31,8 +31,5 @@ def test_a_port_in_use_is_refused_with_a_free_one():
 
 
 def test_without_the_sdk_it_says_how_to_get_it(monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "mcp" else found(name)
-    )
+    monkeypatch.setattr(servers, "find_spec", lambda package: None)
     assert "needs the package mcp" in refused("serve", "--mcp")
