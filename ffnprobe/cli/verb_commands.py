@@ -5,14 +5,13 @@ asks a verb about many prompts, with the verb's options.
 """
 
 import inspect
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ffnprobe.arguments import HOOKS, STORE, Argument, Option
-from ffnprobe.cli.command import HelpGroup, build, take
+from ffnprobe.cli.command import HelpGroup, Work, build, take
 from ffnprobe.cli.invocation import Common, open_store, read_prompt, say_kept, show_progress
 from ffnprobe.verbs import VERBS, Verb
 
@@ -44,6 +43,7 @@ def read_graph(text: str) -> Path:
 GRAPH = Option(
     "Also write the graph: .graphml, or .json for circuit-tracer.", metavar="FILE", read=read_graph
 )
+Graph = Annotated[Path | None, GRAPH]
 
 
 def end(common: Common, answered: "Answered") -> None:
@@ -75,11 +75,7 @@ def end_explain(
     common.write(explanation)
 
 
-def end_circuit(
-    common: Common,
-    answered: "Answered",
-    graph: Annotated[Path | None, GRAPH] = None,
-) -> None:
+def end_circuit(common: Common, answered: "Answered", graph: Graph = None) -> None:
     if graph is not None:
         from ffnprobe.views.graph_files import save_graph
 
@@ -116,20 +112,13 @@ def end_read(common: Common, answered: "Answered") -> None:
         print_document(found.title, found.quote(top))
 
 
-ENDINGS: dict[str, Callable[..., None]] = {
-    "explain": end_explain,
-    "circuit": end_circuit,
-    "read": end_read,
-}
+ENDINGS: dict[str, Work] = {"explain": end_explain, "circuit": end_circuit, "read": end_read}
 
 
 def list_options(verb: Verb) -> list[inspect.Parameter]:
     """List the options that a verb's signature declares, and who runs its prompts."""
-    options = [
-        take(p.front, replace(p.option, typed=p.typed), p.default)
-        for p in verb.options
-        if p.option is not None
-    ]
+    asked = ((p, p.option) for p in verb.options if p.option is not None)
+    options = [take(p.front, replace(option, typed=p.typed), p.default) for p, option in asked]
     if verb.runs_traces or verb.takes_prompt:
         options.append(take("hooks", HOOKS, False))
     return options
@@ -162,7 +151,7 @@ def make_verb(verb: Verb) -> Any:
     return build(verb.name, verb.words, ask, [*list_options(verb), *stores, *own])
 
 
-def by_hand(function: Callable[..., None]) -> Callable[..., None]:
+def by_hand(function: Work) -> Work:
     """Register the command of a verb whose work is written by hand; its options are still the verb's.
 
     A parameter of the function's own is one more option, or stands in for the verb's.

@@ -105,10 +105,7 @@ class _Card:
         names = [str(column) for column in frame.columns]
         kinds = ["number" if is_numeric_dtype(kind) else "text" for kind in frame.dtypes]
         looks = [f"<td{self.look(kind)}>" for kind in kinds]
-        heads = [
-            self._head(escape(name.replace("_", " ")), kind)
-            for name, kind in zip(names, kinds, strict=True)
-        ]
+        heads = map(self._head, (escape(name.replace("_", " ")) for name in names), kinds)
         rows = list[str]()
         for row in frame.itertuples(index=False):
             rows.append("<tr>")

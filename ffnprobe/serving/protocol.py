@@ -116,11 +116,8 @@ def read_docs() -> dict[str, str]:
     """Read the pages of the docs: they lie in the wheel, and in a checkout beside the package."""
     inside = files("ffnprobe").joinpath("docs")
     folder = inside if inside.is_dir() else Path(str(files("ffnprobe"))).parent / "docs"
-    return {
-        page.name: page.read_text(encoding="utf-8")
-        for page in folder.iterdir()
-        if page.name.endswith(".md")
-    }
+    pages = (page for page in folder.iterdir() if page.name.endswith(".md"))
+    return {page.name: page.read_text(encoding="utf-8") for page in pages}
 
 
 @asynccontextmanager
@@ -195,10 +192,8 @@ class AgentServer(MCPServer[None]):
         except Exception as error:
             said = types.TextContent(type="text", text=put_in_words(error))
             return types.CallToolResult(content=[said], is_error=True)
-        text = json.dumps(answer, ensure_ascii=False)
-        return types.CallToolResult(
-            content=[types.TextContent(type="text", text=text)], structured_content=answer
-        )
+        told = types.TextContent(type="text", text=json.dumps(answer, ensure_ascii=False))
+        return types.CallToolResult(content=[told], structured_content=answer)
 
     async def read_resource(self, uri: Any, context: Asked = None) -> list[ReadResourceContents]:
         page, budget = self._pages.get(str(uri)), Budget(SURVEY_SECONDS)

@@ -182,10 +182,8 @@ def _read_manifest(site: Path) -> dict[str, Any]:
     if not (is_whole := files.is_sealed(data)):
         has_none = "of an earlier version: it has no checksum"
         why = has_none if is_whole is None else "was changed: its checksum does not fit"
-        raise DataRefused(
-            f"{path} is damaged or {why}.",
-            remedy=f"publish its results, {files.quote(site / FOLDER)}/*.json, to another folder",
-        )
+        remedy = f"publish its results, {files.quote(site / FOLDER)}/*.json, to another folder"
+        raise DataRefused(f"{path} is damaged or {why}.", remedy=remedy)
     manifest: dict[str, Any] = files.parse_json(data, where=str(path))
     return manifest
 

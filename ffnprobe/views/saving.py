@@ -135,10 +135,8 @@ def name_unwritten(tables: Mapping[str, pd.DataFrame], path: Path) -> str:
 
 def _plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Turn rows into plain json values: missing and infinite are null."""
-    return [
-        {str(name): None if is_null(value) else value for name, value in row.items()}
-        for row in table.to_dict("records")
-    ]
+    rows = table.to_dict("records")
+    return [{str(n): None if is_null(cell) else cell for n, cell in row.items()} for row in rows]
 
 
 @verb
@@ -212,10 +210,9 @@ def check_picture(path: Path) -> None:
     """Refuse a file that cannot be written before the work begins."""
     check_target(path, FIGURES, what="figures")
     if path.suffix.lower() == ".png" and find_spec("kaleido") is None:
-        raise FileNotWritten(
-            "a .png needs the package kaleido, which is not installed.",
-            remedy=f"pip install kaleido, or --plot {path.with_suffix('.html')}",
-        )
+        remedy = f"pip install kaleido, or --plot {path.with_suffix('.html')}"
+        why = "a .png needs the package kaleido, which is not installed."
+        raise FileNotWritten(why, remedy=remedy)
 
 
 def save_figure(figure: "go.Figure", path: Path) -> None:
@@ -261,10 +258,8 @@ def open_result(path: str | Path, *, verify: bool = True) -> Result:
         ".csv": partial(_read_csv, file.stem), ".json": _read_json, ".parquet": _read_parquet,
     }  # fmt: skip
     if suffix not in readers:
-        raise DataRefused(
-            f'a result cannot be read back from "{suffix}" ({file.name}).',
-            remedy=", ".join(readers),
-        )
+        why = f'a result cannot be read back from "{suffix}" ({file.name}).'
+        raise DataRefused(why, remedy=", ".join(readers))
     try:
         data = safe_read(file, most=sys.maxsize - 1)
     except FileNotFoundError:

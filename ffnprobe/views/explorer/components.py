@@ -46,6 +46,10 @@ def read_viewport(screen: object) -> Viewport:
     return Viewport(options.get("dark") is True, options.get("narrow") is True)
 
 
+Draw = Callable[[Address, float, Viewport], Parts]
+Links = Mapping[str, Sequence[Component]]
+
+
 def page(heading: Component, *parts: Component) -> Component:
     return html.Div([html.H1(heading), *parts])
 
@@ -151,11 +155,7 @@ def figure(drawn: go.Figure, viewport: Viewport, *, name: str = "") -> Component
 
 
 def table(
-    frame: pd.DataFrame,
-    *,
-    caption: str,
-    links: Mapping[str, Sequence[Component]] | None = None,
-    most: int = ROWS,
+    frame: pd.DataFrame, *, caption: str, links: Links | None = None, most: int = ROWS
 ) -> Component:
     """Write a table; a column named in `links` shows those links instead."""
     links, names = links or {}, [str(column) for column in frame.columns]
@@ -225,9 +225,7 @@ def field(label: str, box: Component, *, hint: str = "") -> Component:
     return html.Div(parts, className="field")
 
 
-def follow_slider(
-    app: Dash, name: str, output: str, draw: Callable[[Address, float, Viewport], list[Component]]
-) -> None:
+def follow_slider(app: Dash, name: str, output: str, draw: Draw) -> None:
     """Draw `output` again when a slider is moved; its value goes to `live`, and so into the address."""
 
     def follow(

@@ -16,7 +16,7 @@ from ffnprobe.results import Result
 from ffnprobe.tracing.drivers import Drivers
 from ffnprobe.views.explorer import components as ui
 from ffnprobe.views.explorer.addresses import Address, read_address
-from ffnprobe.views.explorer.components import Component, Viewport
+from ffnprobe.views.explorer.components import Component, Parts, Viewport
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import EXAMPLES, MOST_WRITTEN, Session
 from ffnprobe.views.figures import plot
@@ -52,7 +52,7 @@ def show(session: Session, address: Address, viewport: Viewport) -> Component:
         [reading.name, " ", html.Span(reading.kind, className="kind")],
         _choose(address),
         _show_card(session, reading, address),
-        *_show_on_prompt(session, address, reading, viewport),
+        *_show_prompt(session, address, reading, viewport),
         *quoted,
         ui.section("Related neurons", *related),
         bar(),
@@ -82,9 +82,7 @@ def _link_token(session: Session, address: Address, token: int) -> Component:
     return shown if isinstance(text, int) else ui.link(shown, address.to("/search", token=text))
 
 
-def _show_on_prompt(
-    session: Session, address: Address, reading: Reading, viewport: Viewport
-) -> list[Component]:
+def _show_prompt(session: Session, address: Address, reading: Reading, viewport: Viewport) -> Parts:
     form = ui.prompt_form(session, address, None, has_answer=False)
     if not address.text("prompt"):
         return [ui.section("On a prompt", form)]
@@ -145,7 +143,7 @@ def _show_what_if(
 
 def _show_steered(
     session: Session, address: Address, name: str, value: float, viewport: Viewport
-) -> list[Component]:
+) -> Parts:
     try:
         steering = session.steering(address, name, value)
     except FfnProbeError as error:
@@ -183,7 +181,7 @@ def gather(session: Session, address: Address, live: Live) -> Export:
 
 
 def register(app: Dash, session: Session) -> None:
-    def steer(address: Address, value: float, viewport: Viewport) -> list[Component]:
+    def steer(address: Address, value: float, viewport: Viewport) -> Parts:
         return _show_steered(session, address, address.neuron, value, viewport)
 
     ui.follow_slider(app, "set", "steered", steer)

@@ -14,7 +14,7 @@ from ffnprobe.results import TableSet, as_result
 from ffnprobe.tracing.trace import Trace, name_streams
 from ffnprobe.views.explorer import components as ui
 from ffnprobe.views.explorer.addresses import Address, name_token, read_address
-from ffnprobe.views.explorer.components import Component, Viewport
+from ffnprobe.views.explorer.components import Component, Parts, Viewport
 from ffnprobe.views.explorer.exports import Export, Live, bar
 from ffnprobe.views.explorer.session import AskedPrompt, Job, Session
 from ffnprobe.views.figures import plot
@@ -55,10 +55,8 @@ def _welcome(session: Session, address: Address) -> Component:
     prompts: dict[str, str] = {}  # the first of each relation
     for row in session.facts.rows:
         prompts.setdefault(row.relation, row.prompt)
-    examples = [
-        html.Li(ui.link(prompt, address.to("/", prompt=prompt)))
-        for prompt in list(prompts.values())[:EXAMPLES]
-    ]
+    first = list(prompts.values())[:EXAMPLES]
+    examples = [html.Li(ui.link(prompt, address.to("/", prompt=prompt))) for prompt in first]
     return ui.page(
         "What does the model predict next, and why?",
         ui.words(about),
@@ -85,19 +83,17 @@ def _show_next(address: Address, trace: Trace, viewport: Viewport) -> Component:
         "What comes next",
         dcc.Store(id="first", data=temperature),
         ui.field("Temperature", slider, hint="Below 1 likely tokens become likelier, above 1 less likely."),
-        html.Div(_show_predictions(address, trace, temperature, viewport), id="predictions", **{"aria-live": "polite"}),
+        html.Div(_show_tokens(address, trace, temperature, viewport), id="predictions", **{"aria-live": "polite"}),
     )  # fmt: skip
 
 
-def _show_predictions(
-    address: Address, trace: Trace, temperature: float, viewport: Viewport
-) -> list[Component]:
+def _show_tokens(address: Address, trace: Trace, temperature: float, viewport: Viewport) -> Parts:
     k, position = min(TOKENS, len(trace.model.vocab)), address.position
     likeliest = trace.predictions(k, temperature=temperature, position=position)
     drawn = plot(trace, "predictions", top=k, temperature=temperature, position=position)
+    pairs = zip(likeliest.token, likeliest.id, strict=True)
     links = [
-        ui.link(shown, _ask_why(address, trace, token), is_near=True)
-        for shown, token in zip(likeliest.token, likeliest.id, strict=True)
+        ui.link(shown, _ask_why(address, trace, token), is_near=True) for shown, token in pairs
     ]
     caption = f"the {k} likeliest next tokens at temperature {temperature:g}"
     listed = ui.table(likeliest.drop(columns="id"), caption=caption, links={"token": links})
@@ -218,7 +214,7 @@ def gather(session: Session, address: Address, live: Live) -> Export:
 
 def register(app: Dash, session: Session) -> None:
     def warm(address: Address, temperature: float, viewport: Viewport) -> list[Component]:
-        return _show_predictions(address, session.trace(address), temperature, viewport)
+        return _show_tokens(address, session.trace(address), temperature, viewport)
 
     ui.follow_slider(app, "temperature", "predictions", warm)
 

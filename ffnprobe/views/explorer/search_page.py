@@ -174,9 +174,9 @@ def show_facts(session: Session, address: Address, viewport: Viewport) -> Compon
     ]  # fmt: skip
     about = f"{len(facts.rows):,} facts of {facts.source}. Click a prompt to see what the model predicts after it, and why."
     fresh = Address("/", tuple(pair for pair in address.options if pair[0] == "bos"))
+    pairs = zip(listed.prompt, listed.answer, strict=True)
     prompts = [
-        ui.link(prompt, fresh.here(prompt=prompt, answer=answer))
-        for prompt, answer in zip(listed.prompt, listed.answer, strict=True)
+        ui.link(prompt, fresh.here(prompt=prompt, answer=answer)) for prompt, answer in pairs
     ]
     answers = listed.answer.str.replace(" ", "␣", regex=False)
     shown = listed[["prompt", "answer", "subject"]].assign(answer=answers)

@@ -133,11 +133,9 @@ def _frame(session: Session) -> Component:
 
 def _navigation(address: Address) -> list[Component]:
     """Link to every page, keep the question, and mark the current one."""
-    mark: dict[str, Any] = {"aria-current": "page"}
-    return [
-        ui.link(page.title, address.to(path), **(mark if path == address.page else {}))
-        for path, page in PAGES.items()
-    ]
+    marks: dict[str, Any] = {address.page: {"aria-current": "page"}}
+    links = ((page.title, path, marks.get(path, {})) for path, page in PAGES.items())
+    return [ui.link(title, address.to(path), **mark) for title, path, mark in links]
 
 
 def show_page(session: Session, address: Address, viewport: Viewport) -> Component:

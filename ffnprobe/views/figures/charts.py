@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+import ffnprobe as fp
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import name_settings
 from ffnprobe.views.theme import BLACK, BLUE, GREY, VERMILLION, apply_theme, heat, plain
@@ -70,6 +71,15 @@ def neuron_labels(table: pd.DataFrame, column: str = "answer_tokens") -> list[st
 
 def first_tokens(column: pd.Series) -> list[str]:
     return [" ".join(tokens.split(" ")[:SHOWN_TOKENS]) for tokens in column]
+
+
+def list_both_ends(result: "fp.Pushes | fp.Effects", top: int, *, among: int) -> pd.DataFrame:
+    """List the first and the last neurons; of too few `among` which to choose, the first alone."""
+    half = min(top, among // 2 or 1)
+    table = result.top(half)
+    if 2 * half <= among:
+        table = pd.concat([table, result.against(half)[::-1]], ignore_index=True)
+    return table
 
 
 def neuron_hovers(table: pd.DataFrame) -> list[str]:

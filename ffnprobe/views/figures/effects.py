@@ -18,13 +18,7 @@ from ffnprobe.reading.projection import sort_neurons
 from ffnprobe.results import check_alike
 from ffnprobe.views.figures import charts, draws
 from ffnprobe.views.figures.predictions import plot_predictions
-from ffnprobe.views.figures.pushes import (
-    draw_neurons,
-    draw_paths,
-    draw_waterfall,
-    list_both_ends,
-    plot_layers,
-)
+from ffnprobe.views.figures.pushes import draw_neurons, draw_paths, draw_waterfall, plot_layers
 from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, VERMILLION, apply_theme, plain
 
 DESCRIBED = 40
@@ -38,7 +32,7 @@ SHARE = ("gains", "loses", "{:.0%} of the difference with")
 
 @draws("neurons", "Effects")
 def plot_effects(effects: "fp.Effects", *, top: int = 10) -> go.Figure:
-    table = list_both_ends(effects, top, among=int((~effects.values.isnan()).sum()))
+    table = charts.list_both_ends(effects, top, among=int((~effects.values.isnan()).sum()))
     ahead = _say_ahead(effects.values.nan_to_num(-math.inf))
     title = f"Without {table['name'][0]} {effects.provenance.answer} loses {table.effect[0]:.3f} logits{ahead}"
     return draw_neurons(table, "effect", title, effects.provenance, x="effect in logits")
@@ -75,10 +69,8 @@ def plot_groups(effects: "fp.GroupEffects") -> go.Figure:
 def plot_against_pushes(effects: "fp.Effects", *, pushes: "fp.Pushes | None" = None) -> go.Figure:
     """Draw every neuron's direct push against its total effect; the strongest are labelled with their tokens."""
     if pushes is None:
-        raise OptionRefused(
-            'the figure "pushes" needs the pushes as well.',
-            remedy='fp.plot(effects, "pushes", pushes=fp.attribute(trace, answer))',
-        )
+        remedy = 'fp.plot(effects, "pushes", pushes=fp.attribute(trace, answer))'
+        raise OptionRefused('the figure "pushes" needs the pushes as well.', remedy=remedy)
     ours, theirs = effects.provenance, pushes.provenance
     check_alike(ours, theirs, naming="the effects and the pushes")
     if ours.position not in (None, theirs.position):

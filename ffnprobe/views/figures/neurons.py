@@ -19,6 +19,7 @@ from ffnprobe.views.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, 
 
 _KIND_COLOURS = (PURPLE, BLUE, VERMILLION, GREEN, GREY)
 _SYMBOLS = ("star", "circle", "diamond", "square", "circle-open")
+Columns = Mapping[str, tuple[str, str]]
 _TICKS = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000]
 _BELOW = charts.BELOW | {"y": -0.2}
 
@@ -268,9 +269,7 @@ def _mark_blank(figure: go.Figure, values: pd.Series) -> None:
         )  # fmt: skip
 
 
-def _draw_boxes(
-    neurons: pd.DataFrame, columns: Mapping[str, tuple[str, str]], title: str, **look: Any
-) -> go.Figure:
+def _draw_boxes(neurons: pd.DataFrame, columns: Columns, title: str, **look: Any) -> go.Figure:
     """Draw quartiles by layer of columns, each with its name and colour."""
     boxes = [
         _box_layers(neurons, column, colour, name=name, line_color=colour)

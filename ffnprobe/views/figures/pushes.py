@@ -15,12 +15,7 @@ from ffnprobe.views.figures import charts, draws
 from ffnprobe.views.theme import BLACK, BLUE, GREY, ORANGE, VERMILLION, apply_theme, plain
 
 # The columns of paths, from left to right.
-HEADINGS = (
-    "at this token",
-    "this neuron, its push",
-    "was read most by this head",
-    "for this answer",
-)
+HEADS = ("at this token", "this neuron, its push", "was read most by this head", "for this answer")
 Points = Sequence[tuple[float, float]]
 THICKEST, THINNEST = 9.0, 1.5
 STEPS = 24
@@ -105,18 +100,9 @@ def draw_waterfall(steps: dict[str, float], logit: float, provenance: Provenance
 
 @draws("neurons", "Pushes")
 def plot_neurons(pushes: "fp.Pushes", *, top: int = 10) -> go.Figure:
-    table = list_both_ends(pushes, top, among=pushes.values.numel())
+    table = charts.list_both_ends(pushes, top, among=pushes.values.numel())
     title = f"{table['name'].iloc[0]} pushes {pushes.provenance.answer} most, by {table.push[0]:+.3f} logits"
     return draw_neurons(table, "push", title, pushes.provenance, x="push in logits")
-
-
-def list_both_ends(result: "fp.Pushes | fp.Effects", top: int, *, among: int) -> pd.DataFrame:
-    """List the first and the last neurons; of too few `among` which to choose, the first alone."""
-    half = min(top, among // 2 or 1)
-    table = result.top(half)
-    if 2 * half <= among:
-        table = pd.concat([table, result.against(half)[::-1]], ignore_index=True)
-    return table
 
 
 def draw_neurons(
@@ -175,7 +161,7 @@ def draw_paths(table: pd.DataFrame, tokens: Sequence[str], provenance: Provenanc
     for names, places, weight in zip(columns, spots, weights, strict=True):
         for name, text in names.items():
             charts.write_boxed(figure, *places[name], text, weight=weight)
-    for x, heading in enumerate(HEADINGS):
+    for x, heading in enumerate(HEADS):
         figure.add_annotation(
             x=float(x), y=-0.03, text=heading, showarrow=False, font={"size": 12, "color": GREY}
         )
