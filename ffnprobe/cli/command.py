@@ -6,7 +6,7 @@ Help is plain lines for a narrow terminal, flags as `--bos / --no-bos`, nothing 
 import inspect
 import re
 import sys
-from collections import UserDict
+from collections import UserDict, defaultdict
 from collections.abc import Callable, Sequence
 from functools import wraps
 from types import NoneType, UnionType
@@ -80,9 +80,7 @@ class HelpCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         shared = {*(each.name for each in SHARED), "help"}
-        lists: dict[str, list[tuple[str, str]]] = {
-            "Arguments": [], "Options": [], "Options of every command": [],
-        }  # fmt: skip
+        lists = defaultdict[str, list[tuple[str, str]]](list)
         for each in self.get_params(ctx):
             if (record := each.get_help_record(ctx)) is None:
                 continue
@@ -91,10 +89,9 @@ class HelpCommand(TyperCommand):
             if each.param_type_name == "argument":
                 title, name = "Arguments", _name_argument(each)
             lists[title].append((name, words))
-        for title, rows in lists.items():
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        for title, rows in sorted(lists.items()):
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 def _name_argument(argument: Any) -> str:

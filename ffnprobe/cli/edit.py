@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 SHOWN = ("edits", "certificate", "changed", "norms")
 ROWS = 20
+METHOD = Option("How the weights are changed.", choices=("rome", "memit", "alphaedit"))
+LAYER = Option("The layer to change.", metavar="N", default="by the map of effects")
+SAVE = Option("Write the edited model to a new folder.", metavar="FOLDER")
 
 
 @command
@@ -26,12 +29,8 @@ def edit(
     subject: Annotated[str | None, Option(
         "The words of the prompt that the fact is about.", default="as pocket's own table says",
     )] = None,
-    method: Annotated[
-        str, Option("How the weights are changed.", choices=("rome", "memit", "alphaedit"))
-    ] = "rome",
-    layer: Annotated[
-        int | None, Option("The layer to change.", metavar="N", default="by the map of effects")
-    ] = None,
+    method: Annotated[str, METHOD] = "rome",
+    layer: Annotated[int | None, LAYER] = None,
     facts: Annotated[str | None, Option(
         "The table of facts to check before and after the edit.",
         metavar="FACTS", default="pocket's own, for pocket",
@@ -47,9 +46,7 @@ def edit(
     keys: Annotated[Path | None, Option(
         "The folder the second moments are kept in.", metavar="DIR", default="the user's cache",
     )] = None,
-    save: Annotated[
-        Path | None, Option("Write the edited model to a new folder.", metavar="FOLDER")
-    ] = None,
+    save: Annotated[Path | None, SAVE] = None,
     dry_run: Annotated[bool, Option("Only make the certificate; write no model.")] = False,
     hooks: Annotated[bool, HOOKS] = False,
 ) -> None:  # fmt: skip

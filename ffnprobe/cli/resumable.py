@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,10 +12,6 @@ from ffnprobe.arguments import BY_RELATION, HOOKS, HUBS, OVERLAP, REMOVE, Option
 from ffnprobe.cli.invocation import Common, say_kept, show_progress
 from ffnprobe.cli.verb_commands import by_hand
 from ffnprobe.errors import OptionRefused
-
-if TYPE_CHECKING:
-    from ffnprobe.facts.scores import Scores
-
 
 # A scan of more takes days on a CPU: somebody may have named more than was meant.
 MANY_FILES, MANY_BYTES, MANY_NAMES = 10_000, 10**9, 200_000
@@ -194,7 +190,15 @@ def score(
         common.note(f"resuming from {partial}")
     with say_kept("what is done is", partial), show_progress(common, "facts") as progress:
         scores = score_facts(model, store=partial, progress=progress, **options)
-    _note(common, scores)
+    for note in (scores.title, *scores.notes):
+        common.note(note)
+    many = len(scores.problems)
+    for row in scores.problems.head(PROBLEMS).itertuples():
+        print(f"{row.where}: {row.problem}", file=sys.stderr)
+    if many > PROBLEMS:
+        print(f"… and {many - PROBLEMS:,} more like these", file=sys.stderr)
+    if many:
+        print(f"error: {many:,} of {len(scores) + many:,} rows were left out.", file=sys.stderr)
     if not len(scores):
         common.emit(scores, {"problems": scores.problems})
     elif by_relation:
@@ -207,18 +211,5 @@ def score(
         common.emit(scores, printed={"facts": scores.table.drop(columns=LEFT_OUT)})
     if partial is not None:
         discard(partial)
-    if len(scores.problems):
-        raise typer.Exit(1)
-
-
-def _note(common: Common, scores: "Scores") -> None:
-    common.note(scores.title)
-    for note in scores.notes:
-        common.note(note)
-    many = len(scores.problems)
-    for row in scores.problems.head(PROBLEMS).itertuples():
-        print(f"{row.where}: {row.problem}", file=sys.stderr)
-    if many > PROBLEMS:
-        print(f"… and {many - PROBLEMS:,} more like these", file=sys.stderr)
     if many:
-        print(f"error: {many:,} of {len(scores) + many:,} rows were left out.", file=sys.stderr)
+        raise typer.Exit(1)

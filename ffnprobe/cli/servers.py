@@ -14,6 +14,11 @@ from ffnprobe.cli.invocation import Common, open_store, read_threads, use_thread
 from ffnprobe.errors import OptionRefused
 
 TOKEN = "FFNPROBE_TOKEN"
+NO_TOKEN = Option("Do not ask for the access token: for tunnels that have their own.")
+ALSO = Option("Serve this model too, by name.", metavar="NAME")
+TABLES = Option("Serve this table of facts too, by name.", metavar="FILE")
+SCANS = Option("Show examples and labels of this scan.", metavar="DIR")
+MEMORY = Option("Unload the least used models above this much memory.", metavar="GB")
 FACTS = Option("Facts to choose prompts from.", metavar="FILE", default="those of pocket")
 ADDRESS = Option(
     "The address to listen on; at any other than 127.0.0.1, other machines can connect."
@@ -29,9 +34,7 @@ def explore(
     host: Annotated[str, ADDRESS] = "127.0.0.1",
     no_open: Annotated[bool, Option("Print the address, but do not open a browser.")] = False,
     hooks: Annotated[bool, HOOKS] = False,
-    no_token: Annotated[
-        bool, Option("Do not ask for the access token: for tunnels that have their own.")
-    ] = False,
+    no_token: Annotated[bool, NO_TOKEN] = False,
 ) -> None:
     """Explore prompts, neurons, searches and facts in a browser; Ctrl+C ends it."""
     common.refuse_output(
@@ -96,20 +99,12 @@ def name_install(extra: str) -> str:
 def serve(
     common: Common,
     mcp: Annotated[bool, Option("Speak MCP, the Model Context Protocol.")] = False,
-    also: Annotated[
-        list[str] | None, Option("Serve this model too, by name.", metavar="NAME")
-    ] = None,
-    facts: Annotated[
-        list[Path] | None, Option("Serve this table of facts too, by name.", metavar="FILE")
-    ] = None,
-    store: Annotated[
-        list[Path] | None, Option("Show examples and labels of this scan.", metavar="DIR")
-    ] = None,
+    also: Annotated[list[str] | None, ALSO] = None,
+    facts: Annotated[list[Path] | None, TABLES] = None,
+    store: Annotated[list[Path] | None, SCANS] = None,
     http: Annotated[bool, Option("Listen on 127.0.0.1 with a token, instead of stdio.")] = False,
     port: Annotated[int, Option("The port of --http; 0 picks a free one.")] = 8051,
-    memory: Annotated[
-        float, Option("Unload the least used models above this much memory.", metavar="GB")
-    ] = 8.0,
+    memory: Annotated[float, MEMORY] = 8.0,
 ) -> None:
     """Serve explain, run, read, search, … as tools over MCP, from one running process.
 
