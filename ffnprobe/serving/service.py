@@ -99,7 +99,6 @@ class Service:
             return self.answers.write(found, grade=tool.grade, rows=rows)
 
     def more(self, arguments: Mapping[str, Any]) -> Answer:
-        """Follow a cursor that an answer gave."""
         read = read_arguments("more", arguments, (CURSOR, ROWS))
         return self.answers.follow(read["cursor"], rows=read["rows"])
 

@@ -250,7 +250,6 @@ def _write_row(entry: Entry) -> str:
 
 
 def _write_readme(model: Provenance, entries: Sequence[Entry]) -> str:
-    """Write the card of a data set: what the files are, and how to load them."""
     configs, rows = [], []
     for entry in entries:
         name, path = json.dumps(entry.name), f"{FOLDER}/{entry.name}.parquet"

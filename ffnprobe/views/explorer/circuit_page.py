@@ -141,7 +141,6 @@ def read_groups(circuit: Circuit, address: Address) -> dict[str, list[Source]]:
 
 
 def _name_site(site: Source) -> str:
-    """Name a neuron at a position as the graph does."""
     return f"{site[0]}@{site[1]}"
 
 

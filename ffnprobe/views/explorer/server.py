@@ -104,7 +104,6 @@ def build(session: Session, *, host: str = "127.0.0.1", token: str | None = None
 
 
 def _frame(session: Session) -> Component:
-    """Lay out what all pages share."""
     model, c = session.model, session.model.config
     return html.Div(
         [
@@ -139,7 +138,6 @@ def _navigation(address: Address) -> list[Component]:
 
 
 def show_page(session: Session, address: Address, viewport: Viewport) -> Component:
-    """Show the page of an address, or the error in the address."""
     if address.page not in PAGES:
         return ui.page("No such page", html.P(["Start with ", ui.link("a prompt", "/"), "."]))
     try:

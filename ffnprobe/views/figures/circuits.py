@@ -33,7 +33,11 @@ def plot_circuit(circuit: "fp.Circuit", *, top: int = SHOWN, edges: int = EDGES)
         why = "no neuron has influence on this answer."
         raise OptionRefused(why, remedy="other contrast prompts")
     spots, lowest, across, up = lay_out(circuit, shown)
-    flows = sum_flows(circuit, set(spots))
+    flows = defaultdict[tuple[str, str], float](float)  # through question and gate together
+    for row, column in circuit.flows.nonzero().tolist():
+        ends = circuit.sources.nodes[column].name, circuit.targets[row].name
+        if spots.keys() >= set(ends):
+            flows[ends] += float(circuit.flows[row, column])
     strongest = sorted(flows.items(), key=lambda item: -abs(item[1]))[:edges]
     figure = go.Figure()
     _draw_edges(figure, spots, strongest)
@@ -86,16 +90,6 @@ def lay_out(circuit: "fp.Circuit", shown: list[str]) -> Layout:
     answer = circuit.question.pushes.pieces[0].position
     spots[ANSWER] = (spots[f"embedding@{answer}"][0], height + 0.4)
     return spots, rows, left, height
-
-
-def sum_flows(circuit: "fp.Circuit", among: set[str]) -> dict[tuple[str, str], float]:
-    """Add up, for each pair of nodes shown, what the edge is worth through question and gate."""
-    flows = defaultdict[tuple[str, str], float](float)
-    for row, column in circuit.flows.nonzero().tolist():
-        ends = circuit.sources.nodes[column].name, circuit.targets[row].name
-        if among.issuperset(ends):
-            flows[ends] += float(circuit.flows[row, column])
-    return flows
 
 
 def _draw_edges(figure: go.Figure, spots: Spots, flows: Flows) -> None:
