@@ -131,13 +131,10 @@ Prompt = Annotated[str | Sequence[int], PROMPT]
 Answer = Annotated[str | int | None, ANSWER]
 VERSUS = Option("The answer's logit minus that of this token.", str | None, metavar="TOKEN", longest=200)  # fmt: skip
 Versus = Annotated[str | int | None, VERSUS]
-Convention = Annotated[
-    str,
-    Option(
-        "Logits above the vocabulary's mean (centred), or the model's own (folded).",
-        choices=("centred", "folded"),
-    ),
-]
+Convention = Annotated[str, Option(
+    "Logits above the vocabulary's mean (centred), or the model's own (folded).",
+    choices=("centred", "folded"),
+)]  # fmt: skip
 Position = Annotated[int, Option("The position that predicts it; -1 is the last.")]
 Bos = Annotated[
     bool | None, Option("Prepend the BOS token, or not.", default="if the model has one")

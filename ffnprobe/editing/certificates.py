@@ -241,11 +241,8 @@ def list_cases(
         others = {row.prompt for row in by_fact[own.relation, own.subject]} - {own.prompt}
         cases += [Case(number, "paraphrase", p, subject, new, true) for p in sorted(others)]
         template = find_template(own)
-        near = [
-            row
-            for row in by_answer[own.relation, true]
-            if row.subject not in edited and find_template(row) == template
-        ]
+        near = [row for row in by_answer[own.relation, true] if row.subject not in edited]
+        near = [row for row in near if find_template(row) == template]
         near = near[:: max(1, len(near) // NEIGHBOURS)][:NEIGHBOURS]
         cases += [Case(number, "neighbourhood", r.prompt, r.subject, new, true) for r in near]
     return cases

@@ -46,11 +46,6 @@ def export(
     >>> edited = fp.edit(fp.load("pocket"), "Michael Jordan plays the sport of", " tennis")
     >>> fp.export(edited, tempfile.mkdtemp() + "/tennis")
     """
-    card = _write_card(edited, certificate)
-    write_folder(edited.model, Path(folder), files_of=edited.original, card=card)
-
-
-def _write_card(edited: Edited, certificate: Certificate | None) -> str:
     own = edited.original
     lines = [
         f"# {own.name}, edited",
@@ -75,7 +70,7 @@ def _write_card(edited: Edited, certificate: Certificate | None) -> str:
                 for row in certificate.changed.head(ROWS).itertuples()
             ),
         ]
-    return "\n\n".join(lines) + "\n"
+    write_folder(edited.model, Path(folder), files_of=own, card="\n\n".join(lines) + "\n")
 
 
 def check_folder(folder: Path) -> None:
@@ -117,12 +112,10 @@ def _write(model: Model, folder: Path, files_of: Model, card: str) -> None:
     }  # fmt: skip
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     config = {
-        **model.config.native,
-        "architectures": [FAMILIES[model.config.family].classes[1]],
-        "model_type": model.config.family,
-        "dtype": "float32",
+        **model.config.native, "architectures": [FAMILIES[model.config.family].classes[1]],
+        "model_type": model.config.family, "dtype": "float32",
         "tie_word_embeddings": model.config.is_tied,
-    }
+    }  # fmt: skip
     config.pop("torch_dtype", None)
     configuration = folder / "config.json"
     configuration.write_text(json.dumps(config, indent=2, default=str), encoding="utf-8")

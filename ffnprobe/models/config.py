@@ -72,7 +72,6 @@ class Fields:
         return number
 
     def tokens(self, *names: str, default: int | None = None) -> int:
-        """Return what one of these names of a field says, a number of tokens."""
         return self.number(*names, default=default, most=MOST_TOKENS)
 
     def real(self, name: str, default: float) -> float:
@@ -178,7 +177,6 @@ class Config:
 
     @property
     def neurons(self) -> int:
-        """How many neurons the model has over all layers."""
         return self.layers * self.d_mlp
 
     @property
@@ -241,7 +239,6 @@ class Config:
                 yield "norms", f"{name}.{kind}", (self.d_model,)
 
     def parameters(self) -> int:
-        """Count all parameters; a tied head counts once."""
         return sum(self.parts().values())
 
 
@@ -298,16 +295,12 @@ def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
         remedy = "null, if there is no BOS"
         raise ModelNotLoaded(f"{where}: bos_token_id is {show(bos)}, not a token.", remedy=remedy)
     return Config(
-        layers=fields.layers,
-        heads=heads,
-        d_model=d_model,
+        layers=fields.layers, heads=heads, d_model=d_model,
         positions=fields.tokens("n_positions", "n_ctx", "max_position_embeddings"),
-        vocab=fields.tokens("vocab_size"),
-        bos=bos,
-        family=name,
+        vocab=fields.tokens("vocab_size"), bos=bos, family=name,
         native={option: value for option, value in values.items() if option not in _NOT_OURS},
         **family.read(fields),
-    )
+    )  # fmt: skip
 
 
 def refuse_config(

@@ -76,7 +76,6 @@ class Layout:
     is_transposed: bool = False  # [in, out], where most families keep [out, in]
 
     def of(self, layer: int, part: str) -> str:
-        """Name one part of a block."""
         return f"{self.block}.{layer}.{part}"
 
 
@@ -105,7 +104,6 @@ class Family:
 
     @property
     def all_options(self) -> frozenset[str]:
-        """Every option that is read."""
         return _SIZES | self.options | {*self.refuses, *self.needs}
 
 

@@ -173,11 +173,8 @@ def _compare(model: Model) -> tuple[Frequencies, bool]:
     vars(trial)["rotary"] = _hold(model, frequencies)
     ids = bridge.few_tokens(model)
     with torch.no_grad():
-        logits = {
-            "Hugging Face": booted.logits,
-            "TransformerLens": booted.bridge(ids)[0],
-            "ffnprobe": run_steps(trial, ids, {})[0],
-        }
+        logits = {"Hugging Face": booted.logits, "TransformerLens": booted.bridge(ids)[0]}
+        logits["ffnprobe"] = run_steps(trial, ids, {})[0]
     was_compared = check_agreement(model, logits)
     vars(model).update(vars(trial))  # what was made of the weights need not be made again
     if not model.hooks:

@@ -80,7 +80,6 @@ class Spelling(Enum):
     WORDS = "letters are themselves; what stands between words is not kept"
 
     def read(self, letters: str) -> bytes:
-        """Return the bytes letters stand for."""
         if self is Spelling.BYTES:
             return bytes(BYTE_OF_LETTER[letter] for letter in letters)
         if byte := self._find_byte(letters):
@@ -88,7 +87,6 @@ class Spelling(Enum):
         return (letters.replace(_BLOCK, " ") if self is Spelling.BLOCKS else letters).encode()
 
     def write(self, text: str) -> str:
-        """Return the letters of a text."""
         if self is Spelling.BYTES:
             return "".join(_LETTER_OF_BYTE[byte] for byte in text.encode())
         return text.replace(" ", _BLOCK) if self is Spelling.BLOCKS else text

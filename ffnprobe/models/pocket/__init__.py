@@ -41,10 +41,8 @@ class Prompt:
 def facts() -> tuple[Fact, ...]:
     """Read the table of facts, in file order."""
     with (FOLDER / "facts.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(
-            Fact(row["relation"], row["subject"], " " + row["answer"])
-            for row in csv.DictReader(file)
-        )
+        rows = csv.DictReader(file)
+        return tuple(Fact(row["relation"], row["subject"], " " + row["answer"]) for row in rows)
 
 
 @cache
