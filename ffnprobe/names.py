@@ -97,11 +97,8 @@ def expand(text: str, *, layers: int, neurons: int, model: str = "this model") -
         return [NeuronId(start.layer, n) for n in range(start.neuron, stop.neuron + 1)]
     if not _LAYER.fullmatch(first):
         raise NameNotUnderstood(f'"{text}" is not the name of a neuron.', remedy=FORMS)
-    return [
-        NeuronId(layer, neuron)
-        for layer in expand_layers(text, layers=layers, model=model)
-        for neuron in range(neurons)
-    ]
+    chosen = expand_layers(text, layers=layers, model=model)
+    return [NeuronId(layer, neuron) for layer in chosen for neuron in range(neurons)]
 
 
 def expand_layers(text: str, *, layers: int, model: str = "this model") -> list[int]:

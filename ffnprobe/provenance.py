@@ -89,9 +89,8 @@ class Provenance:
 
     def describe(self) -> str:
         """Write the settings in one line, for people."""
-        return ", ".join(
-            f"{name.replace('_', ' ')} {_words(value)}" for name, value in self.settings.items()
-        )
+        settings = self.settings.items()
+        return ", ".join(f"{name.replace('_', ' ')} {_words(value)}" for name, value in settings)
 
     def as_lines(self) -> list[str]:
         """Write `name: value` lines for people, each on one line whatever the prompt holds."""

@@ -79,11 +79,8 @@ class Sources:
 
     def at(self, position: int, *, below: int) -> list[int]:
         """List the sources at a position that a layer's attention reads."""
-        return [
-            number
-            for number, node in enumerate(self.nodes)
-            if node.position == position and node.layer < below
-        ]
+        nodes = enumerate(self.nodes)
+        return [n for n, node in nodes if node.position == position and node.layer < below]
 
 
 def choose_kept(
@@ -108,11 +105,9 @@ def mark(kept: Sequence[Site], like: Float[Tensor, "layer pos neuron"]) -> Bool[
 
 
 def gather_sources(
-    trace: Trace,
-    kept: Sequence[Site],
-    replacement: Float[Tensor, "layer #pos neuron"],
+    trace: Trace, kept: Sequence[Site], replacement: Float[Tensor, "layer #pos neuron"],
     contrast: Contrast | None,
-) -> Sources:
+) -> Sources:  # fmt: skip
     """Gather what the words and the kept neurons write, and what of it is above their removal."""
     model, length = trace.model, len(trace)
     tokens = model.embedding[list(trace.ids)]

@@ -172,10 +172,8 @@ def _measure(
     activations = readout.replay.trace.activations
     replacement = circuit.question.replacement.expand_as(activations)
     has_gap = replacement != activations
-    ranked = {
-        name: choose_kept(values, max(sizes), sign=circuit.sign)
-        for name, values in rankings.items()
-    }
+    most = max(sizes)
+    ranked = {name: choose_kept(own, most, sign=circuit.sign) for name, own in rankings.items()}
     sets = [(name, size, kept[:size]) for name, kept in ranked.items() for size in sizes]
     random, first = torch.Generator().manual_seed(seed), next(iter(ranked.values()))
     for size in sizes:
