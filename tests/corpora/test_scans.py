@@ -191,7 +191,7 @@ def test_texts_split_over_files_otherwise_give_the_same_numbers(tiny, speeches, 
 def test_a_finished_scan_is_read_and_not_made_again(tiny, speeches, whole, tmp_path, monkeypatch):
     folder = tmp_path / "scan"
     shutil.copytree(whole, folder)
-    monkeypatch.setattr(store, "atomic_write", lambda *_: pytest.fail("nothing is written"))
+    monkeypatch.setattr(store.files, "atomic_write", lambda *_: pytest.fail("nothing is written"))
     monkeypatch.setattr(text_pieces, "read_pieces", lambda *_: pytest.fail("nothing is to be read"))
     assert repr(fp.scan(tiny, speeches, store=folder, **OPTIONS)) == repr(fp.Scan.open(whole))
 
