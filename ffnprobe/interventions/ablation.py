@@ -223,17 +223,33 @@ class LayerEffects(LayerMap, EffectResult):
 
 @overload
 def ablate(
-    trace: Trace, answer: Answer = None, *, together: None = None, versus: Versus = None,
-    replace: Replace | None = None, contrast: Contrast | Prompts | None = None,
-    position: Positions = -1, neurons: Neurons | None = None, log_probability: LogProbability = True,
-    estimates: bool = False, convention: Convention = "centred", progress: Progress | None = None,
-) -> Effects: ...  # fmt: skip
+    trace: Trace,
+    answer: Answer = None,
+    *,
+    versus: Versus = None,
+    replace: Replace | None = None,
+    contrast: Contrast | Prompts | None = None,
+    position: Positions = -1,
+    neurons: Neurons | None = None,
+    together: None = None,
+    log_probability: LogProbability = True,
+    estimates: bool = False,
+    convention: Convention = "centred",
+    progress: Progress | None = None,
+) -> Effects: ...
 @overload
 def ablate(
-    trace: Trace, answer: Answer = None, *, together: Groups, versus: Versus = None,
-    replace: Replace | None = None, contrast: Contrast | Prompts | None = None,
-    position: Positions = -1, log_probability: LogProbability = True, convention: Convention = "centred",
-) -> GroupEffects: ...  # fmt: skip
+    trace: Trace,
+    answer: Answer = None,
+    *,
+    together: Groups,
+    versus: Versus = None,
+    replace: Replace | None = None,
+    contrast: Contrast | Prompts | None = None,
+    position: Positions = -1,
+    log_probability: LogProbability = True,
+    convention: Convention = "centred",
+) -> GroupEffects: ...
 @verb
 @torch.no_grad()
 def ablate(

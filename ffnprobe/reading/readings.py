@@ -309,14 +309,22 @@ class Readings(Result, Sequence[Reading]):
 
 @overload
 def read(
-    model: Model, neurons: list[str], *, convention: str = "centred", through: str = "embed",
+    model: Model,
+    neurons: list[str],
+    *,
+    convention: str = "centred",
+    through: str = "embed",
     thresholds: Thresholds | None = None,
-) -> Readings: ...  # fmt: skip
+) -> Readings: ...
 @overload
 def read(
-    model: Model, neurons: str, *, convention: str = "centred", through: str = "embed",
+    model: Model,
+    neurons: str,
+    *,
+    convention: str = "centred",
+    through: str = "embed",
     thresholds: Thresholds | None = None,
-) -> Reading | Readings: ...  # fmt: skip
+) -> Reading | Readings: ...
 @verb
 def read(
     model: Model,

@@ -398,14 +398,24 @@ class Question:
 
 @overload
 def attribute(
-    trace: Trace, answer: Answer = None, *, versus: Versus = None, position: Position = -1,
-    contrast: None = None, convention: Convention = "centred",
-) -> Pushes | PushesByPiece: ...  # fmt: skip
+    trace: Trace,
+    answer: Answer = None,
+    *,
+    versus: Versus = None,
+    position: Position = -1,
+    contrast: None = None,
+    convention: Convention = "centred",
+) -> Pushes | PushesByPiece: ...
 @overload
 def attribute(
-    trace: Trace, answer: Answer = None, *, versus: Versus = None, position: Position = -1,
-    contrast: "Contrast | Prompts", convention: Convention = "centred",
-) -> "ContrastPushes": ...  # fmt: skip
+    trace: Trace,
+    answer: Answer = None,
+    *,
+    versus: Versus = None,
+    position: Position = -1,
+    contrast: "Contrast | Prompts",
+    convention: Convention = "centred",
+) -> "ContrastPushes": ...
 @verb
 @torch.no_grad()
 def attribute(
