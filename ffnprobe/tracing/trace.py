@@ -25,9 +25,8 @@ beyond its own.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
 import torch
 from einops import rearrange
 from jaxtyping import Float
@@ -44,6 +43,9 @@ from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import list_top
 from ffnprobe.reading.projection import check_top
 from ffnprobe.results import Result, Tables
+
+if TYPE_CHECKING:
+    import pandas as pd  # a run alone, in Python, does not wait for it
 
 FAR_BEYOND = 10.0  # of a sink's largest activation, in medians
 
@@ -172,11 +174,13 @@ class Trace(Result):
         temperature: float = 1.0,
         position: int = -1,
         after: str | None = None,
-    ) -> pd.DataFrame:
+    ) -> "pd.DataFrame":
         """Table the `top` likeliest next tokens: rank, token, id, logit, probability at a temperature.
 
         `after` ("embedding" or a layer such as "L2") reads the stream there as if it were the last.
         """
+        import pandas as pd
+
         index = self.at(position)
         settings: dict[str, Setting] = {}
         logits = self.logits[index]
@@ -203,7 +207,7 @@ class Trace(Result):
         return self.provenance_at(index, settings=settings).note(table)
 
     @property
-    def table(self) -> pd.DataFrame:
+    def table(self) -> "pd.DataFrame":
         """The ten likeliest next tokens."""
         return self.predictions(min(10, len(self.model.vocab)))
 
@@ -221,13 +225,13 @@ class Trace(Result):
             str | None,
             Option("Read the stream after this layer, such as L2, as if it were the last."),
         ] = None,
-    ) -> dict[str, pd.DataFrame]:
+    ) -> "dict[str, pd.DataFrame]":
         """Name the table a file of this trace holds: the likeliest next tokens, ten by default."""
         top = min(10, len(self.model.vocab)) if top is None else top
         rows = self.predictions(top, temperature=temperature, position=position, after=after)
         return {"predictions": rows}
 
-    def neuron(self, neuron: str | NeuronId, answer: str | int | None = None) -> pd.DataFrame:
+    def neuron(self, neuron: str | NeuronId, answer: str | int | None = None) -> "pd.DataFrame":
         """Table one neuron's score, activation and push at every position."""
         from ffnprobe.tracing.attention import table_neuron
 
@@ -236,7 +240,7 @@ class Trace(Result):
         )
         return provenance.note(table_neuron(self, neuron, answer))
 
-    def fired(self, position: int = -1, top: int | None = 10) -> pd.DataFrame:
+    def fired(self, position: int = -1, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` most active neurons at a position, with what they promote."""
         index = self.at(position)
         activations = self.activations[:, index]
