@@ -78,7 +78,7 @@ class Provenance:
     def as_dict(self) -> dict[str, Any]:
         """List what is known, in a fixed order, as plain data."""
         plain = {one.name: getattr(self, one.name) for one in fields(self)}
-        plain |= {"source": self.source.as_dict(), "settings": dict(self.settings)}
+        plain |= {"source": dict(self.source.plain), "settings": dict(self.settings)}
         plain["tokens"] = None if self.tokens is None else list(self.tokens)
         return {name: value for name, value in plain.items() if value is not None and value != {}}
 

@@ -100,7 +100,7 @@ class Store:
 def describe(kind: str, model: Model, **asked: Any) -> dict[str, Any]:
     """Write the manifest of some work with a model, as plain data: all that its numbers depend on."""
     described = {
-        "name": model.name, "source": model.source.as_dict(), "fingerprint": model.fingerprint,
+        "name": model.name, "source": model.source.plain, "fingerprint": model.fingerprint,
         "identity": model.identity, "layers": model.config.layers, "neurons": model.config.d_mlp,
         "run_by": model.run_by,
     }  # fmt: skip

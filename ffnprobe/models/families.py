@@ -11,6 +11,7 @@ for the rotary embeddings, or changes no number when a model is run in fp32.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ffnprobe.errors import ModelNotLoaded
@@ -75,6 +76,7 @@ class Layout:
     published_head: str = "lm_head"  # what published checkpoints call it
     is_transposed: bool = False  # [in, out], where most families keep [out, in]
 
+    @cache  # noqa: B019 (there are ten layouts, and they stay)
     def of(self, layer: int, part: str) -> str:
         return f"{self.block}.{layer}.{part}"
 

@@ -14,6 +14,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -60,14 +61,15 @@ class Source:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, str]) -> "Source":
-        """Read what `as_dict` wrote; ValueError if it is something else."""
+        """Read what `plain` holds; ValueError if it is something else."""
         if "kind" not in fields or not all(isinstance(value, str) for value in fields.values()):
             raise ValueError("its source does not say its kind in text")
         inside = str(pocket.FOLDER) if fields["kind"] == "embedded" else ""
         return cls(fields["kind"], fields.get("where", inside), fields.get("note", ""))
 
-    def as_dict(self) -> dict[str, str]:
-        """List what is known as plain data; where the package itself lies is not worth telling."""
+    @cached_property
+    def plain(self) -> dict[str, str]:
+        """What is known as plain data; where the package itself lies is not worth telling."""
         fields = asdict(self) | ({"where": ""} if self.kind == "embedded" else {})
         return {name: value for name, value in fields.items() if value}
 
