@@ -40,12 +40,9 @@ class LRUCache:
         with self._lock:
             self._held[key] = (value, size)
             self._held.move_to_end(key)
-            while len(self._held) > 1 and self._is_full():
-                self._held.popitem(last=False)
-
-    def _is_full(self) -> bool:
-        held = sum(size for _, size in self._held.values())
-        return len(self._held) > self._most or held > self._most_bytes
+            held = sum(kept for _, kept in self._held.values())
+            while len(self._held) > 1 and (len(self._held) > self._most or held > self._most_bytes):
+                held -= self._held.popitem(last=False)[1][1]
 
     def get_or_make(
         self, key: Hashable, make: Callable[[], T], *, size: Callable[[T], int] = lambda _: 0

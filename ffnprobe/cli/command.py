@@ -23,6 +23,7 @@ from ffnprobe.verbs import REQUIRED
 from ffnprobe.version import VERSION
 
 Work = Callable[..., None]
+NAMED = inspect.Parameter.KEYWORD_ONLY
 SHARED = tuple(inspect.signature(Common, eval_str=True).parameters.values())
 # What an option takes, in the words of the commands' page.
 KINDS: dict[Any, str] = {str: "TEXT", int: "N", float: "NUMBER", list[str]: "TEXT"}
@@ -108,13 +109,11 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
+SHOW = typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+
+
 @app.callback()
-def describe(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
+def describe(version: Annotated[bool, SHOW] = False) -> None:
     """Read the MLP layers of a language model neuron by neuron: questions, answers, pushes."""
 
 
@@ -167,9 +166,8 @@ def make_command(function: Work, own: Sequence[inspect.Parameter]) -> Work:
 
 def take(name: str, option: Option, default: Any = REQUIRED) -> inspect.Parameter:
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default,
-        annotation=Annotated[option.typed, option],
-    )  # fmt: skip
+        name, NAMED, default=default, annotation=Annotated[option.typed, option]
+    )
 
 
 def offer(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -198,9 +196,7 @@ def offer(parameter: inspect.Parameter) -> inspect.Parameter:
             flag = f"{flag}/--no-{flag[2:]}"
         flags = [option.flag] if option.flag.startswith("--") else filter(None, [flag, option.flag])
         info = typer.Option(*flags, **shown)
-    return parameter.replace(
-        kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
-    )
+    return parameter.replace(kind=NAMED, default=default, annotation=Annotated[kind, info])
 
 
 def split_option(annotation: Any) -> tuple[Option, Any]:

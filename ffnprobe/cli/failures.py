@@ -74,10 +74,8 @@ class ClosedOutput(io.TextIOBase):
 def restate(error: Exception) -> FfnProbeError | None:
     """Say a failure of the machine in words; None for an error that is a mistake of ours."""
     if is_memory(error):
-        return FfnProbeError(
-            "there is not enough memory.",
-            remedy="a smaller model, fewer workers, or a higher limit (ulimit -v)",
-        )
+        remedy = "a smaller model, fewer workers, or a higher limit (ulimit -v)"
+        return FfnProbeError("there is not enough memory.", remedy=remedy)
     if isinstance(error, OSError) and error.errno not in (None, *_PIPE):
         if error.filename is None and error.errno in _OUTPUT:
             return _no_output(error)

@@ -19,14 +19,13 @@ LABEL_COLUMNS = ["name", "label", "f1", "lookup_f1", "output_gain", "output_gain
 # Columns of scores that a terminal has no room for.
 LEFT_OUT = ["subject", "pieces", "log_probability", "mlp", "attention", "where"]
 PROBLEMS = 20
+STORE = Option("The folder that holds the scan; an unfinished one is resumed.", metavar="DIR")
 
 
 @by_hand
 def scan(
     common: Common,
-    store: Annotated[
-        Path, Option("The folder that holds the scan; an unfinished one is resumed.", metavar="DIR")
-    ],
+    store: Annotated[Path, STORE],
     yes: Annotated[bool, Option("Scan many or large files without asking first.")] = False,
     **options: Any,
 ) -> None:

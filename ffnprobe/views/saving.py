@@ -224,10 +224,9 @@ def save_figure(figure: "go.Figure", path: Path) -> None:
         size = {"width": figure.layout.width, "height": figure.layout.height}
         data = figure.to_image(format="png", scale=2, **size)
     except Exception as error:  # kaleido raises what its browser raises
-        raise FileNotWritten(
-            f"kaleido could not draw {path.name}: {str(error).strip().splitlines()[0]}",
-            remedy=f"install Chrome or Chromium, or write {path.with_suffix('.html').name}",
-        ) from None
+        why = f"kaleido could not draw {path.name}: {str(error).strip().splitlines()[0]}"
+        remedy = f"install Chrome or Chromium, or write {path.with_suffix('.html').name}"
+        raise FileNotWritten(why, remedy=remedy) from None
     atomic_write(path, data)
 
 
@@ -274,10 +273,8 @@ def open_result(path: str | Path, *, verify: bool = True) -> Result:
         why = error.what if isinstance(error, FfnProbeError) else f"{error}".partition("\n")[0]
         why = f"there is no {error.args[0]}" if isinstance(error, KeyError) else why
         why = why.rstrip(".") or type(error).__name__
-        raise DataRefused(
-            f"{file} is not a result that ffnprobe wrote, or it is damaged: {why}.",
-            remedy="the file as fp.save or --out wrote it",
-        ) from None
+        what = f"{file} is not a result that ffnprobe wrote, or it is damaged: {why}."
+        raise DataRefused(what, remedy="the file as fp.save or --out wrote it") from None
 
 
 def _is_verified(file: Path, data: bytes) -> bool:

@@ -16,13 +16,12 @@ from ffnprobe.views.explorer import components as ui
 from ffnprobe.views.explorer.addresses import Address, name_token, read_address
 from ffnprobe.views.explorer.components import Component, Parts, Viewport
 from ffnprobe.views.explorer.exports import Export, Live, bar
-from ffnprobe.views.explorer.session import AskedPrompt, Job, Session
+from ffnprobe.views.explorer.session import TICK, AskedPrompt, Job, Session
 from ffnprobe.views.figures import plot
 
 TOKENS = 10
 MAX_TEMPERATURE = 3.0
 EXAMPLES = 6
-TICK = 300  # milliseconds between two polls of the background work
 
 
 def show(session: Session, address: Address, viewport: Viewport) -> Component:
@@ -120,7 +119,9 @@ def _show_lens(session: Session, address: Address, trace: Trace, viewport: Viewp
                 is_current=stage == after, className="chip")
         for stage in name_streams(session.model)
     ]  # fmt: skip
-    grid = ui.figure(session.lens(trace), viewport, name="lens")
+    key = ("lens", trace.ids, trace.has_bos)
+    drawn = session.cache.get_or_make(key, lambda: plot(trace, "lens"))
+    grid = ui.figure(drawn, viewport, name="lens")
     parts = [ui.words(about), grid, html.P(["after ", *stages])]
     if after:
         k = min(TOKENS, len(session.model.vocab))

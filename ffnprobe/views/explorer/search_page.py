@@ -18,11 +18,10 @@ from ffnprobe.views.explorer import components as ui
 from ffnprobe.views.explorer.addresses import Address, read_address
 from ffnprobe.views.explorer.components import Component, Parts, Viewport
 from ffnprobe.views.explorer.exports import Export, Live, bar
-from ffnprobe.views.explorer.session import Session
+from ffnprobe.views.explorer.session import TICK, Session
 from ffnprobe.views.figures import plot
 
 FOUND = 20
-TICK = 300  # milliseconds between two polls of the survey
 LISTED = 40
 FACTS = 1_000
 # The choices of the form, by their names in the address; the empty value is the default.

@@ -48,6 +48,7 @@ MOST = 64
 KEPT = 8
 # Browsers wake a background tab at least once a minute.
 PATIENCE = 90.0
+TICK = 300  # milliseconds between two polls of a job
 PROMPT_BYTES = 20_000
 # Up to so many characters attention patterns, which grow by their square, are kept.
 PATTERNED = 1_000
@@ -209,10 +210,6 @@ class Session:
             lambda: run(self.model, prompt, bos=address.bos, patterns=len(prompt) <= PATTERNED),
             size=lambda trace: trace.nbytes,
         )
-
-    def lens(self, trace: Trace) -> go.Figure:
-        key = ("lens", trace.ids, trace.has_bos)
-        return self.cache.get_or_make(key, lambda: plot(trace, "lens"))
 
     def field(self, neurons: Survey) -> go.Figure:
         return self._surveyed.get_or_make("kinds", lambda: plot(neurons, "kinds"))
