@@ -230,7 +230,6 @@ def _find_type(parameter: Parameter) -> Any:
 
 
 def ask_verb(verb: Verb, service: "Service", model: Model, given: Given, budget: Budget) -> Found:
-    """Ask a verb as every front does."""
     answered = answer(
         verb, model, given, scan=service.find_scan(model) if verb.takes_scan else None,
         progress=budget.count, find_model=service.models.get, find_facts=service.find_facts,

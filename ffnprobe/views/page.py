@@ -68,7 +68,6 @@ def write_page(result: Result, tables: Tables, provenance: Provenance) -> str:
 
 
 def write_body(result: Result, tables: Tables, provenance: Provenance) -> str:
-    """Write what a page holds: the document, what its words mean, how to get it again, where it is from."""
     words = Section("What the words mean", lambda: [Terms(TERMS)], is_folded=True)
     blocks = [*result.document(tables), words]
     if has_recipe(result):

@@ -16,11 +16,10 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -55,8 +54,7 @@ HOW_TO_READ = (
 _MARKUP = re.compile(r"[!-&*+/:-@\[-`{-~]")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One published result: its name, what it is of, and what a search finds it by."""
 
     name: str
@@ -96,7 +94,7 @@ def publish(
         entries = _read_entries(target, first) | {entry.name: entry for entry, _, _ in rendered}
         model = Provenance(first.model, first.source, first.fingerprint, first.identity)
         listed = [entries[name] for name in sorted(entries)]
-        about = {"model": model.as_dict(), "entries": [vars(entry) for entry in listed]}
+        about = {"model": model.as_dict(), "entries": [entry._asdict() for entry in listed]}
         about["checksum"] = files.BLANK.decode()
         manifest = files.seal(encode_text(json.dumps(about, ensure_ascii=False, indent=1)))
         (target / FOLDER).mkdir(exist_ok=True)

@@ -4,7 +4,7 @@ import base64
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
@@ -33,8 +33,7 @@ class Live:
     job: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Export:
+class Export(NamedTuple):
     stem: str
     result: Result
     tables: dict[str, pd.DataFrame]

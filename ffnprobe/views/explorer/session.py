@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -160,8 +160,7 @@ def log_error() -> None:
     logging.getLogger("ffnprobe").exception("unexpected error in the explorer")
 
 
-@dataclass(frozen=True)
-class AskedPrompt:
+class AskedPrompt(NamedTuple):
     """What an address asks: why this answer after this prompt, rather than that, compared with these."""
 
     prompt: str

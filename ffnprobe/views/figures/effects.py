@@ -95,7 +95,6 @@ def plot_map(effects: "fp.LayerEffects") -> go.Figure:
 
 @draws("map", "LayerPatches")
 def plot_patch_map(patches: "fp.LayerPatches") -> go.Figure:
-    """Draw what each MLP layer carries from one prompt to the other, at each position."""
     pairs = zip(patches.tokens_source, patches.tokens_target, strict=True)
     tokens = [here if here == there else f"{there} → {here}" for here, there in pairs]
     grid = patches.carried.tolist()
@@ -104,7 +103,6 @@ def plot_patch_map(patches: "fp.LayerPatches") -> go.Figure:
 
 @draws("neurons", "Comparison")
 def plot_compared_pushes(comparison: "fp.Comparison", *, top: int = 12) -> go.Figure:
-    """Draw the neurons whose pushes differ most, one mark per prompt."""
     table = comparison.top(min(top, comparison.values.numel()))
     figure = charts.draw_pairs(
         charts.neuron_labels(table),

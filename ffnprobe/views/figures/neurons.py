@@ -87,7 +87,6 @@ def plot_kinds(survey: "fp.Survey | fp.Readings") -> go.Figure:
 
 @draws("norms", "Survey", "Readings")
 def plot_norms(survey: "fp.Survey | fp.Readings") -> go.Figure:
-    """Draw the norms of questions and answers, layer by layer."""
     neurons = _rows(survey)
     columns = {"question_norm": ("question norm", BLUE), "answer_norm": ("answer norm", ORANGE)}
     medians = neurons.groupby("layer").answer_norm.median()

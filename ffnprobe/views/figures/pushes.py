@@ -72,7 +72,6 @@ def plot_account(pushes: "fp.Pushes") -> go.Figure:
 
 
 def draw_waterfall(steps: dict[str, float], logit: float, provenance: Provenance) -> go.Figure:
-    """Draw steps that add up to the logit."""
     names = [*steps, "the logit"]
     values = [*steps.values(), logit]
     figure = go.Figure(
