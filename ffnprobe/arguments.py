@@ -354,9 +354,9 @@ def _words(annotation: Any, *, many: bool = False) -> list[str]:
         if origin is Literal:
             words += [f'"{each}"' for each in inner]
             continue
-        known = _WORDS.get(one) or _WORDS.get(origin)
-        if known is not None:
-            words.append(known[many])
+        words_of_type = _WORDS.get(one) or _WORDS.get(origin)
+        if words_of_type is not None:
+            words.append(words_of_type[many])
         elif isinstance(origin, type) and issubclass(origin, Mapping):
             of, to = (_join(_words(each, many=True)) for each in inner)
             words.append(f"a mapping of {of} to {to}")

@@ -50,9 +50,11 @@ def write_recipe(
     """Tell how to get a result again; `page` as a page, `shown` what of its tables, `kind` of a search."""
     assert result.made_by is not None
     name, given = result.made_by
-    verb, known = VERBS[name], result.provenance
+    verb, provenance = VERBS[name], result.provenance
     spelled = {each.name: _spell(each, given) for each in verb.parameters if not each.is_shown}
-    lines = [f"model = fp.load({name_model(known)!r}{', hooks=True' * (known.run_by == HOOKED)})"]
+    lines = [
+        f"model = fp.load({name_model(provenance)!r}{', hooks=True' * (provenance.run_by == HOOKED)})"
+    ]
     traces = {p.name: given[p.name] for p in verb.parameters if p.role == "Trace"}
     for each, trace in traces.items():
         is_usual = trace.has_bos == trace.model.vocab.puts_bos(None)  # as the model's files say
@@ -72,7 +74,7 @@ def write_recipe(
     else:
         lines.append("print(found)")
     python = "import ffnprobe as fp\n\n" + "\n".join(lines)
-    typed = _type(verb, known, spelled | more | ({"among": kind} if kind else {}), page)
+    typed = _type(verb, provenance, spelled | more | ({"among": kind} if kind else {}), page)
     return Recipe(typed, python)
 
 
@@ -106,9 +108,9 @@ def _open(value: Any) -> str:
     return folders[0] if isinstance(value, str) else f"[{', '.join(folders)}]"
 
 
-def _type(verb: Verb, known: Provenance, values: Values, page: bool) -> str | None:
+def _type(verb: Verb, provenance: Provenance, values: Values, page: bool) -> str | None:
     """Write the command, or nothing where a value cannot be typed."""
-    flags = ["--hooks"] if known.run_by == HOOKED else []
+    flags = ["--hooks"] if provenance.run_by == HOOKED else []
     words: list[str] = []
     for each in verb.options:
         value = values.get(each.name, each.default)
@@ -132,7 +134,7 @@ def _type(verb: Verb, known: Provenance, values: Values, page: bool) -> str | No
     flags += ["--html", f"{verb.name}.html"] if page else []
     # After `--` a prompt may begin with a dash.
     rest = ["--", *words] if words else []
-    start = ["ffnprobe", verb.name.replace("_", "-"), "--model", name_model(known)]
+    start = ["ffnprobe", verb.name.replace("_", "-"), "--model", name_model(provenance)]
     return shlex.join([*start, *flags, *rest])
 
 

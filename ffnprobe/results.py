@@ -170,8 +170,10 @@ def name_settings(provenance: Provenance) -> str:
     for name in ("contrast", "compared_with"):
         others = provenance.settings.get(name)
         if isinstance(others, list) and len(others) > 1:  # too many to read in a line
-            said = f"{len(others)} prompts"
-            provenance = provenance.including(**{name: said if "with" in name else f"with {said}"})
+            prompts = f"{len(others)} prompts"
+            provenance = provenance.including(
+                **{name: prompts if "with" in name else f"with {prompts}"}
+            )
     return ", ".join([*convention, *filter(None, [provenance.describe()])])
 
 

@@ -147,12 +147,12 @@ class Common:
         from ffnprobe.views.saving import TEXTS, gather_tables, name_unwritten, save_result
 
         tables = result.tables() if tables is None else tables
-        known = result.provenance if provenance is None else provenance
+        provenance = result.provenance if provenance is None else provenance
         self.write(result, tables)
         if not self.is_for_terminal and result.caption:  # a table has it underneath
             self.note(result.caption)
         if self.out is not None:
-            save_result(result, self.out, tables=tables, provenance=known)
+            save_result(result, self.out, tables=tables, provenance=provenance)
             self.note(f"wrote {self.out}{name_unwritten(tables, self.out)}")
         elif self.format == "table":
             from ffnprobe.documents.blocks import ROWS
@@ -164,7 +164,7 @@ class Common:
             encoding = sys.stdout.encoding or "utf-8"
             if "utf" not in encoding.lower():
                 self.note(f"standard output is {encoding}: what it lacks is written as ?")
-            written = gather_tables(result, tables, known, is_told=self.format == "md")
+            written = gather_tables(result, tables, provenance, is_told=self.format == "md")
             sys.stdout.write(TEXTS[self.format](written))
 
     def refuse_output(self, words: str, remedy: str) -> None:

@@ -64,15 +64,15 @@ def _check_size(common: Common, texts: list[str], most: int | None, is_agreed: b
         raise OptionRefused(why, remedy="--tokens 1000000, or --yes for all of it")
     bounds = {"files": MANY_FILES, "size": MANY_BYTES, "names": MANY_NAMES}
     measured = measure_texts(texts, **({} if is_agreed else bounds))
-    found = f"{measured.files:,} file{'s' * (measured.files != 1)}, {measured.size / 1e6:,.1f} MB"
+    size = f"{measured.files:,} file{'s' * (measured.files != 1)}, {measured.size / 1e6:,.1f} MB"
     if not measured.is_all:
         raise OptionRefused(
-            f"{' '.join(texts)}: {found} so far; more than {MANY_FILES:,} files, {MANY_BYTES / 1e9:.0f} GB "
+            f"{' '.join(texts)}: {size} so far; more than {MANY_FILES:,} files, {MANY_BYTES / 1e9:.0f} GB "
             f"or {MANY_NAMES:,} names to look through are scanned only when you say so.",
             remedy="--yes, or a smaller folder",
         )
     if measured.files > len(texts):
-        common.note(found)
+        common.note(size)
 
 
 def _name_kept(store: Path) -> str:

@@ -107,9 +107,9 @@ def end_read(common: Common, answered: "Answered") -> None:
     if scan is not None:
         from ffnprobe.views.terminal import print_document
 
-        found = examples(scan, reading.name)
+        shown_examples = examples(scan, reading.name)
         print()
-        print_document(found.title, found.quote(top))
+        print_document(shown_examples.title, shown_examples.quote(top))
 
 
 ENDINGS: dict[str, Work] = {"explain": end_explain, "circuit": end_circuit, "read": end_read}

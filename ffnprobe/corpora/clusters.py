@@ -105,8 +105,8 @@ def start_pool(
         hire = ray.remote(
             num_cpus=threads, num_gpus=int(device == "cuda"), max_restarts=-1, max_task_retries=-1
         )(Worker)
-        known = (model.location, device, model.identity, threads)
-        yield WorkerPool(tuple(hire.remote(*known) for _ in range(many)))
+        worker_options = (model.location, device, model.identity, threads)
+        yield WorkerPool(tuple(hire.remote(*worker_options) for _ in range(many)))
     finally:
         if not was_running:
             ray.shutdown()

@@ -236,7 +236,7 @@ def serve() -> None:
     os.dup2(2, 1)
     threading.Thread(target=_answer, args=(answers, sink), daemon=True).start()
     worker: Worker | None = None
-    known: tuple[Any, ...] = ()
+    loaded: tuple[Any, ...] = ()
     threads: Threads | None = None
     failure: Exception | None = None
     with suppress(EOFError, OSError):
@@ -244,9 +244,9 @@ def serve() -> None:
             match pickle.load(sys.stdin.buffer):
                 case ("begin", location, device, identity, settings, many):
                     try:
-                        if worker is None or known != (location, identity):
+                        if worker is None or loaded != (location, identity):
                             worker = Worker(location, device, identity, threads=1)
-                            known = (location, identity)
+                            loaded = (location, identity)
                         threads, failure = Threads(worker.model, settings, many), None
                     except Exception as error:
                         threads, failure = None, error

@@ -77,11 +77,11 @@ class Match(Result):
     @property
     def caption(self) -> str:
         """How a twin is decided, and the settings."""
-        known = self.provenance.settings
+        settings = self.provenance.settings
         return (
             "correlation of answers over the vocabulary; a twin is each other's best and above every "
-            f"control of its layer; {self.other} has weights {str(known['other_identity'])[:8]}; "
-            f"seed {known['seed']}"
+            f"control of its layer; {self.other} has weights {str(settings['other_identity'])[:8]}; "
+            f"seed {settings['seed']}"
         )
 
     @property

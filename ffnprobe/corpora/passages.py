@@ -221,8 +221,8 @@ def _number_texts(
 ) -> Generator[tuple[int, str, float | None], None, None]:
     """Read every source, its texts numbered over the whole corpus."""
     sizes = [source.size for source in sources]
-    known = [size for size in sizes if size is not None]
-    total = sum(known) if len(known) == len(sizes) else None
+    told = [size for size in sizes if size is not None]
+    total = sum(told) if len(told) == len(sizes) else None
     for order, source in enumerate(sources):
         pieces = read_pieces(
             source, column=settings.column, lines=settings.lines, errors=settings.errors
@@ -230,7 +230,7 @@ def _number_texts(
         for number, words, part in pieces:
             share = None
             if total and part is not None:
-                share = (sum(known[:order]) + part * known[order]) / total
+                share = (sum(told[:order]) + part * told[order]) / total
             yield (order << SOURCE_BITS) + number, words, share
 
 

@@ -92,9 +92,9 @@ def merge_peaks(a: Occurrences, b: Occurrences, *, by: str, sign: int) -> Occurr
         row, column = torch.nonzero(chosen >= k, as_tuple=True)
         there = (rows[row], chosen[row, column] - k)
         for name, each in kept.items():
-            found = ours[name][rows[:, None], chosen.clamp(max=k - 1)]
-            found[row, column] = theirs[name][there]
-            each[rows] = found
+            merged = ours[name][rows[:, None], chosen.clamp(max=k - 1)]
+            merged[row, column] = theirs[name][there]
+            each[rows] = merged
     return Occurrences(**{name: each.view_as(vars(a)[name]) for name, each in kept.items()})
 
 
@@ -173,12 +173,12 @@ def find_largest(
         return sign * extremes, (length - after.long()).clamp(max=length - 1)
     extreme, most = (torch.amax, torch.max) if sign > 0 else (torch.amin, torch.min)
     groups = torch.stack([extreme(group, dim=1) for group in torch.split(values, GROUP, dim=1)])
-    found, group = most(groups, dim=0)
+    largest, group = most(groups, dim=0)
     inside = torch.arange(GROUP, device=values.device)[:, None]
     rows = group[:, None] * GROUP + inside
     # Past the end the last position is repeated; the first of equals is taken, so nothing changes.
     members = torch.take_along_dim(values, rows.clamp(max=length - 1), dim=1)
-    return sign * found, group * GROUP + most(members, dim=1).indices
+    return sign * largest, group * GROUP + most(members, dim=1).indices
 
 
 def locate(block: Block, numbers: Tensor, offsets: Tensor) -> dict[str, Tensor]:

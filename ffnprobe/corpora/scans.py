@@ -280,8 +280,8 @@ def scan(
             no_statistics(c.layers, c.d_mlp, k=settings.top, length=settings.length),
             Done(), model.vocab.shown, is_finished=False, folder=folder,
         )  # fmt: skip
-        known = (None if held is None else _read(held)) or begun
-        scanned = _measure(model, sources, settings, known, held, measured, progress, tokens)
+        so_far = (None if held is None else _read(held)) or begun
+        scanned = _measure(model, sources, settings, so_far, held, measured, progress, tokens)
     if scanned.done.tokens == 0:
         raise DataRefused(
             f"the corpus is empty: {len(sources)} source{'s' * (len(sources) != 1)}, no text.",

@@ -121,7 +121,7 @@ def _cut(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         held += text
         while len(held) > PIECE:
-            boundaries = [found.start() for found in _CUT.finditer(held, 1, PIECE)]
+            boundaries = [match.start() for match in _CUT.finditer(held, 1, PIECE)]
             cut = boundaries[-1] if boundaries else PIECE
             yield held[:cut]
             held = held[cut:]

@@ -187,8 +187,8 @@ class Explanation(Result):
         """What the answer loses without MLP layers at each position, added up over layers; None: not measured."""
         if self.map is None:
             return [None] * len(self.trace)
-        known = self.map.groupby("position").effect.sum().to_dict()
-        return [known.get(position) for position in range(len(self.trace))]
+        effects = self.map.groupby("position").effect.sum().to_dict()
+        return [effects.get(position) for position in range(len(self.trace))]
 
     @property
     def standing(self) -> str:

@@ -173,7 +173,7 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
     def keep(name: str, tensor: Tensor) -> None:
         kept[name].append(reads.pick(tensor))
 
-    names = ["activations", "mixes"] + ["mlp_totals"] * model.config.has_post_norms
+    names = ["activations", "z"] + ["mlp_totals"] * model.config.has_post_norms
     layers = range(model.config.layers)
     hooks = {(name, layer): partial(keep, name) for name in names for layer in layers}
     logits = reads.pick(forward(model, reads.ids, hooks | {("final", 0): partial(keep, "final")}))
@@ -189,7 +189,7 @@ def recall(model: Model, facts: Sequence[FactIds], *, k: int) -> Recall:
         pushes /= rearrange(post, "layer piece -> piece layer 1")
     biases = reduce(model.answer_biases, "layer d_model -> d_model", "sum")
     mlp = reduce(pushes.double(), "piece layer neuron -> piece", "sum") + (along @ biases)
-    written = [write_heads(model, layer, mixes) for layer, mixes in enumerate(kept["mixes"])]
+    written = [write_heads(model, layer, z) for layer, z in enumerate(kept["z"])]
     onto = "piece d_model, piece d_model -> piece"
     attention = einsum(torch.stack(written).sum(0), along, onto)
     embedded = model.embedding[reads.ids[reads.owners, reads.positions].to(model.device)]

@@ -276,7 +276,9 @@ def score(
             figures.update(zip(numbers, scored, strict=True))
             if progress is not None:
                 progress(len(figures), len(prepared))
-    known = model.provenance(convention="centred", bos=bos, run_by=model.run_by, settings=settings)
+    provenance = model.provenance(
+        convention="centred", bos=bos, run_by=model.run_by, settings=settings
+    )
     rows = tuple(fact.row for fact in prepared)
     listed = [figures[number] for number in range(len(rows))]
     neurons, pushes = _stack(listed, "neurons"), _stack(listed, "pushes")
@@ -284,14 +286,14 @@ def score(
     return Scores(
         model=model,
         rows=rows,
-        table=known.note(_table(model, rows, listed)),
+        table=provenance.note(_table(model, rows, listed)),
         neurons=torch.zeros(0, 0, dtype=torch.long) if neurons is None else neurons,
         pushes=torch.zeros(0, 0, dtype=torch.long) if pushes is None else pushes,
         effect_neurons=_stack(listed, "effect_neurons"),
         effects=_stack(listed, "effects"),
         problems=pd.DataFrame(left_out, columns=["where", "problem"]),
         bos=bos,
-        provenance=known,
+        provenance=provenance,
     )
 
 

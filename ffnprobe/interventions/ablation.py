@@ -358,14 +358,14 @@ def _remove_groups(
     return sweep_changes(readout, changes)
 
 
-def _describe_clean(clean: AnswerValues, known: Provenance) -> str:
+def _describe_clean(clean: AnswerValues, provenance: Provenance) -> str:
     """Write the answer's logit and probability before ablation."""
-    than = "" if known.versus is None else f" above {known.versus}"
+    than = "" if provenance.versus is None else f" above {provenance.versus}"
     log = clean.log_probability
     probability = "" if log is None else f", probability {math.exp(float(log)):.4g}"
     # Without a rival, a centred logit is not the one that the model gives.
-    mean = " above the vocabulary's mean" if not than and known.convention == "centred" else ""
-    return f"{known.answer}: logit {float(clean.logit):.3f}{than}{mean}{probability}"
+    mean = " above the vocabulary's mean" if not than and provenance.convention == "centred" else ""
+    return f"{provenance.answer}: logit {float(clean.logit):.3f}{than}{mean}{probability}"
 
 
 @verb

@@ -161,9 +161,9 @@ def find_firings(
         if not len(mine):
             continue
         key = each.held_out[numbers]
-        known = np.flatnonzero(key >= 0)
-        starts, sizes = firsts[key[known]], np.diff(firsts)[key[known]]
-        tokens.append(np.repeat(known, sizes))
+        keyed = np.flatnonzero(key >= 0)
+        starts, sizes = firsts[key[keyed]], np.diff(firsts)[key[keyed]]
+        tokens.append(np.repeat(keyed, sizes))
         neurons.append(mine[np.repeat(starts, sizes) + number_runs(sizes)])
     none = np.zeros(0, dtype=np.int64)
     return np.concatenate([none, *tokens]), np.concatenate([none, *neurons])

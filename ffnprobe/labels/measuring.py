@@ -87,19 +87,19 @@ class Labelling:
             tensors |= quantiles.tensors()
         collector = Collector(self.train, self.columns, rows, tensors)
         self._go_through("first", done, collector)
-        found = {n: t for n, t in tensors.items() if n.startswith(("thresholds.", "highs."))}
+        kept = {n: t for n, t in tensors.items() if n.startswith(("thresholds.", "highs."))}
         for layer in self.columns.layers:
-            found[f"highs.{layer}"] = raise_rare(found[f"highs.{layer}"], tensors[f"peaks.{layer}"])
+            kept[f"highs.{layer}"] = raise_rare(kept[f"highs.{layer}"], tensors[f"peaks.{layer}"])
             tokens, neurons = collector.strong(layer)
             strong = Strong(tokens, neurons, self.columns.count(layer), self.train.part)
             for name, each in vars(find_rules(strong, keys)).items():
-                found[f"{name}.{layer}"] = torch.from_numpy(each)
-            found[f"means.{layer}"], found[f"calls.{layer}"] = make_lookup(
+                kept[f"{name}.{layer}"] = torch.from_numpy(each)
+            kept[f"means.{layer}"], kept[f"calls.{layer}"] = make_lookup(
                 tensors.pop(f"sums.{layer}"), rows.counts,
                 rows.rows[self.train.tokens[tokens]], neurons,
             )  # fmt: skip
-        self.partial.save("second", 0, found)
-        return found
+        self.partial.save("second", 0, kept)
+        return kept
 
     def _go_through(self, stage: str, done: int, counter: Collector | Scorer) -> None:
         """Run the blocks of a stage that are not done; after each, close it, tell and save."""

@@ -10,7 +10,7 @@ Hooks, by our words; `[batch pos …]` at each layer:
     scores, activations            of the neurons, before and after the nonlinearity
     gate_scores                    of the gates, where neurons have gates
     attention_totals, mlp_totals   what is written, before the norm it is written through, if any
-    mixes                          each head's output z: the values it attended to, weighted
+    z                              each head's output z: the values it attended to, weighted
     patterns                       attention, `[batch head query key]`
     final, final_scale             the residual stream before the last LayerNorm, and its scale
 

@@ -221,15 +221,15 @@ def identify(fingerprint: str, config: Config, vocab: Vocab) -> str:
     except Exception:  # a tokenizer of words or numbers, without a token for what it does not know
         sample = []
     described = {"config": differing, "positions": positions}
-    known = [vocab.size, vocab.bos, tokens, pairs, sample]
-    return f"{fingerprint}-{_hash(described)}-{_hash(known)}"
+    vocabulary = [vocab.size, vocab.bos, tokens, pairs, sample]
+    return f"{fingerprint}-{_hash(described)}-{_hash(vocabulary)}"
 
 
-def tell_apart(known: str, wanted: str) -> str:
+def tell_apart(identity: str, wanted: str) -> str:
     """Name what two identities differ in, or nothing if they are the same."""
-    if known == wanted:
+    if identity == wanted:
         return ""
-    pairs = zip(PARTS, known.split("-"), wanted.split("-"), strict=False)
+    pairs = zip(PARTS, identity.split("-"), wanted.split("-"), strict=False)
     return " and ".join(name for name, ours, theirs in pairs if ours != theirs) or "identity"
 
 

@@ -133,9 +133,9 @@ class Model:
         """Who runs this model, in words."""
         return HOOKED if self.hooks else OWN
 
-    def provenance(self, **known: object) -> Provenance:
+    def provenance(self, **fields: object) -> Provenance:
         """Start a result's provenance."""
-        return Provenance(self.name, self.source, self.fingerprint, self.identity, **known)  # type: ignore[arg-type]
+        return Provenance(self.name, self.source, self.fingerprint, self.identity, **fields)  # type: ignore[arg-type]
 
     def find_neuron(self, name: str | NeuronId) -> NeuronId:
         """Return one neuron by its name, or say which neurons the model has."""

@@ -45,7 +45,7 @@ ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 # What TransformerLens calls the hooks of a layer.
 HOOKS = {
     "before_attention": "hook_resid_pre", "before_mlp": "ln2.hook_in", "scores": "mlp.hook_pre",
-    "activations": "mlp.hook_post", "mixes": "attn.hook_z", "patterns": "attn.hook_pattern",
+    "activations": "mlp.hook_post", "z": "attn.hook_z", "patterns": "attn.hook_pattern",
 }  # fmt: skip
 # With a gate, TransformerLens calls the gate's score `hook_pre` and the question's `hook_pre_linear`.
 GATED_HOOKS = {"scores": "mlp.hook_pre_linear", "gate_scores": "mlp.hook_pre"}
@@ -126,7 +126,7 @@ def step(
         )
         for n in range(len(shapes))
     ]  # fmt: skip
-    total = see("attention_totals", _apply(block.out, see("mixes", _join(z)).flatten(-2)))
+    total = see("attention_totals", _apply(block.out, see("z", _join(z)).flatten(-2)))
     after = rows + _write_through(model, total, block.attention_post_gain)
     read = normalise(model, see("before_mlp", rows if is_parallel else after), *block.mlp_norm)
     scores = see("scores", _apply(block.up, read))

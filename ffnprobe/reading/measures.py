@@ -178,12 +178,14 @@ def project_measured(
     model: Model, answers: Float[Tensor, "row d_model"]
 ) -> Iterator[tuple[Float[Tensor, "block vocab"], list[Moments]]]:
     """Yield the products of unit answers with the tokens u_t a block at a time, and their moments."""
-    known = token_directions(model)
+    directions = token_directions(model)
     norms = linalg.vector_norm(answers, dim=-1, keepdim=True)
     units = answers / torch.where(norms > 0, norms, 1.0)
     readers, tokens = answer_readers(model, units, convention="centred")
-    means = readers @ known.mean_unit_row
-    per_token = 1 / torch.where(known.unembedding_norms > 0, known.unembedding_norms, torch.inf)
+    means = readers @ directions.mean_unit_row
+    per_token = 1 / torch.where(
+        directions.unembedding_norms > 0, directions.unembedding_norms, torch.inf
+    )
     for rows, dots in project_blocks(readers, tokens):
         yield dots, _measure_moments(dots, means[rows], per_token)
 

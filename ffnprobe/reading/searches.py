@@ -251,9 +251,9 @@ class Related(Result):
 
     def document(self, tables: Tables = None) -> Iterator[Block]:
         """Table each relation that has neurons, under what it is."""
-        for relation, found in (self.tables() if tables is None else tables).items():
-            if len(found):
-                yield Table(found, RELATIONS[relation])
+        for relation, table in (self.tables() if tables is None else tables).items():
+            if len(table):
+                yield Table(table, RELATIONS[relation])
         yield Words("From the weights alone.", "soft")
 
     @property
@@ -307,10 +307,10 @@ def find_related(model: Model, name: str, *, top: int = 10) -> Related:
         opens = _table_strongest(model, gates[first:], answer, top, first_layer=first)
         opened_by = _table_strongest(model, earlier, gates[neuron.layer, neuron.neuron], top)
     provenance = model.provenance(settings={"related_to": str(neuron), "k": top})
-    found = Related(str(neuron), feeds, fed_by, similar, provenance, opens, opened_by)
-    for table in found.tables().values():
+    related = Related(str(neuron), feeds, fed_by, similar, provenance, opens, opened_by)
+    for table in related.tables().values():
         provenance.note(table)
-    return found
+    return related
 
 
 def _table_strongest(

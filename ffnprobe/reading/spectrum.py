@@ -171,23 +171,23 @@ def compare_tokens(
     model: Model, ids: list[int], *, by: str, layers: list[int]
 ) -> dict[str, Float[Tensor, "token layer neuron"]]:
     """Compare every neuron of the layers with each token: z, dot and cosine."""
-    known = token_directions(model)
+    directions = token_directions(model)
     if by == "answer":
-        spectrum = known.unembedding
+        spectrum = directions.unembedding
         exact = model.centre(model.head[ids].cpu().double() * model.final_gain.cpu().double())
     else:
-        spectrum, exact = known.embedding, model.embedding[ids].cpu().double()
+        spectrum, exact = directions.embedding, model.embedding[ids].cpu().double()
     # What tokens have in common is taken away in fp64: it may be far larger than what they do not.
     targets, apart = (part.to(model.head) for part in (exact, exact - spectrum.mean))
     target_norms = linalg.vector_norm(targets, dim=-1)
     columns: dict[str, list[Tensor]] = {name: [] for name in RANKS}
     for layer in layers:
         rows = pick_rows(model, layer, by=by)
-        if (by, layer) not in known.lengths:  # they are the same for every search
+        if (by, layer) not in directions.lengths:  # they are the same for every search
             norms, spreads = linalg.vector_norm(rows, dim=-1), spectrum.spreads(rows)
             is_spread = spreads > NO_SPREAD * norms * spectrum.deviations.max()
-            known.lengths[by, layer] = norms, torch.where(is_spread, spreads, 0.0)
-        norms, spreads = known.lengths[by, layer]
+            directions.lengths[by, layer] = norms, torch.where(is_spread, spreads, 0.0)
+        norms, spreads = directions.lengths[by, layer]
         dots = einsum(targets, rows, "token d_model, neuron d_model -> token neuron")
         away = einsum(apart, rows, "token d_model, neuron d_model -> token neuron")
         lengths = target_norms[:, None] * norms

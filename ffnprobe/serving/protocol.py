@@ -190,8 +190,8 @@ class AgentServer(MCPServer[None]):
                 call = self._service.read(name, arguments)
                 answer = await self._ask(context, call.budget, partial(self._service.answer, call))
         except Exception as error:
-            said = types.TextContent(type="text", text=put_in_words(error))
-            return types.CallToolResult(content=[said], is_error=True)
+            refusal = types.TextContent(type="text", text=put_in_words(error))
+            return types.CallToolResult(content=[refusal], is_error=True)
         told = types.TextContent(type="text", text=json.dumps(answer, ensure_ascii=False))
         return types.CallToolResult(content=[told], structured_content=answer)
 
@@ -200,17 +200,17 @@ class AgentServer(MCPServer[None]):
         try:
             if page is None:
                 raise DataRefused(f'there is nothing at "{str(uri)[:100]}".', remedy=HOW_TO_ASK)
-            found = await self._ask(context, budget, partial(page.make, budget))
+            content = await self._ask(context, budget, partial(page.make, budget))
         except FfnProbeError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
         except Exception as error:
             raise MCPError(types.INTERNAL_ERROR, put_in_words(error)) from None
-        return [ReadResourceContents(found, page.mime_type)]
+        return [ReadResourceContents(content, page.mime_type)]
 
     async def run_stdio_async(self) -> None:
         """Serve one client over stdio; answer what is not a message with an error, which the SDK would drop."""
         server = self._lowlevel_server
-        async with stdio_server() as (heard, said), anyio.create_task_group() as tasks:
+        async with stdio_server() as (heard, sent), anyio.create_task_group() as tasks:
             passed, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
             async def pass_on() -> None:
@@ -219,10 +219,10 @@ class AgentServer(MCPServer[None]):
                         if not isinstance(item, ValidationError):
                             await passed.send(item)
                         elif (refusal := refuse(item)) is not None:
-                            await said.send(SessionMessage(refusal))
+                            await sent.send(SessionMessage(refusal))
 
             tasks.start_soon(pass_on)
-            await server.run(messages, said, server.create_initialization_options())
+            await server.run(messages, sent, server.create_initialization_options())
 
     async def _ask(self, context: Asked, budget: Budget, work: Callable[[], T]) -> T:
         """Do work in a thread; stop it when its time is over or the client has gone."""
@@ -241,7 +241,7 @@ class AgentServer(MCPServer[None]):
                     tasks.cancel_scope.cancel()
         finally:
             budget.is_unwanted = True
-        found = outcome[0] if outcome else budget.exceeded(", and the work has not stopped yet")
-        if isinstance(found, Exception):
-            raise found
-        return found
+        answer = outcome[0] if outcome else budget.exceeded(", and the work has not stopped yet")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer

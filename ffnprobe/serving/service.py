@@ -95,8 +95,8 @@ class Service:
             budget.check()  # loading has no steps; what comes after it is watched
             asks_for_time = tool.verb.find_role("Progress") is not None
             with nullcontext() if asks_for_time else budget:
-                found = tool.work(self, model, options, budget)
-            return self.answers.write(found, grade=tool.grade, rows=rows)
+                answered = tool.work(self, model, options, budget)
+            return self.answers.write(answered, grade=tool.grade, rows=rows)
 
     def more(self, arguments: Mapping[str, Any]) -> Answer:
         read = read_arguments("more", arguments, (CURSOR, ROWS))
@@ -111,8 +111,8 @@ class Service:
 
     def find_scan(self, model: Model) -> Scan | None:
         """Return the scan of a model, the first of those served, None if there is none of it."""
-        found = (s for s in self.scans if s.manifest["model"]["identity"] == model.identity)
-        return next(found, None)
+        scans = (s for s in self.scans if s.manifest["model"]["identity"] == model.identity)
+        return next(scans, None)
 
     @contextmanager
     def wait(self, budget: Budget) -> Iterator[None]:

@@ -91,16 +91,16 @@ class Answers:
     def __init__(self) -> None:
         self._kept = LRUCache(most=KEPT_ANSWERS, most_bytes=KEPT_BYTES)
 
-    def write(self, found: Found, *, grade: str, rows: int) -> Answer:
-        result, key = found.result, secrets.token_urlsafe(9)
+    def write(self, work: Found, *, grade: str, rows: int) -> Answer:
+        result, key = work.result, secrets.token_urlsafe(9)
         about = {
             "title": result.headline,
             "grade": getattr(result, "graded", grade),
             "how_to_read": result.caption,
-            "provenance": (found.provenance or result.provenance).as_dict(),
+            "provenance": (work.provenance or result.provenance).as_dict(),
         }
         # A cursor leads back to tables, not to the trace and the model they were made from.
-        tables = {name: Table(table).shown for name, table in found.tables.items()}
+        tables = {name: Table(table).shown for name, table in work.tables.items()}
         size = sum(int(table.memory_usage(deep=True).sum()) for table in tables.values())
         self._kept.put(key, (about, tables), size)
         first, *others = tables
@@ -109,7 +109,7 @@ class Answers:
             answer["more_tables"] = {
                 name: {"rows": len(tables[name]), "cursor": f"{key}.{name}.0"} for name in others
             }
-        return answer | ({"notes": list(found.notes)} if found.notes else {})
+        return answer | ({"notes": list(work.notes)} if work.notes else {})
 
     def follow(self, cursor: str, *, rows: int) -> Answer:
         """Write the next rows that a cursor leads to."""
@@ -193,17 +193,17 @@ def _describe(parameter: Parameter) -> dict[str, Any]:
 
 def read_arguments(of: str, given: Mapping[str, Any], parameters: Sequence[Parameter]) -> Given:
     """Return every argument, given or by default, or refuse one that is unknown, missing or wrong."""
-    known = {each.front: each for each in parameters}
+    taken = {each.front: each for each in parameters}
     for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1) or [", ".join(known)]
+        if name not in taken:
+            near = difflib.get_close_matches(name, taken, 1) or [", ".join(taken)]
             raise OptionRefused(f'{of} has no argument "{name}".', remedy=near[0])
-    for name, each in known.items():
+    for name, each in taken.items():
         if name in given:
             _check(of, each, given[name])
         elif each.default is REQUIRED:
-            raise OptionRefused(f"{of} needs {name}.", remedy=f"it takes {', '.join(known)}")
-    return {name: each.default for name, each in known.items()} | dict(given)
+            raise OptionRefused(f"{of} needs {name}.", remedy=f"it takes {', '.join(taken)}")
+    return {name: each.default for name, each in taken.items()} | dict(given)
 
 
 def _check(of: str, parameter: Parameter, value: Any) -> None:
@@ -289,8 +289,8 @@ def _take_parameters(verb: Verb, *instead: Parameter) -> tuple[Parameter, ...]:
     own = {each.front: each for each in (*verb.options, *instead)}  # where the verb has it
     for name, each in own.items():
         if each.option is not None and each not in instead:
-            said = FOR_AGENTS.get(each.role, FOR_AGENTS.get(name, {}))
-            own[name] = replace(each, option=replace(each.option, name=name, **said))
+            for_agents = FOR_AGENTS.get(each.role, FOR_AGENTS.get(name, {}))
+            own[name] = replace(each, option=replace(each.option, name=name, **for_agents))
     offered = (p for p in own.values() if p.option is not None and not p.option.is_local)
     return (*offered, MODEL, SECONDS, ROWS)
 

@@ -109,7 +109,7 @@ def close_account(
     for layer in range(attentions):
         out, attention = write_along(trace, layer, position, along), model.attention[layer]
         reader = einsum(attention.out, out, "head d_head d_model, d_model -> head d_head")
-        z = trace.mixes[layer, position].to(model.device)
+        z = trace.z[layer, position].to(model.device)
         bias = attention.for_heads(attention.value_bias)
         heads[layer] = einsum(z - bias, reader, "head d_head, head d_head -> head")
         constant = einsum(bias, reader, "head d_head, head d_head ->")

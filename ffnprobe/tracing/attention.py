@@ -81,7 +81,7 @@ def gather_written(trace: Trace, end: int) -> Written:
     pattern = "... head d_head, head d_head d_model -> ... d_model"
     for layer, attention in enumerate(model.attention):
         bias, gain = attention.for_heads(attention.value_bias), post_gain(trace, layer, slice(end))
-        z = trace.mixes[layer, :end].to(model.device)
+        z = trace.z[layer, :end].to(model.device)
         heads[layer] = einsum(z - bias, attention.out, pattern) * gain
         biases[layer] = (einsum(bias, attention.out, pattern) + attention.out_bias) * gain
         biases[layer] += model.answer_biases[layer]
@@ -141,7 +141,7 @@ def step_back(trace: Trace, readers: Readers, written: Written) -> Step:
 def push_heads(trace: Trace, layer: int, readers: Readers) -> Float[Tensor, "pos head"]:
     """Return how much what each head of a layer wrote at each position counts along the readers."""
     attention, end = trace.model.attention[layer], readers.shape[1]
-    z = trace.mixes[layer, :end].to(readers.device) - attention.for_heads(attention.value_bias)
+    z = trace.z[layer, :end].to(readers.device) - attention.for_heads(attention.value_bias)
     return einsum(
         z, _read_z(trace, layer, readers[layer + 1], slice(end)),
         "pos head d_head, pos head d_head -> pos head",

@@ -300,7 +300,7 @@ def stages(
     after = trace.final if layer + 1 == layers else trace.before_attention[layer + 1]
     if model.config.is_parallel:
         # Attention wrote beside this MLP, into the same stream.
-        after = after - write_heads(model, layer, trace.mixes[layer].to(model.device)).cpu()
+        after = after - write_heads(model, layer, trace.z[layer].to(model.device)).cpu()
     worst = (ours.after - after).abs().argmax()
     named = f"the stream after L{layer}, where they differ most,"
     check_closed(float(ours.after.take(worst)), float(after.take(worst)), named=named)

@@ -71,7 +71,7 @@ class Trace(Result):
     scores: Float[Tensor, "layer pos neuron"]
     activations: Float[Tensor, "layer pos neuron"]
     scales: Float[Tensor, "layer pos"]
-    mixes: Float[Tensor, "layer pos head d_head"]
+    z: Float[Tensor, "layer pos head d_head"]
     final: Float[Tensor, "pos d_model"]
     final_scale: Float[Tensor, " pos"]
     logits: Float[Tensor, "pos vocab"]
@@ -347,7 +347,7 @@ def line_up(trace: Trace, position: int) -> Float[Tensor, "stage d_model"]:
     """Line up the stream at a position: the embedding, then after each attention and MLP."""
     before, after = trace.before_attention[:, position], trace.before_mlp[:, position]
     if trace.model.config.is_parallel:  # what the MLP reads has not been through attention
-        z = trace.mixes[:, position].to(trace.model.device)
+        z = trace.z[:, position].to(trace.model.device)
         written = [write_heads(trace.model, layer, own).cpu() for layer, own in enumerate(z)]
         after = before + torch.stack(written)
     both = torch.stack([before, after])

@@ -265,4 +265,4 @@ def _write_readme(model: Provenance, entries: Sequence[Entry]) -> str:
 def _plain(text: str) -> str:
     """Write a text in one line of Markdown that reads nothing in it as markup."""
     text = escape_bidi(" ".join(text.split()))
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", text)
+    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", text)

@@ -199,11 +199,11 @@ def gather_tables(
     is_told: bool = False,
 ) -> TableSet:
     """Gather what a file of a result holds; if it is to be read by people, what is said of it, too."""
-    said = (result.headline, *result.notes, result.caption) if is_told else ()
+    sentences = (result.headline, *result.notes, result.caption) if is_told else ()
     kind = result.kind if isinstance(result, TableSet) else type(result).__name__
     named = result.tables() if tables is None else tables
     source = provenance or result.provenance
-    return TableSet(result.title, named, source, kind, tuple(filter(None, said)))
+    return TableSet(result.title, named, source, kind, tuple(filter(None, sentences)))
 
 
 def check_picture(path: Path) -> None:

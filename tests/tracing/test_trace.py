@@ -46,7 +46,7 @@ def test_questions_give_the_scores_and_answers_the_output(model):
 def test_heads_write_what_attention_adds(model):
     trace = fp.run(model, TEXT)
     for layer, attention in enumerate(model.attention):
-        written = torch.einsum("phe,hem->pm", trace.mixes[layer], attention.out)
+        written = torch.einsum("phe,hem->pm", trace.z[layer], attention.out)
         before, after = trace.before_attention[layer], trace.before_mlp[layer]
         torch.testing.assert_close(
             before + written + attention.out_bias, after, rtol=1e-4, atol=2e-4
@@ -55,8 +55,8 @@ def test_heads_write_what_attention_adds(model):
             "pm,hem->phe", normed(before, model.config.eps), attention.for_heads(attention.value)
         )
         values = values + attention.for_heads(attention.value_bias)
-        mixes = torch.einsum("hqk,khe->qhe", trace.patterns[layer], values)
-        torch.testing.assert_close(mixes, trace.mixes[layer], rtol=1e-3, atol=1e-4)
+        z = torch.einsum("hqk,khe->qhe", trace.patterns[layer], values)
+        torch.testing.assert_close(z, trace.z[layer], rtol=1e-3, atol=1e-4)
         weights = [model.raw(f"h.{layer}.ln_1.{name}") for name in ("weight", "bias")]
         seen = torch.nn.functional.layer_norm(before, before.shape[-1:], *weights, model.config.eps)
         read = seen @ model.raw(f"h.{layer}.attn.c_attn.weight")
@@ -96,7 +96,7 @@ def test_several_prompts_give_what_each_gives_alone(pocket):
     for together, prompt in zip(fp.run(pocket, prompts), prompts, strict=True):
         alone = fp.run(pocket, prompt)
         assert (together.prompt, together.ids) == (alone.prompt, alone.ids)
-        for place in ("scores", "activations", "mixes", "final", "logits", "patterns"):
+        for place in ("scores", "activations", "z", "final", "logits", "patterns"):
             torch.testing.assert_close(
                 getattr(together, place), getattr(alone, place), rtol=1e-4, atol=1e-4
             )

@@ -43,14 +43,14 @@ class Address(NamedTuple):
 
     def has(self, name: str) -> bool:
         """Say whether an option is given, even if it is empty."""
-        return any(known == name for known, _ in self.options)
+        return any(option == name for option, _ in self.options)
 
     def text(self, name: str, default: str = "") -> str:
-        return next((value for known, value in self.options if known == name), default)
+        return next((value for option, value in self.options if option == name), default)
 
     def texts(self, name: str) -> list[str]:
         """Return the texts of an option that may be given more than once."""
-        return [value for known, value in self.options if known == name and value]
+        return [value for option, value in self.options if option == name and value]
 
     def number(self, name: str, default: float) -> float:
         """Return an option's number, or refuse text that is not a number."""

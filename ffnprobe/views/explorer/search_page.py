@@ -83,7 +83,7 @@ def find(session: Session, address: Address) -> Search:
         if neurons is None:
             raise FfnProbeError("the kinds are not known yet: the survey is still running.")
         among = neurons.of_kind(kind)
-    found = search(
+    results = search(
         session.model,
         address.texts("token"),
         rank=address.text("rank") or RANKS[0],
@@ -93,18 +93,18 @@ def find(session: Session, address: Address) -> Search:
         layers=address.text("layers") or None,
         among=among,
     )
-    return change(found, table=join_labels(found.table, session.labels))
+    return change(results, table=join_labels(results.table, session.labels))
 
 
 def _show_results(session: Session, address: Address, viewport: Viewport) -> Parts:
     if not address.texts("token"):
         return []
     try:
-        found = find(session, address)
+        results = find(session, address)
     except FfnProbeError as error:
         return [ui.alert(error)]
-    listed = ui.neuron_table(found.table, address, caption="the neurons found")
-    return [ui.section("Found", listed, ui.figure(plot(found), viewport))]
+    listed = ui.neuron_table(results.table, address, caption="the neurons found")
+    return [ui.section("Found", listed, ui.figure(plot(results), viewport))]
 
 
 def _show_survey(session: Session, neurons: Survey, address: Address, viewport: Viewport) -> Parts:
@@ -124,9 +124,9 @@ def gather(session: Session, address: Address, live: Live) -> Export:
         if neurons is None:
             raise FfnProbeError("the survey is not finished yet.", remedy="wait a moment")
         return Export("survey", neurons, tables, write_recipe(neurons, page=True))
-    found = find(session, address)
-    recipe = write_recipe(found, kind=address.text("kind") or None)
-    return Export("search", found, {"search": found.table} | tables, recipe)
+    results = find(session, address)
+    recipe = write_recipe(results, kind=address.text("kind") or None)
+    return Export("search", results, {"search": results.table} | tables, recipe)
 
 
 def register(app: Dash, session: Session) -> None:
@@ -149,10 +149,10 @@ def register(app: Dash, session: Session) -> None:
             return no_update, no_update, "the survey was stopped.", no_update, no_update
         address, viewport = read_address(path, search_text), ui.read_viewport(screen)
         # A search for a kind waits for the survey.
-        found = _show_results(session, address, viewport) if address.text("kind") else no_update
+        results = _show_results(session, address, viewport) if address.text("kind") else no_update
         # The last value tells the export that there is a new table.
         survey = _show_survey(session, neurons, address, viewport)
-        return found, survey, "", no_update, {"surveyed": True}
+        return results, survey, "", no_update, {"surveyed": True}
 
     app.callback(
         Output("found", "children"), Output("survey", "children"), Output("surveyed", "children"),
