@@ -8,6 +8,7 @@ homes are in `__init__.pyi`. `dir` lists the verbs and what is handed to them; t
 `fp.results`.
 """
 
+from functools import cache
 from typing import Any
 
 from ffnprobe.version import VERSION as __version__  # noqa: F401
@@ -16,6 +17,7 @@ from ffnprobe.version import VERSION as __version__  # noqa: F401
 _HANDED_IN = ("FactRow", "FfnProbeError", "Model", "NeuronId", "Scan", "Thresholds")
 
 
+@cache
 def _find_homes() -> dict[str, str]:
     """Read which module each public name is from."""
     import ast

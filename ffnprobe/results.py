@@ -194,11 +194,11 @@ def check_alike(
 
 def __getattr__(name: str) -> Any:
     """Return another type of result from where it is defined: `fp.results.Pushes`."""
-    if name not in __dir__():
+    if name.startswith("__") or name not in __dir__():  # every import asks for __path__
         raise AttributeError(f"module 'ffnprobe.results' has no attribute '{name}'")
     return getattr(ffnprobe, name)
 
 
 def __dir__() -> list[str]:
-    public = [name for name in ffnprobe.__all__ if name[0].isupper()]
-    return [name for name in public if name not in dir(ffnprobe)]
+    types = {name for name in ffnprobe.__all__ if name[0].isupper()}
+    return sorted(types.difference(dir(ffnprobe)))

@@ -35,6 +35,7 @@ True
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 import torch
 from einops import einsum, rearrange, reduce
@@ -184,7 +185,8 @@ def push_through_heads(
 def find_strongest(shares: Float[Tensor, "*step layer head"]) -> tuple[int, ...]:
     """Find the head with the most in the direction of the sum: its (step,) layer and head."""
     toward = shares * (1.0 if shares.double().sum() >= 0 else -1.0)
-    return tuple(int(n) for n in torch.unravel_index(toward.argmax(), toward.shape))
+    # numpy's: torch's imports sympy, which takes a sixth of a cold `explain`
+    return tuple(map(int, np.unravel_index(int(toward.argmax()), toward.shape)))
 
 
 def read_through_ov(
