@@ -127,9 +127,8 @@ def _write(model: Model, folder: Path, files_of: Model, card: str) -> None:
             if (path := files_of.source.folder() / name).is_file():
                 shutil.copyfile(path, folder / name)
     settings = folder / "tokenizer_config.json"
-    if (
-        not settings.is_file()
-    ):  # the tokenizer came without files of its own, as one of a GGUF file does
+    if not settings.is_file():
+        # The tokenizer came without files of its own, as one of a GGUF file does.
         vocab = model.vocab
         described: dict[str, Any] = {
             "tokenizer_class": "PreTrainedTokenizerFast",

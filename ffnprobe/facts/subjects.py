@@ -205,7 +205,8 @@ def propose_contrast(
 ) -> tuple[Contrast, str] | None:
     """Contrast the prompt with the same sentence about others; None where too few answer otherwise.
 
-    With the contrast it says where its prompts are from. A span that is given is compared as it is; pocket's table has subjects of its own.
+    With the contrast it says where its prompts are from. A span that is given is compared as it is;
+    pocket's table has subjects of its own.
     """
     rows = None if is_given else _pocket_rows(trace, answer)
     if rows is not None:

@@ -52,7 +52,6 @@ from ffnprobe.tracing.trace import Trace, one_token, predicted
 
 KINDS = ("embedding", "position_embedding", "neurons", "heads", "biases")
 Readers = Float[Tensor, "level pos d_model"]
-Source = Site  # where a path begins
 
 
 @dataclass(frozen=True, eq=False)

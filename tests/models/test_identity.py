@@ -18,6 +18,7 @@ from tests.builders import TINY, write_model
 def test_it_is_the_same_however_the_model_is_loaded(tiny, tmp_path):
     folder = write_model(tmp_path / "model")
     assert fp.load(folder, device="cpu").identity == tiny.identity
+    assert tiny.identity.split("-")[0] == tiny.fingerprint
     values = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(
         json.dumps({"resid_pdrop": 0.3, "use_cache": False} | values)

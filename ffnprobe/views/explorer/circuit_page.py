@@ -8,8 +8,8 @@ from dash import dcc, html
 
 from ffnprobe.circuits.circuit import Circuit
 from ffnprobe.errors import FfnProbeError, OptionRefused
+from ffnprobe.names import Site
 from ffnprobe.recipes import write_recipe
-from ffnprobe.tracing.attention import Source
 from ffnprobe.views.explorer import components as ui
 from ffnprobe.views.explorer.addresses import Address
 from ffnprobe.views.explorer.components import Component, Viewport
@@ -131,20 +131,20 @@ def _show_groups(circuit: Circuit, address: Address) -> Component:
     return ui.section("Groups", listed, ui.words(about, is_soft=True), html.P(undo))
 
 
-def read_groups(circuit: Circuit, address: Address) -> dict[str, list[Source]]:
+def read_groups(circuit: Circuit, address: Address) -> dict[str, list[Site]]:
     """Read the groups of an address: `NAME:L3N12@5,L4N7@5`, one an option."""
-    groups: dict[str, list[Source]] = {}
+    groups: dict[str, list[Site]] = {}
     for text in address.texts("group"):
         name, _, nodes = text.partition(":")
         groups.setdefault(name, []).extend(_find_site(circuit, node) for node in nodes.split(","))
     return {name: list(dict.fromkeys(sites)) for name, sites in groups.items()}
 
 
-def _name_site(site: Source) -> str:
+def _name_site(site: Site) -> str:
     return f"{site[0]}@{site[1]}"
 
 
-def _find_site(circuit: Circuit, node: str) -> Source:
+def _find_site(circuit: Circuit, node: str) -> Site:
     for site in circuit.kept:
         if node == _name_site(site):
             return site

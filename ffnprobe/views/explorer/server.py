@@ -210,7 +210,7 @@ class Server(ThreadedWSGIServer):  # type: ignore[misc]
     def _enter(self, request: socket.socket) -> bool:
         with self._lock:
             if len(self._connections) >= CONNECTIONS:
-                idle = (session for session, is_idle in self._connections.items() if is_idle)
+                idle = (other for other, is_idle in self._connections.items() if is_idle)
                 oldest = next(idle, None)
                 if oldest is None:
                     return False
