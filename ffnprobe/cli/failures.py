@@ -6,6 +6,7 @@ after the work there is nobody to catch it. At these moments nothing is half don
 once, with exit code 130.
 """
 
+import atexit
 import errno
 import io
 import os
@@ -37,6 +38,8 @@ def take_interrupts() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         _Moment.process = os.getpid()
         signal.signal(signal.SIGINT, _interrupt)
+        # Python takes a handler away before its own end, and Ctrl-C would kill a command that is done.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def begin_work() -> None:

@@ -20,6 +20,14 @@ class Begun:
             os.write(2, b"begun\\n")
 sys.meta_path.insert(0, Begun())
 """
+# When modules are cleared, Python has already taken its handlers of signals away.
+INTERRUPT_AT_THE_END = """
+class Late:
+    def __del__(self, kill=os.kill, process=os.getpid(), write=os.write):
+        kill(process, 2)
+        write(2, b"sent\\n")
+sys.late = Late()
+"""
 # What pip writes for an entry point.
 SCRIPT = "import sys\nfrom ffnprobe.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
 
@@ -65,6 +73,14 @@ def test_who_has_it_ignored_is_not_interrupted(command):
     began.send_signal(signal.SIGINT)
     _, said = began.communicate(timeout=60)
     assert began.returncode == 0, said
+
+
+def test_a_command_that_is_done_is_not_killed_while_python_ends(command, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(SAY_BEGUN + INTERRUPT_AT_THE_END)
+    ended = start(command, "--version")
+    printed, said = ended.communicate(timeout=60)
+    assert (ended.returncode, said) == (0, "sent\n")
+    assert printed.startswith("ffnprobe ")
 
 
 def ignore():
