@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ffnprobe.arguments import PROMPT, Argument, Option, check_option
-from ffnprobe.cli.failures import begin_work, end_work, flush_output, restate
+from ffnprobe.cli.failures import begin_work, end_work, flush_output, restate, restate_interrupt
 from ffnprobe.cli.invocation import Common
 from ffnprobe.errors import FfnProbeError, OptionRefused
 from ffnprobe.verbs import REQUIRED
@@ -145,16 +145,16 @@ def make_command(function: Work, own: Sequence[inspect.Parameter]) -> Work:
             function(common, **given)
             if error := flush_output():
                 raise error
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
+            # Ctrl-C is caught here, because typer would end the command silently.
+            if kept := restate_interrupt(error):
+                print(f"interrupted: {kept}", file=sys.stderr)
+                raise typer.Exit(130) from None
             stated = error if isinstance(error, FfnProbeError) else restate(error)
             if common.debug or stated is None:
                 raise
             print(f"error: {stated}", file=sys.stderr)
             raise typer.Exit(1) from None
-        except KeyboardInterrupt as stopped:
-            # Caught here, because typer would end the command silently. Some say what they kept.
-            print(f"interrupted: {str(stopped) or 'nothing was written.'}", file=sys.stderr)
-            raise typer.Exit(130) from None
         finally:
             end_work()
 

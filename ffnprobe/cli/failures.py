@@ -3,7 +3,8 @@
 While a command works, Ctrl-C is an exception, as in all of Python, and the command says what it has kept. But
 an exception that comes while modules are imported may get lost there, or abort the process; before and
 after the work there is nobody to catch it. At these moments nothing is half done, and the process ends at
-once, with exit code 130.
+once, with exit code 130. Compiled code may turn the exception into an error of its own, and a destructor
+loses it: the first counts as Ctrl-C all the same, the second is raised again.
 """
 
 import atexit
@@ -12,9 +13,14 @@ import io
 import os
 import signal
 import sys
+from threading import Timer
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from ffnprobe.errors import FfnProbeError
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 _IMPORTING = "<frozen importlib._bootstrap>"
 _DURING = "run the same command again."
@@ -31,12 +37,14 @@ class _Moment:
 
     says = "nothing was written."
     process = 0
+    is_interrupted = False
 
 
 def take_interrupts() -> None:
     """Answer Ctrl-C from now on, unless whoever started the process has it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         _Moment.process = os.getpid()
+        sys.unraisablehook = _raise_again
         signal.signal(signal.SIGINT, _interrupt)
         # Python takes a handler away before its own end, and Ctrl-C would kill a command that is done.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
@@ -58,7 +66,22 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
             os.write(2, f"interrupted: {_Moment.says}\n".encode())
         finally:
             os._exit(130)
+    _Moment.is_interrupted = True
     raise KeyboardInterrupt
+
+
+def _raise_again(lost: "UnraisableHookArgs") -> None:
+    if lost.exc_type is KeyboardInterrupt:
+        Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
+def restate_interrupt(error: BaseException) -> str | None:
+    """Say what ended a command if it was Ctrl-C, whatever compiled code has made of the exception."""
+    if isinstance(error, KeyboardInterrupt):
+        return str(error) or "nothing was written."
+    return _DURING if _Moment.is_interrupted else None
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -74,7 +97,7 @@ class ClosedOutput(io.TextIOBase):
         raise OSError(errno.EBADF, "it is closed")
 
 
-def restate(error: Exception) -> FfnProbeError | None:
+def restate(error: BaseException) -> FfnProbeError | None:
     """Say a failure of the machine in words; None for an error that is a mistake of ours."""
     if is_memory(error):
         remedy = "a smaller model, fewer workers, or a higher limit (ulimit -v)"

@@ -30,6 +30,30 @@ sys.late = Late()
 """
 # What pip writes for an entry point.
 SCRIPT = "import sys\nfrom ffnprobe.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+# Two commands that lose the exception as a library's code does.
+LOSING = """
+import signal, time
+from ffnprobe.cli.failures import take_interrupts
+take_interrupts()
+from ffnprobe.cli.command import command
+from ffnprobe.cli.main import main
+class Destroyed:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+@command
+def restated(common):
+    "Make an error of it."
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise RuntimeError("no shape") from None
+@command
+def destroyed(common):
+    "Lose it in a destructor."
+    Destroyed()
+    time.sleep(60)
+main()
+"""
 
 
 @pytest.fixture(params=["module", "script"])
@@ -81,6 +105,17 @@ def test_a_command_that_is_done_is_not_killed_while_python_ends(command, tmp_pat
     printed, said = ended.communicate(timeout=60)
     assert (ended.returncode, said) == (0, "sent\n")
     assert printed.startswith("ffnprobe ")
+
+
+@pytest.mark.parametrize(
+    ("loses", "says"),
+    [("restated", "run the same command again."), ("destroyed", "nothing was written.")],
+)
+def test_what_compiled_code_loses_ends_the_command_all_the_same(loses, says):
+    ended = subprocess.run(
+        [sys.executable, "-c", LOSING, loses], capture_output=True, text=True, cwd=ROOT, timeout=50
+    )
+    assert (ended.returncode, ended.stderr) == (130, f"interrupted: {says}\n")
 
 
 def ignore():
