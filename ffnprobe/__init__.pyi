@@ -5,6 +5,7 @@ from ffnprobe.circuits.circuit import Circuit as Circuit, circuit as circuit
 from ffnprobe.circuits.recovery import Recovery as Recovery, check_circuit as check_circuit
 from ffnprobe.corpora.examples import Examples as Examples, examples as examples
 from ffnprobe.labels.stored_labels import Labels as Labels
+from ffnprobe.corpora.lens_fitting import fit_lens as fit_lens
 from ffnprobe.corpora.matching import match as match
 from ffnprobe.corpora.scans import scan as scan
 from ffnprobe.corpora.scans import Scan as Scan
@@ -37,6 +38,7 @@ from ffnprobe.models.loading import load as load
 from ffnprobe.models.model import Model as Model
 from ffnprobe.provenance import Provenance as Provenance
 from ffnprobe.names import NeuronId as NeuronId
+from ffnprobe.reading.jacobian import JacobianLens as JacobianLens, use_lens as use_lens
 from ffnprobe.reading.measures import Thresholds as Thresholds
 from ffnprobe.corpora.matching import Match as Match
 from ffnprobe.reading.searches import search as search

@@ -201,6 +201,7 @@ _LISTED = (
     Verb("survey", "ffnprobe.labels.surveying"),
     Verb("match", "ffnprobe.corpora.matching", grade=f"{WEIGHTS}; a random control beside every pair"),
     Verb("scan", "ffnprobe.corpora.scans"),
+    Verb("fit_lens", "ffnprobe.corpora.lens_fitting"),
     Verb("label", "ffnprobe.labels.labelling"),
     Verb("score", "ffnprobe.facts.scores"),
 )  # fmt: skip

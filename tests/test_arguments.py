@@ -40,7 +40,7 @@ def right(tiny, tiny_trace, tmp_path_factory):
         "model": tiny, "answer": " the", "other_answer": " cat", "prompt": "the cat", "layer": 0,
         "neurons": "L0N1", "neuron": "L0N1", "tokens": " the", "texts": {"a": "the cat"},
         "facts": [fp.FactRow("the cat", " sat")], "groups": [["L0N1"]], "prompts": ["the dog sat"],
-        "scan": tmp_path_factory.mktemp("scan"), "result": tiny_trace, "path": "gone/x.csv",
+        "scan": tmp_path_factory.mktemp("scan"), "lens": None, "result": tiny_trace, "path": "gone/x.csv",
     }  # fmt: skip
 
 

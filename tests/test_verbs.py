@@ -47,7 +47,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "survey": {"layers": "6", "top": 2},
     "match": {"other": "pocket", "top": 2, "seed": 1},
 }  # fmt: skip
-BY_HAND = {"scan", "label", "score"}
+BY_HAND = {"scan", "label", "score", "fit_lens"}
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ SECTIONS = {
     "Results": ["Result", "Provenance", "TableSet", "FfnProbeError"],
     "What the weights say": [
         "read", "Reading", "Readings", "related", "Related", "survey", "Survey", "search", "Search", "match",
-        "Match", "Thresholds", "NeuronId",
+        "Match", "use_lens", "JacobianLens", "Thresholds", "NeuronId",
     ],
     "One prompt": [
         "run", "Trace", "attribute", "Pushes", "PushesByPiece", "paths", "Paths", "contrast_with",
@@ -47,7 +47,7 @@ SECTIONS = {
     "Circuits": ["circuit", "Circuit", "check_circuit", "Recovery", "save_graph"],
     "Editing": ["edit", "Edited", "certify", "Certificate", "scan_keys", "KeyMoments", "export"],
     "Many texts, many facts": [
-        "scan", "Scan", "examples", "Examples", "label", "Labels", "score", "Scores", "Relations", "Overlap",
+        "scan", "Scan", "fit_lens", "examples", "Examples", "label", "Labels", "score", "Scores", "Relations", "Overlap",
         "Specificity", "FactRow",
     ],
     "Files and figures": ["save", "open_result", "plot", "show", "publish"],

@@ -42,6 +42,10 @@ MODEL = Option(
     "pocket, gpt2, gpt2-medium, …, smollm2, gemma3-270m, owner/name on the hub, a folder or a .gguf file.",
     flag="-m", metavar="NAME|FOLDER|FILE", default="$FFNPROBE_MODEL, else pocket",
 )  # fmt: skip
+LENS = Option(
+    "Read token lists through a Jacobian lens: a folder of fit-lens, a .pt file, or on-demand.",
+    str | None, metavar="DIR|FILE",
+)  # fmt: skip
 DEVICE = Option("The device to compute on.", choices=("auto", "cpu", "cuda", "mps"))
 THREADS = Option(
     "How many threads to compute with.",
@@ -57,6 +61,7 @@ PLOT = Option("Also write its figure to a .html or .png file.", metavar="FILE")
 @dataclass(frozen=True)
 class Common:
     model: Annotated[str | None, MODEL] = None
+    lens: Annotated[str | None, LENS] = None
     device: Annotated[str, DEVICE] = "auto"
     threads: Annotated[int | None, THREADS] = None
     format: Annotated[str, FORMAT] = "table"
@@ -82,7 +87,11 @@ class Common:
         model = self.load_named(self.model_name, hooks=hooks)
         if asked is not None or not has_own_threads:
             use_threads(asked, model.config.parameters())
-        return model
+        if self.lens is None:
+            return model
+        from ffnprobe.reading.jacobian import use_lens
+
+        return use_lens(model, self.lens)
 
     def load_named(self, name: str, *, hooks: bool | None = None) -> "Model":
         """Load a model, and note its name, source and fingerprint; of a command with `hooks`, who runs it."""

@@ -27,7 +27,7 @@ from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import Values, list_neurons
-from ffnprobe.reading.projection import answer_tokens, check_top, pick_rows
+from ffnprobe.reading.projection import check_top, list_own_tokens, pick_rows
 from ffnprobe.results import Result
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _compare_questions(model: Model, other: Model, numbers: Tensor) -> dict[str,
 def _list_tokens(model: Model, names: Iterable[str]) -> list[str]:
     """Write the tokens that each neuron's answer promotes most."""
     neurons = [NeuronId.parse(name) for name in names]
-    return list(map(" ".join, answer_tokens(model, neurons, min(TOKENS, model.config.vocab))))
+    return list(map(" ".join, list_own_tokens(model, neurons, min(TOKENS, model.config.vocab))))
 
 
 def _add_activations(neurons: "pd.DataFrame", one: Scan, other: Scan, numbers: Tensor) -> None:

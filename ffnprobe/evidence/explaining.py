@@ -65,8 +65,8 @@ from ffnprobe.models.model import Model
 from ffnprobe.names import Site
 from ffnprobe.provenance import Setting
 from ffnprobe.reading.neuron_tables import Values, list_neurons
-from ffnprobe.reading.projection import check_top, sort_neurons
-from ffnprobe.reading.spectrum import compare_tokens
+from ffnprobe.reading.projection import check_top, pick_read, sort_neurons
+from ffnprobe.reading.spectrum import compare_rows
 from ffnprobe.tracing.contrast import Contrast, Prompts
 from ffnprobe.tracing.runs import run_before
 from ffnprobe.tracing.trace import answer_ids, describe_sinks, predicted
@@ -302,12 +302,12 @@ def _find_z(question: Counterfactual, sites: Sequence[Site]) -> list[float]:
     With a rival, how far above the rival's; of several tokens, for the one that it stands out for most.
     """
     rival, activations = question.readout.versus, question.trace.activations
-    layers = sorted({name.layer for name, _ in sites})
     ids = [*question.readout.tokens, *([] if rival is None else [rival])]
-    every = compare_tokens(question.trace.model, ids, by="answer", layers=layers)["z"].cpu()
+    model = question.trace.model
+    rows = pick_read(model, [name for name, _ in sites], by="answer")
+    every = compare_rows(model, ids, rows, by="answer")["z"].cpu()
     z = []
-    for name, position in sites:
-        own = every[:, layers.index(name.layer), name.neuron]
+    for (name, position), own in zip(sites, every.mT, strict=True):
         value = own[0] - own[1] if rival is not None else own[own.abs().argmax()]
         acted = -1.0 if activations[name.layer, position, name.neuron] < 0 else 1.0
         z.append(acted * float(value))

@@ -26,7 +26,7 @@ from ffnprobe.documents.blocks import (
 )
 from ffnprobe.evidence.explanation import read_sites
 from ffnprobe.layout import lay_out_map
-from ffnprobe.reading.projection import gather, list_sides
+from ffnprobe.reading.projection import list_sides, pick_read
 from ffnprobe.reading.readings import ABOUT, Lists, table_lists
 from ffnprobe.tracing.drivers import Drivers, drivers
 
@@ -154,11 +154,9 @@ def _cards(explained: "Explanation") -> Cards:
     """Make a card of each neuron: what it asks and says, what it did here, who asked, examples."""
     model = explained.trace.model
     names = [name for name, _ in read_sites(explained.neurons)]
-    gates = None if model.gates is None else gather(model.gates, names)
-    lists = list_sides(
-        model, gather(model.questions, names), gates, gather(model.answers, names),
-        min(TOKENS, model.config.vocab), convention="centred", through="embed",
-    )  # fmt: skip
+    asked = ("gate", "question") if model.config.is_gated else ("question",)
+    read = {by: pick_read(model, names, by=by) for by in (*asked, "answer")}
+    lists = list_sides(model, read, min(TOKENS, model.config.vocab))
     scan = explained.options.scan or embedded_scan(model)
     sections = []
     rows = zip(

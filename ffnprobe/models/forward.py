@@ -64,17 +64,23 @@ def run_steps(
     model: Model, ids: Int[Tensor, "batch pos"], hooks: Hooks
 ) -> Float[Tensor, "batch pos vocab"]:
     """Run token ids by our own step, layer after layer."""
-    embedding = model.weights[f"{model.layout.embedding}.weight"]
-    stream = embedding[ids.to(embedding.device)].to(device=model.device, dtype=torch.float32)
-    stream = stream * model.config.embedding_scale
-    if model.position_embedding is not None:
-        stream = stream + model.position_embedding[: ids.shape[1]]
+    stream = embed(model, ids)
     at = torch.arange(ids.shape[1], device=model.device)[None]
     for layer in range(model.config.layers):
         own = {name: hook for (name, number), hook in hooks.items() if number == layer}
         (stream,) = step(model, layer, [stream], [at], hooks=[own] if own else None)
     changed = hooks["final", 0](stream) if ("final", 0) in hooks else None
     return unembed(model, normalise(model, stream if changed is None else changed))
+
+
+def embed(model: Model, ids: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+    """Return the stream that enters the first layer."""
+    embedding = model.weights[f"{model.layout.embedding}.weight"]
+    stream = embedding[ids.to(embedding.device)].to(device=model.device, dtype=torch.float32)
+    stream = stream * model.config.embedding_scale
+    if model.position_embedding is None:
+        return stream
+    return stream + model.position_embedding[: ids.shape[1]]
 
 
 def _finite(model: Model, numbers: Tensor, name: str) -> Tensor:

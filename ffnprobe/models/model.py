@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from einops import rearrange, reduce
@@ -40,6 +40,19 @@ from ffnprobe.provenance import HOOKED, OWN, Provenance
 MEANS_FILE = "means.safetensors"
 
 
+class Reader(Protocol):
+    """What takes neurons' sides through the layers between them and the words (`ffnprobe.reading.jacobian`)."""
+
+    def carry(
+        self, layer: int, rows: Float[Tensor, "row d_model"], *, by: str
+    ) -> Float[Tensor, "row d_model"]:
+        """Return a layer's answers as they reach the end, or its questions (gates) as the words meet them."""
+
+    @property
+    def words(self) -> str:
+        """Which lens it is, for the provenance."""
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A pretrained model, its weights mapped as they are on disk and folded in fp32 on demand.
@@ -58,6 +71,9 @@ class Model:
     fingerprint: str
     device: torch.device
     hooks: bool = False  # run by TransformerLens, not by our own forward pass
+    lens: Reader | None = (
+        None  # what token lists are read through; None: as if there were no layer between
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", MappingProxyType(dict(self.weights)))
@@ -135,6 +151,8 @@ class Model:
 
     def provenance(self, **fields: object) -> Provenance:
         """Start a result's provenance."""
+        if self.lens is not None:
+            fields["settings"] = {**fields.get("settings", {}), "lens": self.lens.words}  # type: ignore[dict-item]
         return Provenance(self.name, self.source, self.fingerprint, self.identity, **fields)  # type: ignore[arg-type]
 
     def find_neuron(self, name: str | NeuronId) -> NeuronId:
@@ -283,6 +301,12 @@ class Model:
         rows, _ = self.linear(layer, self.layout.down)
         gain = self.mlp_post_gain(layer)
         return rows if gain is None else rows * gain
+
+    def carry(
+        self, layer: int, rows: Float[Tensor, "row d_model"], *, by: str
+    ) -> Float[Tensor, "row d_model"]:
+        """Take a layer's answers, questions or gates through the model's lens, if it has one."""
+        return rows if self.lens is None else self.lens.carry(layer, rows, by=by)
 
     def mlp_post_gain(self, layer: int) -> Float[Tensor, " d_model"] | None:
         """Return the gain of the norm an MLP writes through, if it writes through one."""

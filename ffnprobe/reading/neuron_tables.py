@@ -17,9 +17,7 @@ from torch import Tensor
 from ffnprobe.models.model import Model
 from ffnprobe.names import NeuronId, Site
 from ffnprobe.reading.projection import (
-    answer_tokens,
     check_top,
-    gather,
     list_own_tokens,
     sort_neurons,
 )
@@ -85,12 +83,10 @@ def list_neurons(
     named = dict(columns)
     if signs is not None:
         assert model is not None  # its weights say the tokens
-        for by, weights in (("gate", model.gates), ("question", model.questions)):
-            if weights is not None:
-                own = gather(weights, names)
-                named[f"{by}_tokens"] = list_own_tokens(model, own, TOKENS, by=by)
+        for by in ("gate", "question") if model.config.is_gated else ("question",):
+            named[f"{by}_tokens"] = list_own_tokens(model, names, TOKENS, by=by)
         signed = pick(signs).tolist()
-        named["answer_tokens"] = answer_tokens(model, names, TOKENS, signs=signed)
+        named["answer_tokens"] = list_own_tokens(model, names, TOKENS, signs=signed)
     for column, values in named.items():
         if isinstance(values, Tensor):
             chosen = pick(values).cpu()

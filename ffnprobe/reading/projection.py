@@ -19,7 +19,7 @@ W_U[:, t], one row to fold instead of one for each token. A direction so prepare
 Equal values are ordered by layer, neuron and token id, so that a list is the same on every run.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -91,6 +91,22 @@ def gather(
 ) -> Float[Tensor, "row d_model"]:
     """Pick the rows of the neurons named."""
     return rows[[name.layer for name in neurons], [name.neuron for name in neurons]]
+
+
+def pick_read(
+    model: Model, neurons: Sequence[NeuronId], *, by: str
+) -> Float[Tensor, "row d_model"]:
+    """Pick each neuron's answer, question or gate, as tokens are read off it: through the model's lens, if it has one."""
+    rows = torch.empty(len(neurons), model.config.d_model, device=model.device)
+    for layer in dict.fromkeys(name.layer for name in neurons):
+        places = [place for place, name in enumerate(neurons) if name.layer == layer]
+        own = [neurons[place].neuron for place in places]
+        if by == "answer":
+            picked = model.answers_of(layer)[own]
+        else:
+            picked, _ = pick_questions(model, layer, own, by=by)
+        rows[places] = model.carry(layer, picked, by=by)
+    return rows
 
 
 def answer_readers(
@@ -219,9 +235,22 @@ def _order(values: Float[Tensor, "row column"], *, smallest: bool) -> Int[Tensor
 
 
 def list_own_tokens(
-    model: Model, rows: Float[Tensor, "row d_model"], k: int, *, by: str, smallest: bool = False
+    model: Model,
+    neurons: Sequence[NeuronId],
+    k: int,
+    *,
+    by: str = "answer",
+    signs: Sequence[float] | None = None,
+    smallest: bool = False,
 ) -> list[list[str]]:
-    """List the k tokens, as shown, that stand for each answer, question or gate: promoted, or asked for."""
+    """List the k tokens, as shown, that stand for each neuron: promoted by its answer, or opening it.
+
+    Of a neuron with a negative sign, those of its answer negated.
+    """
+    rows = pick_read(model, neurons, by=by)
+    if signs is not None:
+        signed = torch.tensor([-1.0 if sign < 0 else 1.0 for sign in signs], device=rows.device)
+        rows = rows * signed[:, None]
     if by == "answer":
         readers = answer_readers(model, rows, convention="centred")
     else:
@@ -229,34 +258,22 @@ def list_own_tokens(
     return only_tokens(list_tokens(model, *readers, k, smallest=smallest))
 
 
-def answer_tokens(
-    model: Model, neurons: Sequence[NeuronId], k: int, *, signs: Sequence[float] | None = None
-) -> list[list[str]]:
-    """List, for each neuron, the k tokens its answer promotes; negated where its sign is negative."""
-    rows = gather(model.answers, neurons)
-    if signs is not None:
-        signed = torch.tensor([-1.0 if sign < 0 else 1.0 for sign in signs], device=rows.device)
-        rows = rows * signed[:, None]
-    return list_own_tokens(model, rows, k, by="answer")
-
-
 def list_sides(
     model: Model,
-    questions: Float[Tensor, "row d_model"],
-    gates: Float[Tensor, "row d_model"] | None,
-    answers: Float[Tensor, "row d_model"],
+    sides: Mapping[str, Float[Tensor, "row d_model"]],
     k: int,
     *,
-    convention: str,
-    through: str,
+    convention: str = "centred",
+    through: str = "embed",
 ) -> dict[str, list[list[TokenValue]]]:
-    """List what opens each gate and question, and what each answer `promotes` and `suppresses`."""
+    """List what opens each `gate` and `question` given, and what each `answer` promotes and suppresses."""
     lists: dict[str, list[list[TokenValue]]] = {}
-    for side, rows in (("gate_tokens", gates), ("question_tokens", questions)):
-        if rows is not None:
-            lists[side] = list_tokens(model, *question_readers(model, rows, through=through), k)
+    for by in ("gate", "question"):
+        if by in sides:
+            readers = question_readers(model, sides[by], through=through)
+            lists[f"{by}_tokens"] = list_tokens(model, *readers, k)
     lists |= {"promotes": [], "suppresses": []}
-    is_centred = convention == "centred"
+    answers, is_centred = sides["answer"], convention == "centred"
     for _, values in project_blocks(*answer_readers(model, answers, convention=convention)):
         lists["promotes"] += _list_values(model, values, k, is_centred=is_centred)
         lists["suppresses"] += _list_values(model, values, k, smallest=True, is_centred=is_centred)

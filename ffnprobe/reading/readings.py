@@ -129,10 +129,12 @@ class QuestionSide:
     model: Model
     direction: Float[Tensor, " d_model"]
     through: str
+    # The direction as tokens are read off it: through the model's lens, if it has one.
+    carried: Float[Tensor, " d_model"]
 
     def top(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` tokens that open the question most: token, id, value."""
-        readers = question_readers(self.model, self.direction[None], through=self.through)
+        readers = question_readers(self.model, self.carried[None], through=self.through)
         table = _table_tokens(self.model, readers, top)
         return self.model.provenance(settings={"questions_through": self.through}).note(table)
 
@@ -144,6 +146,7 @@ class AnswerSide:
     model: Model
     direction: Float[Tensor, " d_model"]
     convention: str
+    carried: Float[Tensor, " d_model"]
 
     def promotes(self, top: int | None = 10) -> "pd.DataFrame":
         """Table the `top` tokens the answer raises most: token, id, value."""
@@ -154,7 +157,7 @@ class AnswerSide:
         return self._table(top, smallest=True)
 
     def _table(self, top: int | None, *, smallest: bool) -> "pd.DataFrame":
-        readers = answer_readers(self.model, self.direction[None], convention=self.convention)
+        readers = answer_readers(self.model, self.carried[None], convention=self.convention)
         is_centred = self.convention == "centred"
         table = _table_tokens(self.model, readers, top, smallest=smallest, is_centred=is_centred)
         return self.model.provenance(convention=self.convention).note(table)
@@ -297,14 +300,12 @@ class Readings(Result, Sequence[Reading]):
         return {"rows": self.rows(k), "tokens": self.tokens(k)}
 
     def _lists(self, k: int) -> dict[str, list[list[TokenValue]]]:
-        gates = [reading.gate.direction for reading in self if reading.gate is not None]
-        return list_sides(
-            self.model,
-            torch.stack([reading.question.direction for reading in self]),
-            torch.stack(gates) if gates else None,
-            torch.stack([reading.answer.direction for reading in self]),
-            k, convention=self[0].answer.convention, through=self[0].question.through,
-        )  # fmt: skip
+        sides = {"question": [each.question.carried for each in self],
+                 "gate": [each.gate.carried for each in self if each.gate is not None],
+                 "answer": [each.answer.carried for each in self]}  # fmt: skip
+        rows = {by: torch.stack(own) for by, own in sides.items() if own}
+        convention, through = self[0].answer.convention, self[0].question.through
+        return list_sides(self.model, rows, k, convention=convention, through=through)
 
 
 @overload
@@ -367,21 +368,25 @@ def read(
     with torch.no_grad():
         for layer, run in groupby(chosen, key=lambda name: name.layer):
             directions = pick_directions(model, layer, [name.neuron for name in run])
-            blocks = project_measured(model, directions.answers)
+            answers = model.carry(layer, directions.answers, by="answer")
+            blocks = project_measured(model, answers)
             moments = [one for _, block in blocks for one in block]
             measured = measure_neurons(model, directions, moments, limits)
-            gates = [None] * len(measured) if directions.gates is None else directions.gates
-            readings += [
-                Reading(
-                    **vars(measures),
-                    question=QuestionSide(model, question, through),
-                    gate=None if gate is None else QuestionSide(model, gate, through),
-                    answer=AnswerSide(model, answer, convention),
-                    provenance=provenance,
+            sides: dict[str, list[QuestionSide]] = {}
+            for by, rows in (("question", directions.questions), ("gate", directions.gates)):
+                if rows is not None:  # the lens ends at the embeddings
+                    carried = model.carry(layer, rows, by=by) if through == "embed" else rows
+                    pairs = zip(rows, carried, strict=True)
+                    sides[by] = [QuestionSide(model, row, through, seen) for row, seen in pairs]
+            for n, measures in enumerate(measured):
+                readings.append(
+                    Reading(
+                        **vars(measures),
+                        question=sides["question"][n],
+                        gate=sides["gate"][n] if "gate" in sides else None,
+                        answer=AnswerSide(model, directions.answers[n], convention, answers[n]),
+                        provenance=provenance,
+                    )
                 )
-                for measures, question, gate, answer in zip(
-                    measured, directions.questions, gates, directions.answers, strict=True
-                )
-            ]
     is_one = isinstance(neurons, str) and len(readings) == 1
     return readings[0] if is_one else Readings(model, tuple(readings), provenance)

@@ -43,10 +43,8 @@ from ffnprobe.names import NeuronId, split_position
 from ffnprobe.provenance import Provenance, Setting
 from ffnprobe.reading.neuron_tables import TOKENS, list_neurons
 from ffnprobe.reading.projection import (
-    answer_tokens,
     check_top,
     list_own_tokens,
-    pick_rows,
     sort_neurons,
 )
 from ffnprobe.reading.spectrum import compare_tokens
@@ -217,10 +215,8 @@ def search(
     if len(ids) > 1:
         for token, each in zip(shown, values["z"], strict=True):
             table[f"z of {token}"] = each[picked].tolist()
-    layer_rows = {layer: pick_rows(model, layer, by=by) for layer in {n.layer for n in neurons}}
-    rows = torch.stack([layer_rows[n.layer][n.neuron] for n in neurons])
     k, is_suppressing = min(TOKENS, model.config.vocab), away and by == "answer"
-    own_tokens = list_own_tokens(model, rows, k, by=by, smallest=is_suppressing)
+    own_tokens = list_own_tokens(model, neurons, k, by=by, smallest=is_suppressing)
     table[name_own_tokens(by=by, away=away)] = [" ".join(row) for row in own_tokens]
     settings: dict[str, Setting] = {"by": by, "rank": rank, "away": away, "layers": list(chosen)}
     if named is not None:
@@ -336,6 +332,6 @@ def _table_strongest(
     columns = {
         "dot": dots[picked].tolist(),
         "cosine": cosines[picked].tolist(),
-        "promotes": answer_tokens(model, names, min(TOKENS, model.config.vocab)) if names else [],
+        "promotes": list_own_tokens(model, names, min(TOKENS, model.config.vocab)) if names else [],
     }
     return list_neurons(model, names, columns)

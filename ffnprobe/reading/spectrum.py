@@ -171,6 +171,24 @@ def compare_tokens(
     model: Model, ids: list[int], *, by: str, layers: list[int]
 ) -> dict[str, Float[Tensor, "token layer neuron"]]:
     """Compare every neuron of the layers with each token: z, dot and cosine."""
+    known, columns = token_directions(model).lengths, []
+    for layer in layers:
+        rows = model.carry(layer, pick_rows(model, layer, by=by), by=by)
+        if (by, layer) not in known:  # they are the same for every search
+            known[by, layer] = _measure_lengths(model, rows, by=by)
+        columns.append(compare_rows(model, ids, rows, by=by, lengths=known[by, layer]))
+    return {name: torch.stack([each[name] for each in columns], dim=1) for name in RANKS}
+
+
+def compare_rows(
+    model: Model,
+    ids: list[int],
+    rows: Float[Tensor, "neuron d_model"],
+    *,
+    by: str,
+    lengths: tuple[Tensor, Tensor] | None = None,
+) -> dict[str, Float[Tensor, "token neuron"]]:
+    """Compare answers, questions or gates with each token: z, dot and cosine."""
     directions = token_directions(model)
     if by == "answer":
         spectrum = directions.unembedding
@@ -179,19 +197,23 @@ def compare_tokens(
         spectrum, exact = directions.embedding, model.embedding[ids].cpu().double()
     # What tokens have in common is taken away in fp64: it may be far larger than what they do not.
     targets, apart = (part.to(model.head) for part in (exact, exact - spectrum.mean))
-    target_norms = linalg.vector_norm(targets, dim=-1)
-    columns: dict[str, list[Tensor]] = {name: [] for name in RANKS}
-    for layer in layers:
-        rows = pick_rows(model, layer, by=by)
-        if (by, layer) not in directions.lengths:  # they are the same for every search
-            norms, spreads = linalg.vector_norm(rows, dim=-1), spectrum.spreads(rows)
-            is_spread = spreads > NO_SPREAD * norms * spectrum.deviations.max()
-            directions.lengths[by, layer] = norms, torch.where(is_spread, spreads, 0.0)
-        norms, spreads = directions.lengths[by, layer]
-        dots = einsum(targets, rows, "token d_model, neuron d_model -> token neuron")
-        away = einsum(apart, rows, "token d_model, neuron d_model -> token neuron")
-        lengths = target_norms[:, None] * norms
-        columns["z"].append(torch.where(spreads > 0, away / spreads, 0.0))
-        columns["cosine"].append(torch.where(lengths > 0, dots / lengths, 0.0))
-        columns["dot"].append(away if by == "answer" else dots)
-    return {name: torch.stack(column, dim=1) for name, column in columns.items()}
+    norms, spreads = lengths or _measure_lengths(model, rows, by=by)
+    dots = einsum(targets, rows, "token d_model, neuron d_model -> token neuron")
+    away = einsum(apart, rows, "token d_model, neuron d_model -> token neuron")
+    products = linalg.vector_norm(targets, dim=-1)[:, None] * norms
+    return {
+        "z": torch.where(spreads > 0, away / spreads, 0.0),
+        "cosine": torch.where(products > 0, dots / products, 0.0),
+        "dot": away if by == "answer" else dots,
+    }
+
+
+def _measure_lengths(
+    model: Model, rows: Float[Tensor, "neuron d_model"], *, by: str
+) -> tuple[Float[Tensor, " neuron"], Float[Tensor, " neuron"]]:
+    """Return each row's norm, and how far tokens spread along it, 0 where that is rounding."""
+    directions = token_directions(model)
+    spectrum = directions.unembedding if by == "answer" else directions.embedding
+    norms, spreads = linalg.vector_norm(rows, dim=-1), spectrum.spreads(rows)
+    is_spread = spreads > NO_SPREAD * norms * spectrum.deviations.max()
+    return norms, torch.where(is_spread, spreads, 0.0)

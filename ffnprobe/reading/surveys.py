@@ -148,11 +148,13 @@ def survey_layers(
             asked = {"gate_tokens": directions.gates, "question_tokens": directions.questions}
             for side, rows in asked.items():
                 if rows is not None:
-                    readers = question_readers(model, rows, through="embed")
+                    carried = model.carry(layer, rows, by=side.removesuffix("_tokens"))
+                    readers = question_readers(model, carried, through="embed")
                     for _, dots in project_blocks(*readers):
                         ids[side] += top_tokens(dots, k)[1].tolist()
             moments: list[Moments] = []
-            for dots, block in project_measured(model, directions.answers):
+            answers = model.carry(layer, directions.answers, by="answer")
+            for dots, block in project_measured(model, answers):
                 moments += block
                 ids["promotes"] += top_tokens(dots, k)[1].tolist()
                 ids["suppresses"] += top_tokens(dots, k, smallest=True)[1].tolist()

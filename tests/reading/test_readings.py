@@ -95,7 +95,7 @@ def test_html_shows_tokens_and_not_markup(pocket):
     assert "<" in pipes
     weights = pocket.embedding[0]
     reading = fp.read(pocket, "L0N0")
-    asked = type(reading.question)(pocket, weights, "embed")
+    asked = type(reading.question)(pocket, weights, "embed", weights)
     html = replace(reading, question=asked)._repr_html_()
     assert "&lt;|endoftext|&gt;" in html
     assert pipes not in html

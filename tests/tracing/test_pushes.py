@@ -140,9 +140,9 @@ def test_a_planted_neuron_is_found_and_its_tokens_turned_by_its_sign(tmp_path):
     assert row.push > 0
     assert row.answer_tokens.split()[0] == model.vocab.show(270)
     # Of the weights alone it suppresses the token.
-    from ffnprobe.reading.projection import answer_tokens
+    from ffnprobe.reading.projection import list_own_tokens
 
-    assert model.vocab.show(270) not in answer_tokens(model, [fp.NeuronId(1, 7)], 200)[0]
+    assert model.vocab.show(270) not in list_own_tokens(model, [fp.NeuronId(1, 7)], 200)[0]
 
 
 def test_batched_prompts_give_the_pushes_of_each_alone(pocket):

@@ -19,6 +19,7 @@ REACHED = {
     "join_survey": "survey(scan=…)",
     "choose_contrast": "contrast_with", "contrast_pushes": "attribute(contrast=…)", "extend": "run",
     "map_layers": "ablate_layers", "estimate_question": "estimate", "embedded_scan": "read", "embedded_labels": "read",
+    "open_lens": "use_lens", "decode_lens": "use_lens",
     "find_labels": "read", "open_labels": "label", "run_before": "explain",
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 import ffnprobe as fp
 from ffnprobe.circuits.graph import ANSWER
 from ffnprobe.errors import OptionRefused
-from ffnprobe.reading.projection import answer_tokens
+from ffnprobe.reading.projection import list_own_tokens
 from ffnprobe.views.figures import charts, draws
 from ffnprobe.views.theme import BLACK, GREY, apply_theme, line_of, plain
 
@@ -117,7 +117,7 @@ def _draw_nodes(figure: go.Figure, circuit: "fp.Circuit", spots: Spots, shown: l
     kept, trace = circuit.kept[: len(shown)], circuit.trace
     worth = circuit.worth[-len(circuit.kept) :][: len(kept)].tolist()
     acts = [float(trace.activations[name.layer, at, name.neuron]) for name, at in kept]
-    tokens = answer_tokens(trace.model, [name for name, _ in kept], 5, signs=acts)
+    tokens = list_own_tokens(trace.model, [name for name, _ in kept], 5, signs=acts)
     rows = [*zip(kept, worth, acts, tokens, strict=True)]
     figure.add_scatter(
         x=[spots[name][0] for name in shown], y=[spots[name][1] for name in shown],
