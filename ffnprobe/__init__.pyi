@@ -30,6 +30,8 @@ from ffnprobe.interventions.ablation import Effects as Effects, GroupEffects as 
 from ffnprobe.interventions.ablation import LayerEffects as LayerEffects
 from ffnprobe.interventions.ablation import ablate as ablate, ablate_layers as ablate_layers
 from ffnprobe.interventions.estimates import Estimates as Estimates, estimate as estimate
+from ffnprobe.interventions.list_checks import ListChecks as ListChecks
+from ffnprobe.interventions.list_checks import check_lists as check_lists
 from ffnprobe.interventions.patching import LayerPatches as LayerPatches, Patches as Patches
 from ffnprobe.interventions.patching import patch as patch, patch_layers as patch_layers
 from ffnprobe.interventions.steering import Steering as Steering, steer as steer

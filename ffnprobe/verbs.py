@@ -196,6 +196,8 @@ _LISTED = (
     Verb("steer", "ffnprobe.interventions.steering", "ffnprobe.interventions.steering.Steering",
          "effect of a change: what the model can be made to say, not what it uses"),
     Verb("read", "ffnprobe.reading.readings", "ffnprobe.reading.readings.Readings", WEIGHTS),
+    Verb("check_lists", "ffnprobe.interventions.list_checks",
+         grade="of lists of tokens: measured by setting neurons and words in a few passages"),
     Verb("related", "ffnprobe.reading.searches", grade=WEIGHTS),
     Verb("search", "ffnprobe.reading.searches", grade=WEIGHTS),
     Verb("survey", "ffnprobe.labels.surveying"),

@@ -42,6 +42,7 @@ ASKED: dict[str, dict[str, Any]] = {
                      "answer": " the", "other_answer": " in"},
     "steer": {"prompt": JORDAN, "activations": {"L3N12": 4.0}, "scale": {"L1": 0.5}, "generate": 2},
     "read": {"neurons": ["L3N361", "L4N26"], "convention": "raw"},
+    "check_lists": {"neurons": ["L3N361", "L1N505"], "top": 4, "text": ["The cat sat on the mat and slept"]},
     "related": {"neuron": "L3N361", "top": 3},
     "search": {"tokens": [" golf", " tennis"], "rank": "dot", "away": True},
     "survey": {"layers": "6", "top": 2},

@@ -30,7 +30,7 @@ SECTIONS = {
     "Results": ["Result", "Provenance", "TableSet", "FfnProbeError"],
     "What the weights say": [
         "read", "Reading", "Readings", "related", "Related", "survey", "Survey", "search", "Search", "match",
-        "Match", "use_lens", "JacobianLens", "Thresholds", "NeuronId",
+        "Match", "check_lists", "ListChecks", "use_lens", "JacobianLens", "Thresholds", "NeuronId",
     ],
     "One prompt": [
         "run", "Trace", "attribute", "Pushes", "PushesByPiece", "paths", "Paths", "contrast_with",

@@ -43,8 +43,8 @@ MODEL = Option(
     flag="-m", metavar="NAME|FOLDER|FILE", default="$FFNPROBE_MODEL, else pocket",
 )  # fmt: skip
 LENS = Option(
-    "Read token lists through a Jacobian lens: a folder of fit-lens, a .pt file, or on-demand.",
-    str | None, metavar="DIR|FILE",
+    "Read token lists through a Jacobian lens: a folder of fit-lens, a .pt file, own (pocket's), or on-demand.",
+    str | None, metavar="LENS",
 )  # fmt: skip
 DEVICE = Option("The device to compute on.", choices=("auto", "cpu", "cuda", "mps"))
 THREADS = Option(

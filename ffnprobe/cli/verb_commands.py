@@ -103,6 +103,11 @@ def end_read(common: Common, answered: "Answered") -> None:
     label = None if labels is None else labels.of(reading.name)
     if label is not None:
         print("\n" + "\n".join(wrap(f"label: {label.describe()}", find_width())))
+    if answered.model.lens is not None:
+        from ffnprobe.interventions.list_checks import check_lists
+
+        checked = check_lists(answered.model, reading.name, top=top)
+        print("\n" + "\n".join(wrap(f"lists: {checked.describe()}", find_width())))
     scan = embedded_scan(answered.model) if answered.scan is None else answered.scan
     if scan is not None:
         from ffnprobe.views.terminal import print_document

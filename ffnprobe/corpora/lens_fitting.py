@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import torch
 
 from ffnprobe.arguments import Argument, Option, Progress, verb
-from ffnprobe.corpora.passages import Passage, ScanSettings, cut_blocks
+from ffnprobe.corpora.passages import ScanSettings, cut_blocks
 from ffnprobe.corpora.text_sources import Texts, find_texts
 from ffnprobe.errors import DataRefused
 from ffnprobe.models.model import Model
@@ -80,45 +80,57 @@ def fit_lens(
     provenance = model.provenance(run_by=model.run_by, settings=shown)
     c = model.config
     total = 2 * passages * c.d_model
-    sums = {"J": torch.zeros(c.layers - 1, c.d_model, c.d_model),
-            "K": torch.zeros(c.layers, c.d_model, c.d_model)}  # fmt: skip
-    done = 0
+    zeros = {
+        name: torch.zeros(layers, c.d_model, c.d_model)
+        for name, layers in (("J", c.layers - 1), ("K", c.layers))
+    }
     with nullcontext() if store is None else hold_store(Path(store), manifest) as held:
-        part = None if held is None else held.read(PART)
-        if part is not None:
-            done, sums = part.said["passages"], {name: each.clone() for name, each in part.tensors.items()}  # fmt: skip
-        ticks = 2 * done * c.d_model
+        # Replaced whole, so that an interrupt finds sums over so many passages.
+        sums = (None if held is None else held.read(PART)) or Part({"passages": 0}, zeros)
+        done = ticks = 0
 
         def tick(many: int) -> None:
             nonlocal ticks
             ticks += many
             if progress is not None:
-                progress(ticks, total)
+                progress(2 * done * c.d_model + ticks, total)
 
-        def encode() -> Part:
-            said = {"passages": done, "provenance": provenance.including(passages=done).as_dict()}
-            return Part(said, sums)
+        def keep() -> None:
+            if held is not None and sums.said["passages"]:
+                held.write(PART, *sums)
 
         last_write = time.monotonic()
-        with closing(_cut(model, sources, settings, skip)) as long:
-            for ids in islice(long, done, passages):
-                counted = count_positions(len(ids), skip)
-                one = measure_answers(model, ids, counted, tick).cpu()
-                sums["K"] += measure_questions(model, ids, counted, tick).cpu()
-                sums["J"] += one
-                done += 1
-                is_due = time.monotonic() - last_write > SECONDS_BETWEEN_WRITES
-                if held is not None and (is_due or done == passages):
-                    held.write(PART, *encode())
-                    last_write = time.monotonic()
-        if not done:
-            raise DataRefused(
-                f"no passage is longer than the {skip} positions that count for nothing.",
-                remedy="longer texts, or a smaller skip",
+        try:
+            with closing(_cut(model, sources, settings, skip)) as long:
+                done = sums.said["passages"]
+                for ids in islice(long, done, passages):
+                    counted, ticks = count_positions(len(ids), skip), 0
+                    measured = {
+                        "J": measure_answers(model, ids, counted, tick),
+                        "K": measure_questions(model, ids, counted, tick),
+                    }
+                    done += 1
+                    added = provenance.including(passages=done).as_dict()
+                    sums = Part(
+                        {"passages": done, "provenance": added},
+                        {name: sums.tensors[name] + each.cpu() for name, each in measured.items()},
+                    )
+                    if time.monotonic() - last_write > SECONDS_BETWEEN_WRITES:
+                        keep()
+                        last_write = time.monotonic()
+        except KeyboardInterrupt:
+            keep()
+            kept = (
+                f"{sums.said['passages']} passages are kept in {store}; the same command resumes."
             )
-        if held is not None:
-            held.write(PART, *encode())
-        return decode_lens(encode()).check(model)
+            raise KeyboardInterrupt(kept if held is not None else "") from None
+        keep()
+    if not sums.said["passages"]:
+        raise DataRefused(
+            f"no passage is longer than the {skip} positions that count for nothing.",
+            remedy="longer texts, or a smaller skip",
+        )
+    return decode_lens(sums).check(model)
 
 
 def _cut(
@@ -129,10 +141,6 @@ def _cut(
     with closing(cut_blocks(model.vocab, sources, settings)) as blocks:
         for block in blocks:
             for passage in block.passages:
-                ids = (*begin, *_ids(passage))
+                ids = (*begin, *passage.ids)
                 if len(count_positions(len(ids), skip)):
                     yield ids
-
-
-def _ids(passage: Passage) -> tuple[int, ...]:
-    return tuple(map(int, passage.ids))

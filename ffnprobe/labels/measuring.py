@@ -18,19 +18,18 @@ from itertools import islice
 
 import numpy as np
 import torch
-from einops import einsum
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.arguments import Progress
 from ffnprobe.corpora.passages import ScanSettings, hash_numbers
-from ffnprobe.interventions.replay import LOGITS_AT_ONCE, Replay
+from ffnprobe.interventions.list_checks import count_risen
+from ffnprobe.interventions.replay import Replay
 from ffnprobe.labels.counts import SAMPLED, Collector, Quantiles, Scorer, TokenRows, raise_rare
 from ffnprobe.labels.rules import Keys, Rules, Strong, find_rules, make_keys
 from ffnprobe.labels.splits import Columns, Split, classify, watch_block
 from ffnprobe.labels.stored_labels import Partial
 from ffnprobe.models.model import Model
-from ffnprobe.models.step import normalise, unembed
 from ffnprobe.reading.projection import answer_readers, project_blocks, top_tokens
 from ffnprobe.tracing.runs import run
 
@@ -141,25 +140,13 @@ class Labelling:
         """Yield for each layer how many promoted tokens gain, by the neuron and by the one before it."""
         model = self.model
         trace = run(model, list(prompt), bos=self.settings.bos, patterns=False)
-        replay, last = Replay(trace), len(trace) - 1
+        replay = Replay(trace)
         for layer, rows in chosen.items():
             if not len(rows):
                 continue
             neurons = self.columns.neurons[layer][rows]
-            gaps = tensors[f"highs.{layer}"][rows] - trace.activations[layer, last, neurons]
-            shifts = einsum(
-                replay.held(gaps), replay.held(model.rows[layer][neurons]),
-                "variant, variant d_model -> variant d_model",
-            )  # fmt: skip
-            shifts = torch.cat([torch.zeros_like(shifts[:1]), shifts])[:, None]
-            streams = replay.entering(layer + 1, start=last) + replay.moved(layer, [last], shifts)
-            final = replay.finish(streams, layer=layer + 1, start=last)
-            own = tensors[f"promoted.{layer}"][rows]
-            # Under each neuron its own tokens, then those of the next one (of the last, the first's).
-            read = torch.cat([own, own.roll(-1, dims=0)], dim=1)
-            risen = torch.split(_find_risen(replay, final[:, 0], read), own.shape[1], dim=1)
-            by_own, by_other = (each.sum(dim=1).float() for each in risen)
-            yield layer, torch.stack([by_own, by_other.roll(1)])
+            own, highs = tensors[f"promoted.{layer}"][rows], tensors[f"highs.{layer}"][rows]
+            yield layer, count_risen(replay, layer, neurons, own, highs)
 
 
 def make_lookup(
@@ -201,20 +188,3 @@ def choose_tested(number: int, prompts: int, many: int) -> Tensor:
     rows = torch.arange(many) % groups
     turns = [(rows + part * prompts // tries) % prompts == number for part in range(tries)]
     return torch.stack(turns).any(dim=0).nonzero()[:, 0]
-
-
-def _find_risen(
-    replay: Replay, final: Float[Tensor, "variant d_model"], read: Int[Tensor, "row token"]
-) -> Bool[Tensor, "row token"]:
-    """Find the tokens read whose probability is higher than in the first variant, the clean one."""
-    model = replay.model
-    seen = normalise(model, final)
-    size = max(2, LOGITS_AT_ONCE // model.config.vocab)
-    risen = []
-    for start in range(1, len(seen), size):
-        part = seen[start : start + size]
-        # The clean row goes along in every product, so that it is rounded as the others are.
-        logs = torch.log_softmax(unembed(model, torch.cat([seen[:1], part])), dim=-1)
-        tokens = read[start - 1 : start - 1 + len(part)].to(logs.device)
-        risen.append((logs[1:].gather(1, tokens) > logs[0][tokens]).cpu())
-    return torch.cat(risen)

@@ -19,12 +19,15 @@ hooks. An interrupt may come before TransformerLens has taken a hook off: a hook
 run.
 """
 
+import json
 import logging
 import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -70,6 +73,20 @@ class Booted(NamedTuple):
 
 _booted: "WeakKeyDictionary[Model, Booted]" = WeakKeyDictionary()
 _turn = RLock()
+
+
+def find_published(name: str) -> tuple[str, str, str] | None:
+    """Return the repository, file and commit of a published Jacobian lens, by TransformerLens's list of them."""
+    spec = find_spec("transformer_lens")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    listed = Path(spec.submodule_search_locations[0]) / "tools/analysis/jacobian_lens_registry.json"
+    lenses = json.loads(listed.read_text(encoding="utf-8"))
+    revision = lenses.pop("revision")
+    for short, lens in lenses.items():
+        if isinstance(lens, dict) and name in (short, *lens["aliases"]):
+            return lens["repo_id"], lens["filename"], revision
+    return None
 
 
 def bridge_of(model: Model) -> "TransformerBridge":

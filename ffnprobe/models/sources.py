@@ -208,12 +208,19 @@ def fetch_config(repository: str) -> Path:
     raise ModelNotLoaded(f"{repository} on the hub has no config.json.")
 
 
-def _download(repository: str, file: str) -> Path | None:
+def fetch_file(repository: str, file: str, revision: str) -> Path:
+    """Return one file of a repository as it was at a commit, from the cache or by downloading it."""
+    if path := _download(repository, file, revision):
+        return path
+    raise ModelNotLoaded(f"{repository} on the hub has no {file}.")
+
+
+def _download(repository: str, file: str, revision: str | None = None) -> Path | None:
     """Fetch one file with the hub's own progress bar; None if the repository has no such file."""
     from huggingface_hub import errors, hf_hub_download
 
     try:
-        return Path(hf_hub_download(repository, file, etag_timeout=SECONDS))
+        return Path(hf_hub_download(repository, file, revision=revision, etag_timeout=SECONDS))
     except errors.GatedRepoError:
         remedy = "hf auth login"
         raise ModelNotLoaded(f"{repository} asks for a login on the hub.", remedy=remedy) from None

@@ -28,6 +28,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,26 +38,32 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ffnprobe.arguments import verb
-from ffnprobe.errors import DataRefused, OptionRefused
+from ffnprobe.errors import DataRefused, ModelNotLoaded, OptionRefused
 from ffnprobe.files import check_regular, quote
+from ffnprobe.models import pocket
+from ffnprobe.models.bridge import find_published
 from ffnprobe.models.checkpoint import tell_apart
 from ffnprobe.models.forward import embed
 from ffnprobe.models.model import Model
+from ffnprobe.models.sources import fetch_file
 from ffnprobe.models.step import normalise, step
 from ffnprobe.provenance import Provenance
 from ffnprobe.results import Result
-from ffnprobe.store import Part, open_store
+from ffnprobe.store import Part, open_store, read_part
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ON_DEMAND, NO_LENS = "on-demand", "none"
+ON_DEMAND, NO_LENS, OWN = "on-demand", "none", "own"
+# Pocket's own, of `analyses/pocket/pack_lens.py`.
+PACKED = pocket.FOLDER / "lens.safetensors"
 LENS, PART = "lens", "jacobians"
 # Left out of averages: attention sinks stand at the first positions.
 SKIPPED = 16
-# So many products go through the layers at once, and so many neurons are read on demand at most.
-AT_ONCE, MOST = 32, 256
-# Prose for reading on demand; any would do.
+# So many products go through the layers at once; on demand so many neurons are read at most, over so many passages.
+AT_ONCE, MOST, READ = 32, 256, 16
+# Prose for reading on demand; any would do. Pocket knows no words but those of its facts: every so many of them.
+POCKET_STEP = 24
 PASSAGES = (
     "The ferry left the harbour a little after seven, and by the time the sun had cleared the hills most of the "
     "passengers were asleep. A teacher from the north explained to her students how the lighthouse had been built, "
@@ -161,6 +168,7 @@ class OnDemand:
                 f"{len(rows):,} neurons are too many to read through the layers on demand.",
                 remedy=f"at most {MOST} neurons, or a lens that is fitted once (fit_lens, fit-lens)",
             )
+        self.model.check()
         side = "answer" if by == "answer" else "question"
         keys = [(side, layer, row.cpu().numpy().tobytes()) for row in rows]
         new = [n for n, key in enumerate(keys) if key not in self._known]
@@ -306,32 +314,43 @@ class JacobianLens(Result):
 def use_lens(model: Model, lens: str | os.PathLike[str] | JacobianLens | None) -> Model:
     """Return the model with its token lists read through a Jacobian lens; its numbers stay as they are.
 
-    A lens is what `fit_lens` returned or the folder it kept, a published `.pt` file, or "on-demand", which
-    needs no fit and takes the neurons asked for through the layers when they are read. None and "none" read
-    through the unembedding and the embeddings alone.
+    A lens is what `fit_lens` returned or the folder it kept, a published `.pt` file or its name on the hub
+    ("gpt2-small", "google/gemma-3-270m"), "own" (pocket's, in the package), or "on-demand", which needs no fit and takes the neurons asked for through the layers when they
+    are read. None and "none" read through the unembedding and the embeddings alone.
 
     >>> import ffnprobe as fp
     >>> model = fp.use_lens(fp.load("pocket"), "on-demand")
     >>> fp.read(model, "L3N361").provenance.settings["lens"]
-    'Jacobian, on demand, over 2 passages'
+    'Jacobian, on demand, over 16 passages'
     """
     found: JacobianLens | OnDemand | None
+    changed = copy(model)
     if lens is None or lens == NO_LENS:
         found = None
     elif isinstance(lens, JacobianLens):
         found = lens.check(model)
+    elif lens == OWN:
+        found = _open_own(model).check(model)
     elif lens == ON_DEMAND:
-        found = OnDemand(model, tuple(_cut_passages(model)))
+        found = OnDemand(changed, tuple(_cut_passages(model)))
     else:
         found = open_lens(Path(lens), model).check(model)
-    changed = copy(model)
     vars(changed)["lens"] = found
     return changed
 
 
+def own_texts(model: Model) -> Sequence[str]:
+    """Return texts that a model knows how to read, where none are given."""
+    if model.source.kind != "embedded":
+        return PASSAGES
+    prompts = islice(pocket.prompts(), 0, None, POCKET_STEP)
+    return [f"{prompt.text}{prompt.fact.answer}." for prompt in prompts]
+
+
 def _cut_passages(model: Model) -> Iterator[tuple[int, ...]]:
     begin = [model.vocab.bos] if model.vocab.bos is not None and model.vocab.puts_bos(None) else []
-    for text in PASSAGES:
+    texts = own_texts(model)
+    for text in texts[:: -(-len(texts) // READ)]:
         yield tuple([*begin, *model.vocab.ids(text)][: model.config.positions])
 
 
@@ -344,6 +363,11 @@ def open_lens(path: Path, model: Model) -> JacobianLens:
             raise DataRefused(f"the {LENS} in {path} has not begun.", remedy="the same fit again")
         return decode_lens(part)
     if not os.path.exists(path):
+        if (published := find_published(path.as_posix())) is not None:
+            try:
+                return _read_published(fetch_file(*published), model)
+            except ModelNotLoaded as error:
+                raise DataRefused(error.what, remedy=f"a .pt file, or {ON_DEMAND}") from None
         raise DataRefused(
             f"there is no lens {path}.", remedy=f"{ON_DEMAND}, or a folder of fit-lens"
         )
@@ -351,10 +375,27 @@ def open_lens(path: Path, model: Model) -> JacobianLens:
     return _read_published(path, model)
 
 
+def _open_own(model: Model) -> JacobianLens:
+    """Open the lens in the package, if the model is pocket."""
+    if model.source.kind != "embedded":
+        raise DataRefused(
+            f"{model.name} comes without a lens.", remedy=f"{ON_DEMAND}, or a folder of fit-lens"
+        )
+    return decode_lens(read_part(PACKED))
+
+
+def encode_lens(lens: JacobianLens) -> Part:
+    """Make a part of a lens, its means in half precision."""
+    said = {"passages": lens.passages, "provenance": lens.provenance.as_dict(), "of": 1}
+    sides = (("J", lens.answers), ("K", lens.questions))
+    return Part(said, {name: torch.stack([*side.values()]).half() for name, side in sides})
+
+
 def decode_lens(part: Part) -> JacobianLens:
-    """Make a lens of the sums in a store."""
+    """Make a lens of a part: of sums over passages, in a store, or of means."""
     said, tensors = part
-    sides = {name: dict(enumerate(tensors[name] / max(1, said["passages"]))) for name in ("J", "K")}
+    many = said.get("of", said["passages"])
+    sides = {name: dict(enumerate(tensors[name].float() / max(1, many))) for name in ("J", "K")}
     return JacobianLens(
         sides["J"], sides["K"], said["passages"], Provenance.from_dict(said["provenance"])
     )

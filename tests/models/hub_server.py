@@ -45,7 +45,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, has_body: bool) -> None:
         wanted = self.headers.get("Range")
         self.server.requests.append((self.command, self.path, wanted))
-        repository, resolve, file = self.path.lstrip("/").partition("/resolve/main/")
+        repository, resolve, rest = self.path.lstrip("/").partition("/resolve/")
+        revision, _, file = rest.partition("/")
         if not resolve or repository not in self.server.repositories:
             self._refuse("RepoNotFound")
             return
@@ -57,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
         start = int(wanted.removeprefix("bytes=").split("-")[0]) if wanted else 0
         self.send_response(206 if wanted else 200)
         self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
-        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("X-Repo-Commit", COMMIT if revision == "main" else revision)
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(len(data) - start))
         if wanted:

@@ -30,6 +30,16 @@ config = find_config(sys.argv[1])[1]
 print(config.layers, config.d_mlp)
 """
 
+LENS = """
+import sys
+import ffnprobe as fp
+from ffnprobe.errors import FfnProbeError
+try:
+    print(fp.use_lens(fp.load(sys.argv[1]), "gpt2-small").lens)
+except FfnProbeError as error:
+    sys.exit(f"error: {error}")
+"""
+
 
 def fetch(name, home, url, *, stderr=subprocess.PIPE, code=FETCH, **more):
     environment = os.environ | {
@@ -112,3 +122,16 @@ def test_a_hub_that_does_not_answer_names_the_two_ways_on(tmp_path):
 def test_offline_mode_is_answered_at_once(tmp_path):
     answer = fetch("gpt2-medium", tmp_path, "http://127.0.0.1:9", HF_HUB_OFFLINE="1")
     assert "the hub did not deliver openai-community/gpt2-medium" in answer.stderr
+
+
+def test_a_published_lens_is_downloaded_by_its_name(published, tiny, tmp_path):
+    file = tmp_path / "lens/gpt2-small/jlens/Salesforce-wikitext/gpt2_jacobian_lens.pt"
+    file.parent.mkdir(parents=True)
+    fp.fit_lens(tiny, {"one": "the cat sat on the mat " * 2}, skip=2).publish(file)
+    with serve({"neuronpedia/jacobian-lens": tmp_path / "lens"}) as hub:
+        answer = fetch(str(published), tmp_path / "home", hub.url, code=LENS)
+        assert answer.stderr == ""
+        assert " over 1 passages" in answer.stdout
+    gone = fetch(str(published), tmp_path / "other", "http://127.0.0.1:9", code=LENS)
+    assert "the hub did not deliver neuronpedia/jacobian-lens" in gone.stderr
+    assert "try: a .pt file, or on-demand" in gone.stderr

@@ -14,6 +14,7 @@ from ffnprobe.models.forward import embed
 from ffnprobe.models.step import normalise, step
 from ffnprobe.reading import jacobian
 from ffnprobe.reading.spectrum import compare_tokens
+from tests.cli.runner import ffnprobe
 from tests.families.builders import write_family
 
 TEXTS = {
@@ -201,3 +202,38 @@ def test_what_is_no_lens_of_this_model_is_refused(tiny, pocket, tmp_path):
         fp.search(fp.use_lens(pocket, "on-demand"), " golf")
     with pytest.raises(DataRefused, match="no passage is longer than the 40 positions"):
         fp.fit_lens(tiny, TEXTS, skip=40)
+
+
+def test_an_interrupted_fit_keeps_whole_passages(tiny, tmp_path):
+    d_model = tiny.config.d_model
+
+    def interrupt(done, total):
+        if done > 3 * d_model:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="1 passages are kept in"):
+        fp.fit_lens(tiny, TEXTS, store=tmp_path / "lens", passages=3, skip=SKIP, progress=interrupt)
+    whole = fp.fit_lens(tiny, TEXTS, passages=3, skip=SKIP)
+    again = fp.fit_lens(tiny, TEXTS, store=tmp_path / "lens", passages=3, skip=SKIP)
+    assert torch.equal(again.questions[2], whole.questions[2])
+
+
+def test_the_command_fits_and_reads_by_it(tmp_path):
+    (tmp_path / "text.txt").write_text("Tiger Woods plays golf . " * 4)
+    store = tmp_path / "lens"
+    said = ffnprobe("fit-lens", tmp_path / "text.txt", "--skip", "1", "--store", store).stdout
+    assert "Jacobian lens of pocket over 1 passages" in said
+    card = ffnprobe("read", "L3N361", "--lens", store).stdout
+    assert "lists: question tokens hold " in card
+    assert "of 10 (another neuron's " in card
+    assert "lists:" not in ffnprobe("read", "L3N361").stdout
+
+
+def test_pocket_s_own_lens_holds_more_than_none(pocket, tiny):
+    own = fp.use_lens(pocket, "own")
+    names = [f"L{layer}N{n}" for layer in (2, 3, 4) for n in range(0, 768, 64)]
+    plain, through = (fp.check_lists(each, names).table.groupby("list").holds.mean() for each in (pocket, own))  # fmt: skip
+    assert through["question_tokens"] > plain["question_tokens"] + 1
+    assert through["promotes"] > plain["promotes"]
+    with pytest.raises(DataRefused, match="comes without a lens"):
+        fp.use_lens(tiny, "own")

@@ -86,6 +86,7 @@ def results(tiny: fp.Model) -> dict[str, Any]:
         "Specificity": scores.specificity("sat on", 2, draws=2),
     }  # fmt: skip
     spread = {"all": " ".join(f"{a} {b}" for a in string.printable[:90] for b in ("the", "cat"))}
+    made["ListChecks"] = fp.check_lists(tiny, "L1N7")
     made["JacobianLens"] = fp.fit_lens(tiny, spread, passages=1)
     made["KeyMoments"] = fp.scan_keys(tiny, spread)
     options = {"subject": "cat", "scan": made["KeyMoments"], "method": "alphaedit", "layer": 1}
