@@ -8,7 +8,7 @@ one with more passages adds to it.
 
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict
 from itertools import islice
@@ -16,20 +16,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
+from einops import reduce
+from jaxtyping import Float
+from torch import Tensor
 
 from ffnprobe.arguments import Argument, Option, Progress, verb
 from ffnprobe.corpora.passages import ScanSettings, cut_blocks
 from ffnprobe.corpora.text_sources import Texts, find_texts
 from ffnprobe.errors import DataRefused
+from ffnprobe.models.forward import embed
 from ffnprobe.models.model import Model
+from ffnprobe.models.step import normalise
 from ffnprobe.reading.jacobian import (
+    AT_ONCE,
     LENS,
     PART,
     JacobianLens,
     count_positions,
     decode_lens,
-    measure_answers,
-    measure_questions,
+    place_rows,
+    pull_rows,
+    push_rows,
+    run_layers,
 )
 from ffnprobe.store import Part, describe, hold_store
 
@@ -131,6 +139,45 @@ def fit_lens(
             remedy="longer texts, or a smaller skip",
         )
     return decode_lens(sums).check(model)
+
+
+def measure_answers(
+    model: Model, ids: Sequence[int], counted: list[int], tick: Callable[[int], None]
+) -> Float[Tensor, "layer d_model d_model2"]:
+    """Return J over one passage, of every layer but the last: a backward pass for each of its rows."""
+    units = torch.eye(model.config.d_model, device=model.device)
+    if model.config.layers == 1:
+        return torch.zeros(0, *units.shape)
+    parts = []
+    with torch.enable_grad():
+        streams = [run_layers(model, embed(model, torch.tensor([ids])), range(1)).requires_grad_()]
+        for layer in range(1, model.config.layers):
+            streams.append(run_layers(model, streams[-1], range(layer, layer + 1)))
+        for rows in torch.split(units, AT_ONCE):
+            slopes = pull_rows(streams[-1], streams[:-1], place_rows(rows, len(ids), counted))
+            parts.append(torch.stack([each[:, 0, counted].mean(dim=1) for each in slopes]))
+            tick(len(rows))
+    return torch.cat(parts, dim=1)
+
+
+def measure_questions(
+    model: Model, ids: Sequence[int], counted: list[int], tick: Callable[[int], None]
+) -> Float[Tensor, "layer d_model d_model2"]:
+    """Return K over one passage, of every layer: a forward product for each of its columns."""
+    embedded, parts = embed(model, torch.tensor([ids])), []
+
+    def look(stream: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        hook = {"before_mlp": lambda rows: seen.append(normalise(model, rows))}
+        run_layers(model, stream, range(model.config.layers), hook)
+        return torch.stack(seen)
+
+    pattern = "row layer pos d_model -> layer d_model row"
+    for rows in torch.split(torch.eye(model.config.d_model, device=model.device), AT_ONCE):
+        moved = push_rows(look, embedded, place_rows(rows, len(ids), counted))
+        parts.append(reduce(moved[:, :, 0, counted], pattern, "mean"))
+        tick(len(rows))
+    return torch.cat(parts, dim=2)
 
 
 def _cut(

@@ -28,6 +28,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,77 +73,44 @@ PASSAGES = (
     "the third gave an interview in which he blamed the weather, the price of oil, a strike of railway workers and, "
     "after a pause, himself. Nobody knew what would happen next.",
 )  # fmt: skip
-Counted = Sequence[int]
 
 
-def count_positions(length: int, skip: int) -> Counted:
+def count_positions(length: int, skip: int) -> list[int]:
     """List the positions of a passage that are averaged over: not the first, nor the last."""
-    return range(skip, length - 1)
+    return list(range(skip, length - 1))
 
 
-def _ends(rows: Float[Tensor, "row d_model"], length: int, counted: Counted) -> Tensor:
+def place_rows(
+    rows: Float[Tensor, "row d_model"], length: int, counted: list[int]
+) -> Float[Tensor, "row 1 pos d_model"]:
     """Put each row at every position counted of an empty stream of its own."""
-    ends = torch.zeros(len(rows), 1, length, rows.shape[-1], device=rows.device)
-    ends[:, 0, list(counted)] = rows[:, None]
-    return ends
+    streams = torch.zeros(len(rows), 1, length, rows.shape[-1], device=rows.device)
+    streams[:, 0, counted] = rows[:, None]
+    return streams
 
 
-def _at(stream: Tensor) -> Tensor:
-    return torch.arange(stream.shape[1], device=stream.device)[None]
-
-
-def measure_answers(
-    model: Model, ids: Sequence[int], counted: Counted, tick: Callable[[int], None]
-) -> Float[Tensor, "layer d_model d_model2"]:
-    """Return J over one passage, of every layer but the last: a backward pass for each of its rows."""
-    (stream,) = _run(model, embed(model, torch.tensor([ids])), range(1))
-    units = torch.eye(model.config.d_model, device=model.device)
-    with torch.enable_grad():
-        streams = [stream.requires_grad_()]
-        for layer in range(1, model.config.layers):
-            streams += _run(model, streams[-1], range(layer, layer + 1))
-        parts = []
-        for rows in torch.split(units, AT_ONCE):
-            slopes = torch.autograd.grad(
-                streams[-1], streams[:-1], _ends(rows, len(ids), counted),
-                retain_graph=True, is_grads_batched=True,
-            )  # fmt: skip
-            parts.append(torch.stack([each[:, 0, list(counted)].mean(dim=1) for each in slopes]))
-            tick(len(rows))
-    return torch.cat(parts, dim=1)
-
-
-def measure_questions(
-    model: Model, ids: Sequence[int], counted: Counted, tick: Callable[[int], None]
-) -> Float[Tensor, "layer d_model d_model2"]:
-    """Return K over one passage, of every layer: a forward product for each of its columns."""
-    embedded = embed(model, torch.tensor([ids]))
-
-    def look(stream: Tensor) -> Tensor:
-        seen: list[Tensor] = []
-        hook = {"before_mlp": lambda rows: seen.append(normalise(model, rows))}
-        _run(model, stream, range(model.config.layers), hook)
-        return torch.stack(seen)
-
-    parts = []
-    for rows in torch.split(torch.eye(model.config.d_model, device=model.device), AT_ONCE):
-        moved = _push(look, embedded, _ends(rows, len(ids), counted))
-        parts.append(reduce(moved[:, :, 0, list(counted)], "row layer pos d_model -> layer d_model row", "mean"))  # fmt: skip
-        tick(len(rows))
-    return torch.cat(parts, dim=2)
-
-
-def _run(
+def run_layers(
     model: Model, stream: Tensor, layers: range, hook: Mapping[str, Any] | None = None
-) -> list[Tensor]:
+) -> Tensor:
+    """Take a stream through layers, with gradients where they are asked for."""
+    at = torch.arange(stream.shape[1], device=stream.device)[None]
     for layer in layers:
-        (stream,) = step(model, layer, [stream], [_at(stream)], hooks=[hook] if hook else None)
-    return [stream]
+        (stream,) = step(model, layer, [stream], [at], hooks=[hook] if hook else None)
+    return stream
 
 
-def _push(function: Callable[[Tensor], Tensor], at: Tensor, rows: Tensor) -> Tensor:
+def push_rows(
+    function: Callable[[Tensor], Tensor], at: Tensor, rows: Float[Tensor, "row 1 pos d_model"]
+) -> Tensor:
     """Return how each row, added at a point, moves what a function gives, to first order."""
     return torch.func.vmap(lambda row: torch.func.jvp(function, (at,), (row,))[1])(rows)  # type: ignore[no-any-return]
+
+
+def pull_rows(
+    ends: Tensor, starts: Sequence[Tensor], rows: Float[Tensor, "row 1 pos d_model"]
+) -> tuple[Tensor, ...]:
+    """Return the gradients of each row's product with the ends; the ends can be asked again."""
+    return torch.autograd.grad(ends, starts, rows, retain_graph=True, is_grads_batched=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,36 +148,32 @@ class OnDemand:
         return torch.stack([self._known[key] for key in keys])
 
     def _count(self, ids: Sequence[int]) -> list[int]:
-        return list(count_positions(len(ids), min(SKIPPED, len(ids) // 2)))
+        return count_positions(len(ids), min(SKIPPED, len(ids) // 2))
 
     def _push_answers(self, layer: int, rows: Tensor, ids: Sequence[int]) -> Tensor:
         """Add answers after their layer at every position counted, and add up how the end moves."""
-        model, counted = self.model, self._count(ids)
-        if layer == model.config.layers - 1:
-            return rows
-        (stream,) = _run(model, embed(model, torch.tensor([ids])), range(layer + 1))
-        rest = range(layer + 1, model.config.layers)
+        model, counted, layers = self.model, self._count(ids), self.model.config.layers
+        stream = run_layers(model, embed(model, torch.tensor([ids])), range(layer + 1))
+        finish = partial(run_layers, model, layers=range(layer + 1, layers))
         moved = [
-            _push(lambda stream: _run(model, stream, rest)[0], stream, _ends(part, len(ids), counted))
+            push_rows(finish, stream, place_rows(part, len(ids), counted))
             for part in torch.split(rows, AT_ONCE)
-        ]  # fmt: skip
+        ]
         return reduce(torch.cat(moved)[:, 0, counted], "row pos d_model -> row d_model", "mean")
 
     def _pull_questions(self, layer: int, rows: Tensor, ids: Sequence[int]) -> Tensor:
         """Follow the scores of questions at every position counted back to the embeddings."""
         model, counted, seen = self.model, self._count(ids), list[Tensor]()
+        hook = {"before_mlp": lambda stream: seen.append(normalise(model, stream))}
         with torch.enable_grad():
             embedded = embed(model, torch.tensor([ids])).requires_grad_()
-            (stream,) = _run(model, embedded, range(layer))
-            hook = {"before_mlp": lambda stream: seen.append(normalise(model, stream))}
-            _run(model, stream, range(layer, layer + 1), hook)
+            run_layers(
+                model, run_layers(model, embedded, range(layer)), range(layer, layer + 1), hook
+            )
             slopes = [
-                torch.autograd.grad(
-                    seen[0], embedded, _ends(part, len(ids), counted),
-                    retain_graph=True, is_grads_batched=True,
-                )[0]
+                pull_rows(seen[0], [embedded], place_rows(part, len(ids), counted))[0]
                 for part in torch.split(rows, AT_ONCE)
-            ]  # fmt: skip
+            ]
         return reduce(torch.cat(slopes)[:, 0, counted], "row pos d_model -> row d_model", "mean")
 
 
