@@ -52,9 +52,10 @@ def write_recipe(
     name, given = result.made_by
     verb, provenance = VERBS[name], result.provenance
     spelled = {each.name: _spell(each, given) for each in verb.parameters if not each.is_shown}
-    lines = [
-        f"model = fp.load({name_model(provenance)!r}{', hooks=True' * (provenance.run_by == HOOKED)})"
-    ]
+    hooks = ", hooks=True" * (provenance.run_by == HOOKED)
+    lines = [f"model = fp.load({name_model(provenance)!r}{hooks})"]
+    if (lens := _find_lens(provenance)) is not None:
+        lines.append(f"model = fp.use_lens(model, {lens if lens == DATA else repr(lens)})")
     traces = {p.name: given[p.name] for p in verb.parameters if p.role == "Trace"}
     for each, trace in traces.items():
         is_usual = trace.has_bos == trace.model.vocab.puts_bos(None)  # as the model's files say
@@ -101,6 +102,12 @@ def _call(verb: Verb, given: Values, spelled: Values, kind: str | None) -> Itera
         yield text if is_placed and not each.is_keyword else f"{each.name}={text}"
 
 
+def _find_lens(provenance: Provenance) -> str | None:
+    """Name the lens that lists were read through; one that was fitted and not kept cannot be named."""
+    lens: Any = provenance.settings.get("lens")
+    return None if lens is None else lens["from"] or DATA
+
+
 def _open(value: Any) -> str:
     if DATA in value:
         return DATA
@@ -131,6 +138,10 @@ def _type(verb: Verb, provenance: Provenance, values: Values, page: bool) -> str
     if store == DATA:
         return None
     flags += [] if store is None else [f"--store={store}"]
+    lens = _find_lens(provenance)
+    if lens == DATA:
+        return None
+    flags += [] if lens is None else [f"--lens={lens}"]
     flags += ["--html", f"{verb.name}.html"] if page else []
     # After `--` a prompt may begin with a dash.
     rest = ["--", *words] if words else []

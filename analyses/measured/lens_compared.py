@@ -29,6 +29,7 @@ def main(argv: list[str] | None = None) -> None:
         "texts", help="a file with a passage a line, or pocket for its own sentences"
     )
     parser.add_argument("--neurons", type=int, default=32, help="how many of each layer")
+    parser.add_argument("--every", type=int, default=1, help="only every n-th layer")
     parser.add_argument("--seed", type=int, default=0, help="by which they are drawn")
     options = parser.parse_args(argv)
     model = fp.load(options.model)
@@ -42,7 +43,7 @@ def main(argv: list[str] | None = None) -> None:
     columns: dict[str, pd.Series[float]] = {}
     names = [
         f"L{layer}N{number}"
-        for layer in range(model.config.layers)
+        for layer in range(0, model.config.layers, options.every)
         for number in chance.sample(range(model.config.d_mlp), options.neurons)
     ]
     for way, each in ways.items():

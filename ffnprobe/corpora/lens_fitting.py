@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -138,7 +138,8 @@ def fit_lens(
             f"no passage is longer than the {skip} positions that count for nothing.",
             remedy="longer texts, or a smaller skip",
         )
-    return decode_lens(sums).check(model)
+    found = decode_lens(sums).check(model)
+    return found if store is None else replace(found, where=os.fspath(store))
 
 
 def measure_answers(

@@ -114,7 +114,7 @@ def check_lists(
     *,
     top: Annotated[int, Option("How many tokens in each list.", flag="-k", least=1)] = 10,
     texts: Annotated[
-        list[str] | None,
+        str | Sequence[str] | None,
         Option("Passages to ask in, their ends.", list[str] | None, name="text", default="prose of our own", longest=100),
     ] = None,
 ) -> ListChecks:  # fmt: skip
@@ -132,7 +132,7 @@ def check_lists(
     if not chosen:
         raise NameNotUnderstood("no neuron is named.", remedy=FORMS)
     top = check_top(top, model.config.vocab, of="tokens")
-    given = own_texts(model) if texts is None else texts
+    given = own_texts(model) if texts is None else [texts] if isinstance(texts, str) else texts
     prompts = [ids for text in given for ids in _cut(model, text)]
     if not prompts:
         raise OptionRefused("no text has two tokens.", remedy="longer texts")

@@ -79,6 +79,8 @@ def survey(
         raise OptionRefused(
             "workers and an address belong to a Ray cluster.", remedy="engine=ray (--engine ray)"
         )
+    if engine == "ray" and model.lens is not None:
+        raise OptionRefused("a lens is in this process alone.", remedy="engine=local, or no lens")
     if workers is not None and workers < 1:
         raise OptionRefused(f"workers = {workers}: it must be at least 1.")
     chosen = model.find_layers(layers)

@@ -210,7 +210,8 @@ def change_rows(model: Model, changes: Mapping[int, Float[Tensor, "neuron d_mode
         name += " edited"
         source = Source(EDITED, f"from {source}, weights {model.fingerprint[:8]}")
     new = fingerprint(weights)
-    changed = replace(model, name=name, source=source, weights=weights, fingerprint=new)
+    # A lens is of the weights as they were.
+    changed = replace(model, name=name, source=source, weights=weights, fingerprint=new, lens=None)
     cached = vars(model)
     vars(changed).update({name: cached[name] for name in _SHARED if name in cached})
     if "blocks" in cached:

@@ -49,8 +49,8 @@ class Reader(Protocol):
         """Return a layer's answers as they reach the end, or its questions (gates) as the words meet them."""
 
     @property
-    def words(self) -> str:
-        """Which lens it is, for the provenance."""
+    def plain(self) -> dict[str, str | int]:
+        """Which lens it is, for the provenance; `from` is what it is found by again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ class Model:
     def provenance(self, **fields: object) -> Provenance:
         """Start a result's provenance."""
         if self.lens is not None:
-            fields["settings"] = {**fields.get("settings", {}), "lens": self.lens.words}  # type: ignore[dict-item]
+            fields["settings"] = {**fields.get("settings", {}), "lens": self.lens.plain}  # type: ignore[dict-item]
         return Provenance(self.name, self.source, self.fingerprint, self.identity, **fields)  # type: ignore[arg-type]
 
     def find_neuron(self, name: str | NeuronId) -> NeuronId:

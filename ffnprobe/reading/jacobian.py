@@ -27,7 +27,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -122,9 +122,9 @@ class OnDemand:
     _known: dict[tuple[str, int, bytes], Tensor] = field(default_factory=dict)
 
     @property
-    def words(self) -> str:
+    def plain(self) -> dict[str, str | int]:
         """Which lens it is."""
-        return f"Jacobian, on demand, over {len(self.passages)} passages"
+        return {"from": ON_DEMAND, "passages": len(self.passages)}
 
     @torch.no_grad()
     def carry(
@@ -193,11 +193,12 @@ class JacobianLens(Result):
     questions: Mapping[int, Float[Tensor, "d_model d_model2"]]
     passages: int
     provenance: Provenance
+    where: str = ""  # what `use_lens` finds it by again
 
     @property
-    def words(self) -> str:
+    def plain(self) -> dict[str, str | int]:
         """Which lens it is."""
-        return f"Jacobian, over {self.passages:,} passages"
+        return {"from": self.where, "passages": self.passages}
 
     @property
     def title(self) -> str:
@@ -285,7 +286,7 @@ def use_lens(model: Model, lens: str | os.PathLike[str] | JacobianLens | None) -
     >>> import ffnprobe as fp
     >>> model = fp.use_lens(fp.load("pocket"), "on-demand")
     >>> fp.read(model, "L3N361").provenance.settings["lens"]
-    'Jacobian, on demand, over 16 passages'
+    {'from': 'on-demand', 'passages': 16}
     """
     found: JacobianLens | OnDemand | None
     changed = copy(model)
@@ -294,11 +295,11 @@ def use_lens(model: Model, lens: str | os.PathLike[str] | JacobianLens | None) -
     elif isinstance(lens, JacobianLens):
         found = lens.check(model)
     elif lens == OWN:
-        found = _open_own(model).check(model)
+        found = replace(_open_own(model).check(model), where=OWN)
     elif lens == ON_DEMAND:
         found = OnDemand(changed, tuple(_cut_passages(model)))
     else:
-        found = open_lens(Path(lens), model).check(model)
+        found = replace(open_lens(Path(lens), model).check(model), where=os.fspath(lens))
     vars(changed)["lens"] = found
     return changed
 

@@ -54,7 +54,7 @@ def right(tiny, tiny_trace, tmp_path_factory):
         "results": [tiny_trace], "answer": " the", "other_answer": " cat", "prompt": "the cat",
         "layer": 0, "neurons": "L0N1", "neuron": "L0N1", "tokens": " the", "texts": {"a": "the cat"},
         "facts": [fp.FactRow("the cat", " sat")], "prompts": ["the dog sat"], "scan": store,
-        "result": tiny_trace, "path": place / "x.csv", "name": tiny.source.where,
+        "result": tiny_trace, "path": place / "x.csv", "name": tiny.source.where, "lens": None,
     }  # fmt: skip
 
 

@@ -11,9 +11,11 @@ from ffnprobe.corpora.passages import ScanSettings
 from ffnprobe.corpora.text_sources import find_texts
 from ffnprobe.errors import DataRefused, OptionRefused
 from ffnprobe.models.forward import embed
+from ffnprobe.models.loading import change_rows
 from ffnprobe.models.step import normalise, step
 from ffnprobe.reading import jacobian
 from ffnprobe.reading.spectrum import compare_tokens
+from ffnprobe.recipes import write_recipe
 from tests.cli.runner import ffnprobe
 from tests.families.builders import write_family
 
@@ -161,7 +163,7 @@ def test_token_lists_and_search_are_read_through_it(tiny):
     compared = compare_tokens(model, [token], by="answer", layers=[0])["z"][0, 0, 7]
     z = (logits - logits.mean()) / logits.std(correction=0)
     assert float(compared) == pytest.approx(float(z[token]), rel=1e-3)
-    assert reading.provenance.settings["lens"] == "Jacobian, over 2 passages"
+    assert reading.provenance.settings["lens"] == {"from": "", "passages": 2}
     surveyed = fp.survey(model, layers="0").table.set_index("name")
     assert surveyed.promotes["L0N7"].split(" ")[0] == shown
 
@@ -180,7 +182,7 @@ def test_explain_reads_its_rows_on_demand(tiny):
     found = fp.explain(fp.use_lens(tiny, "on-demand"), "the cat sat on", " the")
     plain = fp.explain(tiny, "the cat sat on", " the")
     assert found.neurons.effect.equals(plain.neurons.effect)
-    assert found.provenance.settings["lens"].startswith("Jacobian, on demand")
+    assert found.provenance.settings["lens"] == {"from": "on-demand", "passages": 2}
     assert not found.neurons.answer_tokens.equals(plain.neurons.answer_tokens)
 
 
@@ -237,3 +239,21 @@ def test_pocket_s_own_lens_holds_more_than_none(pocket, tiny):
     assert through["promotes"] > plain["promotes"]
     with pytest.raises(DataRefused, match="comes without a lens"):
         fp.use_lens(tiny, "own")
+
+
+def test_what_was_read_through_a_lens_is_got_again_through_it(pocket, tiny, tmp_path):
+    own = fp.use_lens(pocket, "own")
+    recipe = write_recipe(fp.read(own, "L2N225"))
+    assert recipe.command == "ffnprobe read --model pocket --lens=own -- L2N225"
+    assert "model = fp.use_lens(model, 'own')" in recipe.python
+    fitted = fp.fit_lens(tiny, TEXTS, passages=1, skip=SKIP)
+    assert write_recipe(fp.read(fp.use_lens(tiny, fitted), "L0N1")).command is None
+    kept = fp.fit_lens(tiny, TEXTS, passages=1, skip=SKIP, store=tmp_path / "lens")
+    assert (
+        f"--lens={tmp_path / 'lens'}"
+        in write_recipe(fp.read(fp.use_lens(tiny, kept), "L0N1")).command
+    )
+    with pytest.raises(OptionRefused, match="a lens is in this process alone"):
+        fp.survey(own, engine="ray")
+    changed = change_rows(own, {2: torch.zeros_like(own.answers_of(2)) + 0.01})
+    assert changed.lens is None
