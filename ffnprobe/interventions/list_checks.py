@@ -118,7 +118,7 @@ def check_lists(
         Option("Passages to ask in, their ends.", list[str] | None, name="text", default="prose of our own", longest=100),
     ] = None,
 ) -> ListChecks:  # fmt: skip
-    """Check neurons' lists of tokens: do promoted tokens become likelier, do a question's tokens open it?
+    """Check whether neurons' lists of tokens hold: promoted tokens become likelier, a question's tokens open it.
 
     Lists are those that `read` shows, through the model's lens if it has one.
 

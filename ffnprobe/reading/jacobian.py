@@ -28,7 +28,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,13 +147,25 @@ class OnDemand:
             self._known.update(zip([keys[n] for n in new], means, strict=True))
         return torch.stack([self._known[key] for key in keys])
 
+    @cached_property
+    def _clean(self) -> dict[Sequence[int], list[Tensor]]:
+        """Each passage's stream after every layer."""
+        clean: dict[Sequence[int], list[Tensor]] = {}
+        for ids in self.passages:
+            stream, streams = embed(self.model, torch.tensor([ids])), list[Tensor]()
+            for layer in range(self.model.config.layers):
+                stream = run_layers(self.model, stream, range(layer, layer + 1))
+                streams.append(stream)
+            clean[ids] = streams
+        return clean
+
     def _count(self, ids: Sequence[int]) -> list[int]:
         return count_positions(len(ids), min(SKIPPED, len(ids) // 2))
 
     def _push_answers(self, layer: int, rows: Tensor, ids: Sequence[int]) -> Tensor:
         """Add answers after their layer at every position counted, and add up how the end moves."""
         model, counted, layers = self.model, self._count(ids), self.model.config.layers
-        stream = run_layers(model, embed(model, torch.tensor([ids])), range(layer + 1))
+        stream = self._clean[ids][layer]
         finish = partial(run_layers, model, layers=range(layer + 1, layers))
         moved = [
             push_rows(finish, stream, place_rows(part, len(ids), counted))

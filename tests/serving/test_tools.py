@@ -33,6 +33,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "similarity": {"prompt": JORDAN},
     "read": {"neurons": ["L0N1", "L1"]},
     "related": {"neuron": "L3N361", "top": 3},
+    "check_lists": {"neurons": ["L3N361"], "top": 5},
     "search": {"tokens": [ANSWER], "top": 3},
     "label": {"neurons": ["L0N1-L0N9", "L3N361"]},
     "match": {"other": "pocket", "top": 3},
@@ -118,12 +119,12 @@ def test_an_answer_of_several_tokens_has_its_pieces_behind_a_cursor(service):
 
 
 def test_every_argument_and_tool_has_words():
-    for tool in TOOLS.values():
-        assert tool.words.splitlines()[0].endswith("."), tool.name
+    for name, tool in TOOLS.items():
+        assert tool.words.splitlines()[0].endswith("."), name
         for argument, schema in write_schema(tool.parameters)["properties"].items():
-            assert schema.get("description"), f"{tool.name}: {argument}"
+            assert schema.get("description"), f"{name}: {argument}"
             for word in ("--", "repeatable", "standard input", "folder"):  # of the command line
-                assert word not in schema["description"], f"{tool.name}: {argument}"
+                assert word not in schema["description"], f"{name}: {argument}"
 
 
 def test_an_explanation_has_the_same_numbers_as_the_verb(service, pocket):
