@@ -75,7 +75,7 @@ def fit_lens(
     >>> import ffnprobe as fp
     >>> lens = fp.fit_lens(fp.load("pocket"), {"one": "Tiger Woods plays golf . " * 3}, skip=1)
     >>> lens
-    JacobianLens(Jacobian lens of pocket over 1 passages)
+    JacobianLens(Jacobian lens of pocket over 1 passage)
     """
     settings = ScanSettings(
         context=min(context, model.config.positions), bos=model.vocab.puts_bos(None), top=1, lines=lines
@@ -128,9 +128,7 @@ def fit_lens(
                         last_write = time.monotonic()
         except KeyboardInterrupt:
             keep()
-            kept = (
-                f"{sums.said['passages']} passages are kept in {store}; the same command resumes."
-            )
+            kept = f"{sums.said['passages']} of {passages} passages are kept in {store}; the same command resumes."
             raise KeyboardInterrupt(kept if held is not None else "") from None
         keep()
     if not sums.said["passages"]:

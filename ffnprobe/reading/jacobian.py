@@ -64,7 +64,7 @@ SKIPPED = 16
 # So many products go through the layers at once; on demand so many neurons are read at most, over so many passages.
 AT_ONCE, MOST, READ = 32, 256, 16
 # Prose for reading on demand; any would do. Pocket knows no words but those of its facts: every so many of them.
-POCKET_STEP = 24
+POCKET_STEP = 60
 PASSAGES = (
     "The ferry left the harbour a little after seven, and by the time the sun had cleared the hills most of the "
     "passengers were asleep. A teacher from the north explained to her students how the lighthouse had been built, "
@@ -215,7 +215,8 @@ class JacobianLens(Result):
     @property
     def title(self) -> str:
         """Name the model, and say over how much the means are."""
-        return f"Jacobian lens of {self.provenance.model} over {self.passages:,} passages"
+        plural = "s" * (self.passages != 1)
+        return f"Jacobian lens of {self.provenance.model} over {self.passages:,} passage{plural}"
 
     @property
     def caption(self) -> str:
@@ -298,7 +299,7 @@ def use_lens(model: Model, lens: str | os.PathLike[str] | JacobianLens | None) -
     >>> import ffnprobe as fp
     >>> model = fp.use_lens(fp.load("pocket"), "on-demand")
     >>> fp.read(model, "L3N361").provenance.settings["lens"]
-    {'from': 'on-demand', 'passages': 16}
+    {'from': 'on-demand', 'passages': 15}
     """
     found: JacobianLens | OnDemand | None
     changed = copy(model)

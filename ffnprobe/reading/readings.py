@@ -58,7 +58,9 @@ TITLES = {
 }
 
 
-def write_card(measures: Measures, lists: Lists, *, width: int = UNLIMITED) -> str:
+def write_card(
+    measures: Measures, lists: Lists, *, width: int = UNLIMITED, has_lens: bool = False
+) -> str:
     """Write a card that pastes as text: aligned columns, no colour, as many lists in a row as fit."""
     rows: list[list[list[str]]] = [[]]
     for side, listed in lists.items():
@@ -68,7 +70,8 @@ def write_card(measures: Measures, lists: Lists, *, width: int = UNLIMITED) -> s
         if rows[-1] and sum(map(_breadth, [*rows[-1], column])) + 3 * len(rows[-1]) > width:
             rows.append([])
         rows[-1].append(column)
-    numbers = [line for text in describe(measures) for line in wrap(text, width)]
+    described = describe(measures, has_lens=has_lens)
+    numbers = [line for text in described for line in wrap(text, width)]
     head = f"{measures.name}  {measures.kind}"
     return "\n".join([head, "", *map(_side_by_side, rows), *numbers])
 
@@ -96,8 +99,8 @@ def table_lists(lists: Lists) -> list[Table]:
     ]
 
 
-def describe(m: Measures) -> list[str]:
-    """Write the numbers, and what the lists do not say."""
+def describe(m: Measures, *, has_lens: bool = False) -> list[str]:
+    """Write the numbers, and what the lists do not say; through a lens they say more."""
     lines = [
         f"question norm {m.question_norm:.3f}, bias {m.question_bias:.3f}; "
         f"answer norm {m.answer_norm:.3f}; cosine of the two {m.reads_writes:.3f}"
@@ -115,7 +118,7 @@ def describe(m: Measures) -> list[str]:
     )
     if m.kind == "entropy":
         lines.append("the unembedding barely reads this answer: its token lists mean nothing")
-    if m.layer > 0:
+    if m.layer > 0 and not has_lens:
         lines.append(
             "question tokens are a hint only: above layer 0 a question reads what other layers wrote"
         )
@@ -211,13 +214,18 @@ class Reading(Result, Measures):
         """Show the `top` tokens of each list side by side, and the numbers below."""
         yield Figure(self)
         yield Beside(table_lists(self._lists(min(top, self.question.model.config.vocab))))
-        for line in describe(self):
+        for line in describe(self, has_lens=self.has_lens):
             yield Words(line, "soft")
         yield from self.fold(tables)
 
     def tables(self, top: int | None = None) -> "dict[str, pd.DataFrame]":
         """Name the tables a file of this neuron holds: its numbers, and its tokens with values."""
         return self._alone.tables(top)
+
+    @property
+    def has_lens(self) -> bool:
+        """Whether the lists are read through the layers between."""
+        return self.question.model.lens is not None and self.question.through == "embed"
 
     @property
     def _alone(self) -> "Readings":
@@ -229,7 +237,8 @@ class Reading(Result, Measures):
 
     def card(self, top: int = 10) -> str:
         """Write the neuron's card as text, as wide as the terminal, `top` tokens in each list."""
-        return write_card(self, self._lists(top), width=find_width())
+        lists = self._lists(top)
+        return write_card(self, lists, width=find_width(), has_lens=self.has_lens)
 
     def _lists(self, k: int) -> dict[str, list[TokenValue]]:
         return {side: rows[0] for side, rows in self._alone._lists(k).items()}

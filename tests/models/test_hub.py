@@ -131,7 +131,7 @@ def test_a_published_lens_is_downloaded_by_its_name(published, tiny, tmp_path):
     with serve({"neuronpedia/jacobian-lens": tmp_path / "lens"}) as hub:
         answer = fetch(str(published), tmp_path / "home", hub.url, code=LENS)
         assert answer.stderr == ""
-        assert " over 1 passages" in answer.stdout
+        assert " over 1 passage\n" in answer.stdout
     gone = fetch(str(published), tmp_path / "other", "http://127.0.0.1:9", code=LENS)
     assert "the hub did not deliver neuronpedia/jacobian-lens" in gone.stderr
     assert "try: a .pt file, or on-demand" in gone.stderr

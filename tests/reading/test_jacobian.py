@@ -213,7 +213,7 @@ def test_an_interrupted_fit_keeps_whole_passages(tiny, tmp_path):
         if done > 3 * d_model:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="1 passages are kept in"):
+    with pytest.raises(KeyboardInterrupt, match="1 of 3 passages are kept in"):
         fp.fit_lens(tiny, TEXTS, store=tmp_path / "lens", passages=3, skip=SKIP, progress=interrupt)
     whole = fp.fit_lens(tiny, TEXTS, passages=3, skip=SKIP)
     again = fp.fit_lens(tiny, TEXTS, store=tmp_path / "lens", passages=3, skip=SKIP)
@@ -224,11 +224,14 @@ def test_the_command_fits_and_reads_by_it(tmp_path):
     (tmp_path / "text.txt").write_text("Tiger Woods plays golf . " * 4)
     store = tmp_path / "lens"
     said = ffnprobe("fit-lens", tmp_path / "text.txt", "--skip", "1", "--store", store).stdout
-    assert "Jacobian lens of pocket over 1 passages" in said
+    assert "Jacobian lens of pocket over 1 passage\n" in said
     card = ffnprobe("read", "L3N361", "--lens", store).stdout
     assert "lists: question tokens hold " in card
     assert "of 10 (another neuron's " in card
-    assert "lists:" not in ffnprobe("read", "L3N361").stdout
+    assert "are a hint only" not in card
+    plain = ffnprobe("read", "L3N361").stdout
+    assert "lists:" not in plain
+    assert "are a hint only" in plain
 
 
 def test_pocket_s_own_lens_holds_more_than_none(pocket, tiny):
