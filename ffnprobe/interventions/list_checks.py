@@ -90,7 +90,8 @@ class ListChecks(Result):
         """Say in a line how far the first neuron's lists hold."""
         own = self.table[self.table.name == self.table.name[0]]
         return "; ".join(
-            f"{row.list.replace('_', ' ')} hold {row.holds:.1f} of {row.of} (another neuron's {row.other:.1f})"
+            f"{row.list.replace('_', ' ')} hold {row.holds:.1f} of {row.of}"
+            + (f" (another neuron's {row.other:.1f})" if row.other == row.other else "")
             if row.holds == row.holds
             else f"{row.list.replace('_', ' ')}: not known, it does not open in {self.provenance.settings['passages']} passages"
             for row in own.itertuples()
@@ -160,7 +161,8 @@ def check_lists(
                 ]
             means = torch.stack(counts).mean(dim=0)
             if side == "answer":
-                means[:, highs <= 0] = torch.nan
+                means[0, highs <= 0] = torch.nan
+                means[1, highs.roll(1) <= 0] = torch.nan
             holds, other = means[:, : len(own)].tolist()
             names += own
             lists += ["promotes" if side == "answer" else f"{side}_tokens"] * len(own)

@@ -260,7 +260,7 @@ class JacobianLens(Result):
         layers, wide = model.config.layers, model.config.d_model
         other = tell_apart(self.provenance.identity or model.identity, model.identity)
         shapes = {tuple(each.shape) for each in (*self.answers.values(), *self.questions.values())}
-        if other or shapes != {(wide, wide)} or not set(self.answers) <= set(range(layers)):
+        if other or shapes != {(wide, wide)} or set(self.answers) != set(range(layers - 1)):
             why = f"another {other}" if other else "other layers"
             raise DataRefused(
                 f"the lens is of a model with {why} ({self.provenance.model}), not of {model.name}.",
@@ -290,7 +290,7 @@ class JacobianLens(Result):
 
 @verb
 def use_lens(model: Model, lens: str | os.PathLike[str] | JacobianLens | None) -> Model:
-    """Return the model with its token lists read through a Jacobian lens; its numbers stay as they are.
+    """Return the model with its token lists read through a Jacobian lens; pushes and effects do not change.
 
     A lens is what `fit_lens` returned or the folder it kept, a published `.pt` file or its name on the hub
     ("gpt2-small", "google/gemma-3-270m"), "own" (pocket's, in the package), or "on-demand", which needs no fit and takes the neurons asked for through the layers when they

@@ -190,6 +190,8 @@ def test_what_is_no_lens_of_this_model_is_refused(tiny, pocket, tmp_path):
     lens = fp.fit_lens(tiny, TEXTS, passages=1, skip=SKIP)
     with pytest.raises(DataRefused, match="the lens is of a model with another"):
         fp.use_lens(pocket, lens)
+    with pytest.raises(DataRefused, match="other layers"):
+        fp.use_lens(tiny, replace(lens, answers={0: lens.answers[0]}))
     lens.publish(tmp_path / "lens.pt")
     with pytest.raises(
         DataRefused, match=r"lens\.pt is a lens of 2 layers of 35 numbers; pocket has 192"
